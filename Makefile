@@ -50,13 +50,15 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # Two sessions of pytest. The second has one worker for the browser and one for the model servers.
-test: lint browser finetune  ## all checks: lint, then every test
+# Hundreds of programs are started: bytecode is kept, whatever the shell says.
+test nightly: export PYTHONDONTWRITEBYTECODE :=
+test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
 	$(BIN)/python -m pytest --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
-nightly: venv browser node  ## what takes long: MCP servers from npm, 20,000 cases for each fuzz target
+nightly: venv browser node finetune  ## what takes long: MCP servers from npm, a training, Ray with a vLLM, 20,000 cases a fuzz target
 	@$(BIN)/python -m pytest -m nightly
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
 
@@ -75,7 +77,7 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in harness_cost growth dispatch_latency call_matching start_up results; do \
+	@for each in harness_cost growth dispatch_latency start_up results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)

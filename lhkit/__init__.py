@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
     from lhkit.models.transport import Endpoint
-    from lhkit.models.tuned import ensure_tuned
     from lhkit.models.vllm import VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
-    from lhkit.models.weights import ensure_weights
+    from lhkit.models.weights import ensure_tuned, ensure_weights
     from lhkit.responses import Sampling
     from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
     from lhkit.tools.definition import ToolDefinition
@@ -148,7 +147,7 @@ _HOMES = {
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "tool_results",
-    "ensure_tuned": "models.tuned",
+    "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.gold",
     "load_scenarios": "harness.loader",

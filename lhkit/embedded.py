@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lhkit.errors import UsageError
-from lhkit.models import gemma, light, tuned, weights
-from lhkit.models.light import LlamaCppServer, LlamaCppSettings
+from lhkit.models import gemma, light, weights
+from lhkit.models.light import LlamaCppSettings
 from lhkit.models.progress import WeightsReport, silent
 from lhkit.models.running_servers import RunningServer, find_running
-from lhkit.models.server import LocalServer, ServerPlan, StartReport
+from lhkit.models.server import LocalServer, StartReport
 from lhkit.models.server import silent as silent_server
-from lhkit.models.vllm_server import ServerSettings, VllmServer, for_installed_vllm, require_vllm
+from lhkit.models.vllm_server import ServerSettings, for_installed_vllm, require_vllm
 from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM
 from lhkit.settings import Settings
@@ -60,7 +60,7 @@ def embedded_folder(name: str, settings: Settings) -> Path:
         AdapterError: there is no adapter.
     """
     if name == gemma.TUNED:
-        return tuned.tuned_folder(settings.cache_dir)
+        return weights.tuned_folder(settings.cache_dir)
     return weights.weights_folder(settings.cache_dir)
 
 
@@ -86,7 +86,7 @@ async def own_server(
     port: int | None = None,
     server_parser: bool = False,
     compiled: bool = False,
-) -> LocalServer[ServerPlan]:
+) -> LocalServer:
     """Return a server of an embedded model by the runtime that is set, to be started by the caller.
 
     Its weights are in place.
@@ -103,7 +103,7 @@ async def own_server(
                 f"{VLLM}"
             )
         light_plan = await light_server(settings, reports.weights, name=name, port=port)
-        return LlamaCppServer(light_plan, report=reports.server)
+        return LocalServer(light_plan, report=reports.server)
     plan = await embedded_server(
         settings,
         reports.weights,
@@ -112,17 +112,17 @@ async def own_server(
         server_parser=server_parser,
         compiled=compiled,
     )
-    return VllmServer(plan, report=reports.server)
+    return LocalServer(plan, report=reports.server)
 
 
-async def require_same_weights(server: LocalServer[ServerPlan], settings: Settings) -> None:
+async def require_same_weights(server: LocalServer, settings: Settings) -> None:
     """Refuse a server whose weights were overwritten while it loaded them.
 
     Raises:
         ServerStartError: nobody knows what it loaded.
         WeightsError: the weights cannot be read.
     """
-    if isinstance(server, VllmServer):
+    if isinstance(server.settings, ServerSettings):
         await require_unchanged(server.settings, settings.cache_dir)
 
 
@@ -160,7 +160,7 @@ async def embedded_server(
         AdapterError: the adapter cannot be used.
     """
     require_vllm()
-    ensure = tuned.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
+    ensure = weights.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()
     plan = gemma.serving_plan(

@@ -4,10 +4,8 @@ Not a serialiser of objects: whatever JSON has no word for is refused, not guess
 """
 
 import json
-import marshal
 import math
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -72,54 +70,6 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         return {_key(key): plain_json(item, depth=depth + 1) for key, item in value.items()}
     return _plain_scalar(value)
-
-
-def as_bytes(plain: Any) -> bytes:
-    """Return plain data as bytes: other ones for another type or order. A third of `repr`'s time.
-
-    In the oldest format, since newer ones tell texts apart that Python shares.
-
-    Raises:
-        ValueError: it is not plain, or nested deeper than JSON of ours may be.
-    """
-    return marshal.dumps(plain, 0)
-
-
-def plain_rows(rows: Sequence[Any], known: Sequence[Any], *, depth: int = 0) -> list[Any]:
-    """Return what `plain_json` does, with the rows of `known` where they are exactly the same.
-
-    For the state of a large world, asked for again after a call: most of it was not touched, and
-    what has the bytes of plain JSON is plain JSON.
-
-    Args:
-        rows: anything.
-        known: plain JSON that nobody changes any more; a row is held against the one at its place.
-        depth: current nesting of the rows.
-
-    Raises:
-        NotJsonError: as `plain_json`.
-    """
-    found: list[Any] = []
-    for begin in range(0, len(rows), _ROWS_AT_ONCE):
-        here = list(rows[begin : begin + _ROWS_AT_ONCE])
-        there = known[begin : begin + len(here)]
-        if _is_same(here, list(there)):
-            found += there
-            continue
-        again = zip_longest(here, there, fillvalue=_NO_ROW)
-        found += [old if _is_same(row, old) else plain_json(row, depth=depth) for row, old in again]
-    return found
-
-
-_ROWS_AT_ONCE = 256
-_NO_ROW = object()  # which has no bytes
-
-
-def _is_same(value: Any, plain: Any) -> bool:
-    try:
-        return as_bytes(value) == as_bytes(plain)
-    except ValueError:  # not plain, or no row at this place
-        return False
 
 
 def _plain_scalar(value: Any) -> Any:

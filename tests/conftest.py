@@ -19,7 +19,7 @@ BROWSER_ARGS = (
 
 # Machines are shared: a slow moment is no fault of the code. Chosen by --hypothesis-profile.
 settings.register_profile("quick", deadline=None, max_examples=10)
-settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
 settings.load_profile("quick")
 

@@ -131,7 +131,7 @@ async def play(model: ChatModel) -> Round:
     summary = run.summary()
     return Round(
         opening=latency(map(opening_s, run.records)),
-        every=summary.times.requests.first_token,
+        every=summary.times["first_token"],
         total_s=total_s,
         cached=summary.tokens.cached_share or 0.0,
         tokens_per_s=summary.tokens.completion / total_s,

@@ -18,7 +18,7 @@ from filelock import FileLock
 from platformdirs import user_cache_path
 
 HERE = Path(__file__).parent
-INSPECT, PYDANTIC_EVALS, BFCL = "inspect", "pydantic-evals", "bfcl"
+INSPECT, PYDANTIC_EVALS = "inspect", "pydantic-evals"
 ROTEL = "rotel"
 
 

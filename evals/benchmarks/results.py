@@ -16,7 +16,6 @@ ORDER = (
     "harness_cost",
     "growth",
     "dispatch_latency",
-    "call_matching",
     "start_up",
     "main_job",
 )

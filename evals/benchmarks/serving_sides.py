@@ -123,7 +123,7 @@ async def ours(
         prompt_tokens=summary.tokens.prompt,
         output_tokens=summary.tokens.completion,
         seconds=seconds,
-        first_token_s=summary.times.requests.first_token.p50_s or 0.0,
+        first_token_s=summary.times["first_token"].p50_s or 0.0,
     )
     return side, sent
 

@@ -22,7 +22,7 @@ from lhkit.harness.documents import read_yaml
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
-from lhkit.toolset import KeepsData, closed_after, load, name_of
+from lhkit.toolset import closed_after, load, name_of
 
 
 async def converse(options: ChatOptions, settings: Settings) -> int:
@@ -100,7 +100,7 @@ def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:
     toolset = load(options.toolset)
     world = None if options.world is None else _world(options.world)
     file = options.file
-    if world is None and isinstance(toolset, KeepsData):
+    if world is None and hasattr(toolset, "open_kept"):
         file = file or settings.data_dir / f"{name_of(toolset)}.sqlite3"
     elif file is not None:
         what = "--world begins anew" if options.world else f"--toolset {options.toolset} has none"

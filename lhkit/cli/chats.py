@@ -9,7 +9,7 @@ from lhkit.cli.console import wide_console
 from lhkit.errors import UsageError
 from lhkit.harness.chats import forget_chats, load_chats
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.report.plain import transcript
+from lhkit.harness.transcript import transcript
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import one_line, printable

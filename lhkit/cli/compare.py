@@ -6,7 +6,7 @@ from rich.console import Console
 
 from lhkit.cli.console import wide_console
 from lhkit.harness.compare import compare
-from lhkit.harness.report.comparison import comparison_table
+from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -24,5 +24,5 @@ async def compare_runs(
     catalog = load_catalog(locale or settings.locale)
     comparison = compare(Run.load(folder_a), Run.load(folder_b))
     console: Console = wide_console()
-    console.print(comparison_table(comparison, catalog), soft_wrap=True)
+    console.print(comparison_view(comparison, catalog), soft_wrap=True)
     return 0

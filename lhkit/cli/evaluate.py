@@ -31,7 +31,7 @@ from lhkit.harness.scenario import Scenario, user_of
 from lhkit.harness.store import RECORDS
 from lhkit.harness.stored_records import stored_answered
 from lhkit.harness.stress import parse_stress, stressed
-from lhkit.harness.words import criterion_words
+from lhkit.harness.tables import criterion_words
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.served import require_constraint

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from lhkit.cli.console import wide_console
 from lhkit.cli.options import ImportChatsOptions
 from lhkit.errors import UsageError
-from lhkit.harness.author.findings import NO_GOLD, Finding, Level
+from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.loader import read_sources

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lhkit.cli.console import print_json
 from lhkit.cli.options import LintOptions
-from lhkit.harness.author.findings import Finding, Level
+from lhkit.harness.author.checks import Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.shipped import scenarios_at

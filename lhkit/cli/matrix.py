@@ -29,7 +29,7 @@ from lhkit.cli.source import left_lines
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import require_playable
-from lhkit.harness.report.matrix import matrix_rows, render_matrix
+from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import unsure_models
 from lhkit.harness.stress import parse_stress
@@ -96,7 +96,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         runs = await _one_by_one(stages, tools, console, catalog)
     else:
         runs = await _placed(stages, placement, reference, console, catalog)
-    console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
+    console.print(matrix_view(runs, catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
 
 

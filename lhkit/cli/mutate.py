@@ -11,9 +11,14 @@ from rich.text import Text
 from lhkit import app
 from lhkit.cli.console import EXIT_MISSED, print_json
 from lhkit.cli.options import MutateOptions
-from lhkit.harness.author.mutants import ADVICE
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.survivors import MutationReport, Survivors, TriedMutant, read_survivors
+from lhkit.harness.author.mistakes import ADVICE
+from lhkit.harness.author.mutate import (
+    MutationReport,
+    Survivors,
+    TriedMutant,
+    mutate,
+    read_survivors,
+)
 from lhkit.harness.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog

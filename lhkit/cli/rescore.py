@@ -9,11 +9,11 @@ from lhkit.cli.console import wide_console
 from lhkit.cli.options import RescoreOptions
 from lhkit.errors import RunError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.store import write_rescored
-from lhkit.harness.words import criterion_words
+from lhkit.harness.tables import criterion_words
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
@@ -57,7 +57,7 @@ def _beside(folder: Path) -> Path:
 
 def _show(old: Run, new: Run, target: Path, words: Mapping[str, str], catalog: Catalog) -> None:
     console = wide_console()
-    console.print(summary_table(new.summary(), catalog, words))
+    console.print(summary_view(new.summary(), catalog, words))
     lines = (*_changed(old, new, catalog), *_skipped(new, catalog))
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)

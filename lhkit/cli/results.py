@@ -10,10 +10,10 @@ from rich.text import Text
 from lhkit.cli.console import EXIT_MISSED, wide_console
 from lhkit.cli.thresholds import Judged
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.comparison import change_text, first_names
-from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption
+from lhkit.harness.tables import change_text, first_names
 from lhkit.locales import Catalog
 from lhkit.text import printable
 
@@ -29,7 +29,7 @@ def show_run(
 ) -> None:
     """Print the table of a run, its first failures, where its records are, and the last lines."""
     console = wide_console()
-    console.print(summary_table(run.summary(), catalog, words))
+    console.print(summary_view(run.summary(), catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept
     records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)

@@ -25,8 +25,8 @@ from lhkit.models.aliases import alias_of
 from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES, served_dtype, serving_plan
 from lhkit.models.lora import read_lora, with_lora
 from lhkit.models.running_servers import RunningServer, advertised, find_running
-from lhkit.models.server import LocalServer, ServerPlan
-from lhkit.models.vllm_server import VllmServer, for_installed_vllm
+from lhkit.models.server import LocalServer
+from lhkit.models.vllm_server import ServerSettings, for_installed_vllm
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
@@ -82,7 +82,7 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     say_dtype(settings)
     with setup_progress() as reports:
         server = await _server(name, reports, options, settings)
-        if isinstance(server, VllmServer):
+        if isinstance(server.settings, ServerSettings):
             say_left_out(server.settings.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(name, server, settings)
@@ -104,7 +104,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
     say_dtype(settings)
     with setup_progress() as reports:
         own = await _server(base, reports, options, settings)
-        if not isinstance(own, VllmServer):
+        if not isinstance(own.settings, ServerSettings):
             raise UsageError("--lora is served by vLLM")
         lora = await read_lora(
             folder, settings.cache_dir, base=base, base_sha256=own.settings.weights_sha256
@@ -113,13 +113,13 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
         running = await find_running(settings.cache_dir, lora.name, model=plan.model)
         if running is not None and {*lora.modules} <= {*running.options}:
             return _say_served(lora.name, running)
-        server = VllmServer(plan, report=reports.server)
-        say_left_out(server.settings.left_out, settings)
+        server = LocalServer(plan, report=reports.server)
+        say_left_out(plan.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(lora.name, server, settings)
 
 
-async def _keep_serving(name: str, server: LocalServer[ServerPlan], settings: Settings) -> int:
+async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> int:
     """Let others find a server that has started, until it is told to end."""
     console = Console(markup=False)  # a folder may be called [red]
     try:
@@ -147,7 +147,7 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
 
 async def _server(
     name: str, reports: embedded.Reports, options: ServeOptions, settings: Settings
-) -> LocalServer[ServerPlan]:
+) -> LocalServer:
     if options.weights is None:
         return await embedded.own_server(
             settings,
@@ -170,10 +170,10 @@ async def _server(
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
     plan = await for_installed_vllm(plan, settings.cache_dir)
-    return VllmServer(plan, report=reports.server)
+    return LocalServer(plan, report=reports.server)
 
 
-async def _until_told(server: LocalServer[ServerPlan]) -> None:
+async def _until_told(server: LocalServer) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

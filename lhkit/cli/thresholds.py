@@ -9,8 +9,8 @@ from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, Severity, Verdict
-from lhkit.harness.report.comparison import first_names, sentence
 from lhkit.harness.results import Run
+from lhkit.harness.tables import first_names, other_questions, sentence
 from lhkit.locales import Catalog
 
 
@@ -105,10 +105,7 @@ def _looked_at(
     worse = tuple(_worse(comparison, said, catalog))
     remarks = () if said in worse else (said,)
     if comparison.other_questions:
-        scenarios = first_names(comparison.other_questions)
-        count = len(comparison.other_questions)
-        warning = catalog.text("compare.other_questions", count=count, scenarios=scenarios)
-        remarks = (*remarks, warning)
+        remarks = (*remarks, other_questions(comparison, catalog))
     return (*missed, *worse), remarks
 
 

@@ -2,18 +2,18 @@
 
 A form is what MCP allows for elicitation: an object whose fields are strings (with a format or an
 enum), numbers, integers and booleans. Any other schema is refused with its reason. Keywords that
-MCP does not name, such as `pattern`, are left to the server.
+MCP does not name, such as `pattern`, are left to the server. What was typed is read and validated
+by pydantic.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
-from math import isfinite
-from typing import Any, TypeAlias, TypeGuard
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, AnyUrl, Field, FiniteFloat, TypeAdapter
 
 from lhkit.json_values import JSON, NotJsonError, json_or_repr
 from lhkit.locales import Catalog
@@ -150,9 +150,6 @@ def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
         field_of(name, part, is_needed=name in required, catalog=catalog)
         for name, part in properties.items()
     )
-    for each in fields:
-        if len(each.choices) > MOST_CHOICES:
-            raise _unsupported(each.name, f"more than {MOST_CHOICES} choices")
     told = [message, *(text for each in fields for text in (each.name, each.title, each.about))]
     is_secret = any(map(_looks_secret, told))
     if len(fields) == 1 and fields[0].kind is FieldKind.YES_NO and not fields[0].typed:
@@ -162,87 +159,85 @@ def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
     return Form(fields=fields, is_secret=is_secret)
 
 
+_KINDS: Final = {
+    "string": FieldKind.TEXT,
+    "integer": FieldKind.INTEGER,
+    "number": FieldKind.NUMBER,
+    "boolean": FieldKind.YES_NO,
+}
+
+
 def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None = None) -> FormField:
     """Return the field for a property of a schema; with a catalog yes and no are words.
 
     Raises:
         UnsupportedFormError: no field can hold it.
     """
-    if not isinstance(part, Mapping):
-        raise _unsupported(name, "its schema is not an object")
-    if union := part.keys() & {"anyOf", "allOf", "$ref"}:
-        raise _unsupported(name, f"`{min(union)}` is not allowed")
-    choices = _choices(name, part)
-    told = part.get("type", "string" if choices else None)
-    kind = _KINDS.get(told) if isinstance(told, str) else None
-    if kind is None or (choices and kind is not FieldKind.TEXT):
-        raise _unsupported(
-            name, f"type {visible(json_or_repr(told))[:_LABEL_CHARS]} is not allowed"
-        )
+    try:
+        kind, choices = _kind_of(part)
+    except UnsupportedFormError as error:
+        raise UnsupportedFormError(f"field {name[:_LABEL_CHARS]!r}: {error}") from None
     if kind is FieldKind.YES_NO:
-        choices = tuple(
-            Choice(value=each, title=catalog.text(f"form.{each}") if catalog else "")
-            for each in ("true", "false")
-        )
-    elif choices:
-        kind = FieldKind.CHOICE
-    low, high = _BOUNDS.get(kind, ("", ""))
-    format_ = part.get("format")
-    is_format = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
+        told = [catalog.text(f"form.{each}") if catalog else "" for each in ("true", "false")]
+        choices = dict(zip(("true", "false"), told, strict=True))
+    is_text, format_ = kind is FieldKind.TEXT, part.get("format")
+    low, high = ("minLength", "maxLength") if is_text else ("minimum", "maximum")
     made = FormField(
         name=name,
         kind=kind,
         title=_words(part.get("title")),
         about=_words(part.get("description")),
         is_needed=is_needed,
-        choices=choices,
-        format=str(format_) if is_format else "",
-        low=_number(part.get(low)),
-        high=_number(part.get(high)),
+        choices=tuple(Choice(value=each, title=title) for each, title in choices.items()),
+        format=format_ if is_text and isinstance(format_, str) and format_ in _FORMATS else "",
+        low=_bound(part.get(low), is_length=is_text),
+        high=_bound(part.get(high), is_length=is_text),
     )
     return _with_default(made, part["default"]) if "default" in part else made
 
 
-_KINDS = {
-    "string": FieldKind.TEXT,
-    "integer": FieldKind.INTEGER,
-    "number": FieldKind.NUMBER,
-    "boolean": FieldKind.YES_NO,
-}
-_BOUNDS = {
-    FieldKind.TEXT: ("minLength", "maxLength"),
-    FieldKind.INTEGER: ("minimum", "maximum"),
-    FieldKind.NUMBER: ("minimum", "maximum"),
-}
+def _kind_of(part: Any) -> tuple[FieldKind, dict[str, str]]:
+    """Return what the field of a schema holds, and its choices with their titles.
+
+    Raises:
+        UnsupportedFormError: no field can hold it; the message is the reason.
+    """
+    if not isinstance(part, Mapping):
+        raise UnsupportedFormError("its schema is not an object")
+    if union := part.keys() & {"anyOf", "allOf", "$ref"}:
+        raise UnsupportedFormError(f"`{min(union)}` is not allowed")
+    choices = _choices(part)
+    told = part.get("type", None if choices is None else "string")
+    kind = _KINDS.get(told) if isinstance(told, str) else None
+    if kind is None or (choices and kind is not FieldKind.TEXT):
+        shown = visible(json_or_repr(told))[:_LABEL_CHARS]
+        raise UnsupportedFormError(f"type {shown} is not allowed")
+    return (FieldKind.CHOICE, choices) if choices else (kind, {})
 
 
-def _unsupported(name: str, reason: str) -> UnsupportedFormError:
-    return UnsupportedFormError(f"field {name[:_LABEL_CHARS]!r}: {reason}")
+def _choices(part: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants.
 
-
-def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants."""
+    Raises:
+        UnsupportedFormError: that is no list of texts, or too long to choose from.
+    """
     pairs: list[tuple[Any, Any]]
     if "oneOf" in part:
-        listed = part["oneOf"] if isinstance(part["oneOf"], list) else [None]
-        pairs = [
-            (each.get("const"), each.get("title")) if isinstance(each, Mapping) else (None, None)
-            for each in listed
-        ]
+        listed = part["oneOf"] if isinstance(part["oneOf"], list) else []
+        told = [each if isinstance(each, Mapping) else {} for each in listed]
+        pairs = [(each.get("const"), each.get("title")) for each in told]
     elif "enum" in part:
-        values: list[Any] = part["enum"] if isinstance(part["enum"], list) else [None]
-        titles = part.get("enumNames")
-        if not isinstance(titles, list) or len(titles) != len(values):
-            titles = [None] * len(values)
-        pairs = list(zip(values, titles, strict=True))
+        values = part["enum"] if isinstance(part["enum"], list) else []
+        names = part.get("enumNames")
+        titles = names if isinstance(names, list) and len(names) == len(values) else values
+        pairs = [*zip(values, titles, strict=True)]
     else:
-        return ()
+        return None
     if not pairs or not all(isinstance(value, str) for value, _ in pairs):
-        raise _unsupported(name, "its choices are not strings")
-    titled: dict[str, str] = {}
-    for value, title in pairs:
-        titled.setdefault(value, _words(title))
-    return tuple(Choice(value=value, title=title) for value, title in titled.items())
+        raise UnsupportedFormError("its choices are not strings")
+    if len(pairs) > MOST_CHOICES:
+        raise UnsupportedFormError(f"more than {MOST_CHOICES} choices")
+    return {value: _words(title) for value, title in pairs}
 
 
 def _with_default(made: FormField, default: Any) -> FormField:
@@ -253,7 +248,7 @@ def _with_default(made: FormField, default: Any) -> FormField:
     """
     try:
         text = typed_as(made, default)
-        is_fit = value_of(made, text) == default and _fits(made, default)
+        is_fit = value_of(made, text) == default
     except (NotJsonError, ValueError, RecursionError):
         return made
     shown = text.replace("\t", " ")  # white space in a field looks like white space
@@ -267,17 +262,15 @@ def _words(value: Any) -> str:
     return value[:_MOST_CHARS] if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float | None:
-    return value if _is_number(value) else None
+def _bound(value: Any, *, is_length: bool) -> float | None:
+    """Return a limit; what is none is left to the server."""
+    if is_length:
+        return value if type(value) is int and value >= 0 else None
+    return value if type(value) in (int, float) and abs(value) <= _MOST else None
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return isfinite(value)
-    except OverflowError:  # an integer of more digits than a float has
-        return False
+_MOST: Final = 10**300
+"""A limit beyond it, or an infinite one, is none: a person would not reach it."""
 
 
 def typed_as(made: FormField, value: Any) -> str:
@@ -290,22 +283,52 @@ def typed_as(made: FormField, value: Any) -> str:
 
 
 def value_of(made: FormField, typed: str) -> JSON:
-    """Return what was typed as a value; whether it fits is another question.
+    """Return what was typed as the value that it stands for.
 
     Raises:
-        ValueError: it is none, such as a word for a number.
+        ValueError: it does not fit the field, such as a word for a number.
     """
+    adapter: TypeAdapter[Any] = TypeAdapter(_type_of(made))
     if made.is_text:
+        adapter.validate_python(typed)
         return typed
-    try:
-        read: JSON = json.loads(typed, parse_constant=_not_a_number)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    return read
+    found = adapter.validate_json(typed, strict=True)
+    return int(found) if made.kind is FieldKind.INTEGER else found
 
 
-def _not_a_number(word: str) -> None:
-    raise ValueError(f"{word} is not valid JSON")
+def _type_of(made: FormField) -> Any:
+    """Return the type that pydantic holds a field's value to."""
+    match made.kind:
+        case FieldKind.TEXT:
+            length = Field(min_length=made.low, max_length=made.high)  # type: ignore[arg-type]
+            return Annotated[str, length, AfterValidator(_FORMATS.get(made.format, str))]
+        case FieldKind.INTEGER:
+            return Annotated[_Number, Field(ge=made.low, le=made.high, multiple_of=1)]
+        case FieldKind.NUMBER:
+            return Annotated[_Number, Field(ge=made.low, le=made.high)]
+        case FieldKind.YES_NO:
+            return bool
+        case FieldKind.CHOICE:
+            return Literal[tuple(each.value for each in made.choices)]
+        case FieldKind.JSON:
+            return Any
+
+
+_Number: TypeAlias = int | FiniteFloat
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError(f"{text} has no offset")
+    return text
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
+    "date": lambda text: TypeAdapter(date).validate_strings(text, strict=True),
+    "date-time": _moment,
+    "email": TypeAdapter(Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]).validate_python,
+    "uri": lambda text: TypeAdapter(AnyUrl).validate_strings(text, strict=True),
+}
 
 
 def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
@@ -314,90 +337,14 @@ def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
     faults: dict[str, str] = {}
     for each in form.fields:
         text = typed.get(each.name, "")
-        text = text if each.is_text else text.strip()
-        if text:
+        if text if each.is_text else text.strip():
             try:
-                values[each.name] = _checked(each, text)
+                values[each.name] = value_of(each, text)
             except ValueError:
                 faults[each.name] = catalog.text("form.wrong", expected=expected(each, catalog))
         elif each.is_needed:
             faults[each.name] = catalog.text("form.needed")
     return Filled(values={} if faults else values, faults=faults)
-
-
-def _checked(made: FormField, text: str) -> JSON:
-    """Return what was typed as a value that fits.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    found: Any = value_of(made, text)
-    if not _fits(made, found):
-        raise ValueError(made.name)
-    return int(found) if made.kind is FieldKind.INTEGER else found
-
-
-def _fits(made: FormField, value: Any) -> bool:
-    match made.kind:
-        case FieldKind.TEXT:
-            is_form = _FORMATS.get(made.format)
-            is_text = isinstance(value, str) and _is_between(made, len(value))
-            return is_text and (is_form is None or is_form(value))
-        case FieldKind.INTEGER | FieldKind.NUMBER:
-            is_whole = _is_number(value) and value == int(value)
-            may_be = is_whole or (made.kind is FieldKind.NUMBER and _is_number(value))
-            return may_be and _is_between(made, value)
-        case FieldKind.CHOICE:
-            return any(each.value == value for each in made.choices)
-        case FieldKind.YES_NO:
-            return isinstance(value, bool)
-        case FieldKind.JSON:
-            return True
-
-
-def _is_between(made: FormField, size: float) -> bool:
-    return (made.low is None or size >= made.low) and (made.high is None or size <= made.high)
-
-
-def _is_date(text: str) -> bool:
-    return re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and _parses(date, text)
-
-
-def _is_moment(text: str) -> bool:
-    return _MOMENT.fullmatch(text) is not None and _parses(datetime, text.upper())
-
-
-_MOMENT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
-)
-
-
-def _parses(kind: type[date], text: str) -> bool:
-    try:
-        kind.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_email(text: str) -> bool:
-    return re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None
-
-
-def _is_uri(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return bool(parts.scheme and (parts.netloc or parts.path)) and not re.search(r"\s", text)
-
-
-_FORMATS: Mapping[str, Callable[[str], bool]] = {
-    "date": _is_date,
-    "date-time": _is_moment,
-    "email": _is_email,
-    "uri": _is_uri,
-}
 
 
 def expected(made: FormField, catalog: Catalog) -> str:

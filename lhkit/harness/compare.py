@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from lhkit.harness.html.display import comparison_html
+from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest_changes import changes
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote

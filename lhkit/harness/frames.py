@@ -27,9 +27,6 @@ from lhkit.responses import Finished
 if TYPE_CHECKING:
     import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _TEXT, _COUNT, _BOOL, _SECONDS = "str", "int64", "bool", "float64"
 _MAYBE_COUNT, _MAYBE_BOOL = "Int64", "boolean"
 

@@ -1,7 +1,7 @@
 """Records to numbers: rates by criterion, tool, locale and tag, with intervals. Pure.
 
 Rates leave `invalid` samples out and count them apart. What is counted stands beside this
-module: `selection`, `behaviour`, `confirm_scores`, `repeats`, `timings`. Comparing runs is
+module: `selection`, `confirm_scores`, `repeats`, `timings`. Comparing runs is
 `compare`'s.
 """
 
@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lhkit.harness.behaviour import Share, recovery, restraint, state
 from lhkit.harness.confirm_scores import ConfirmScore, confirm_score
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.record import (
@@ -25,8 +24,27 @@ from lhkit.harness.repeats import Flips, Repeats, by_scenario, flips, repeats
 from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.harness.selection import NO_CALL, Selection, selection
 from lhkit.harness.shares import Interval
-from lhkit.harness.timings import Latency, Spent, Times, Tokens, latency, times, tokens
+from lhkit.harness.timings import Latency, Spent, Tokens, latency, times, tokens
 from lhkit.responses import ModelIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """So many of so many; `rate` is None where there is nothing to count."""
+
+    part: int = 0
+    whole: int = 0
+
+    @property
+    def rate(self) -> float | None:
+        """The share, 0 to 1."""
+        return self.part / self.whole if self.whole else None
+
+
+def share_of(verdicts: Iterable[bool]) -> Share:
+    """Return how many of `verdicts` are true."""
+    counted = list(verdicts)
+    return Share(part=sum(counted), whole=len(counted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +55,8 @@ class Tally:
     clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
     `strict_right_calls` without a repair; `strict_passed` samples passed without one.
-    Violations are by code. `turn` is the time of a user turn without waiting for a person;
-    `first_token` and `call_ready` are of a request, from its sending.
+    `behaviour` has the scores of `BEHAVIOUR` by name. Violations are by code. `turn` is the time
+    of a user turn without waiting for a person.
     """
 
     name: str
@@ -51,23 +69,11 @@ class Tally:
     strict_right_calls: int = 0
     counted_calls: int = 0
     selection: Selection = field(default_factory=Selection)
-    restraint: Share = field(default_factory=Share)
-    recovery: Share = field(default_factory=Share)
-    state: Share = field(default_factory=Share)
+    behaviour: Mapping[str, Share] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
     attempted: Mapping[str, int] = field(default_factory=dict)
     escaped: Mapping[str, int] = field(default_factory=dict)
     turn: Latency = field(default_factory=Latency)
-    first_token: Latency = field(default_factory=Latency)
-    call_ready: Latency = field(default_factory=Latency)
-
-    @property
-    def behaviour(self) -> Mapping[str, Share]:
-        """How the model behaves around its calls: what table and page show, a line for each.
-
-        The names are those of `table.behaviour` and `report.score` in the locales.
-        """
-        return {"restraint": self.restraint, "recovery": self.recovery, "state": self.state}
 
     @property
     def valid(self) -> int:
@@ -102,7 +108,7 @@ class Summary:
     `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
     the group without a name must call none); `by_tag` by tags, likewise. `spent` is where the wall
     time of the newest invocation went, None where records are all that is known. `false_claims` are
-    the flagged replies, with their samples.
+    the flagged replies, with their samples. `times` are durations by stage (`timings.times`).
     """
 
     by_ac: tuple[Tally, ...]
@@ -114,7 +120,7 @@ class Summary:
     by_tag: tuple[Tally, ...] = ()
     confirm: ConfirmScore = field(default_factory=ConfirmScore)
     flips: Flips = field(default_factory=Flips)
-    times: Times = field(default_factory=Times)
+    times: Mapping[str, Latency] = field(default_factory=lambda: times(()))
     spent: Spent | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
 
@@ -128,16 +134,6 @@ class Summary:
     def confusion(self) -> Mapping[tuple[str, str], int]:
         """How often each tool was called (second) where one was expected; "" is no call."""
         return self.total.selection.confusion
-
-    @property
-    def cold(self) -> Latency:
-        """The first token of requests whose prompt was mostly not in the cache [TTFT]."""
-        return self.times.cold.first_token
-
-    @property
-    def warm(self) -> Latency:
-        """The first token of requests whose prompt was mostly in the cache [TTFT]."""
-        return self.times.warm.first_token
 
 
 def _models(requests: Iterable[ModelCallRecord]) -> tuple[ModelIdentity, ...]:
@@ -203,7 +199,6 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     valid = [record for record in records if record.judgement.verdict is not Verdict.INVALID]
     scores = [score for record in valid for score in record.judgement.scores]
     turns = [turn for record in valid for turn in record.evidence.turns]
-    timings = [call.response.timing for turn in turns for call in turn.model_calls]
     return Tally(
         name=name,
         passed=verdicts[Verdict.PASS],
@@ -215,16 +210,55 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
         selection=selection(scores),
-        restraint=restraint(scores),
-        recovery=recovery(valid),
-        state=state(valid),
+        behaviour={name: score(valid) for name, score in BEHAVIOUR.items()},
         repeats=repeats(records),
         attempted=_counted(records, Severity.ATTEMPTED),
         escaped=_counted(records, Severity.ESCAPED),
         turn=latency(turn.active_s for turn in turns),
-        first_token=latency(timing.first_token_s for timing in timings),
-        call_ready=latency(timing.call_ready_s for timing in timings),
     )
+
+
+def _restraint(records: Iterable[SampleRecord]) -> Share:
+    """Return, of the turns that expect no call at all, those without one.
+
+    A call that such a turn tolerates (`extra`) is no breach.
+    """
+    return share_of(
+        score.surplus_calls == 0
+        for record in records
+        for score in record.judgement.scores
+        if score.due_calls == 0 and all(row.expected is None for row in score.calls)
+    )
+
+
+def _recovery(records: Iterable[SampleRecord]) -> Share:
+    """Return, of the turns in which a tool answered with an error, those that still passed."""
+    return share_of(
+        score.passed
+        for record in records
+        for turn, score in zip(record.evidence.turns, record.judgement.scores, strict=False)
+        if any(call.result.get("status") == "error" for call in turn.calls)
+    )
+
+
+def _state(records: Iterable[SampleRecord]) -> Share:
+    """Return, of the samples whose final state was checked, those in which it is right."""
+    return share_of(
+        record.judgement.state_equal
+        for record in records
+        if record.judgement.state_equal is not None
+    )
+
+
+BEHAVIOUR: Mapping[str, Callable[[Sequence[SampleRecord]], Share]] = {
+    "restraint": _restraint,
+    "recovery": _recovery,
+    "state": _state,
+}
+"""Scores of valid samples around their calls, shown wherever scores are.
+
+Each has its name in `report.score` of the locales.
+"""
 
 
 def _interval(valid: Sequence[SampleRecord]) -> Interval | None:

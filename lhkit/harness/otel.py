@@ -1,22 +1,21 @@
-"""A run as traces of OpenTelemetry, by the semantic conventions for generative AI. Pure.
+"""A run as traces of OpenTelemetry, by the semantic conventions for generative AI.
 
 One trace a conversation: a span for it, one for each turn, request, tool and question to the user.
-What is made is OTLP: in JSON, lines of a file as the file exporter of the collector writes them;
-in Protobuf, requests that a receiver takes at `/v1/traces`. A receiver need not know JSON, and the
-one of Phoenix does not.
+The SDK makes the spans and encodes them as OTLP: in JSON, lines of a file as the file exporter of
+the collector writes them; in Protobuf, requests that a receiver takes at `/v1/traces`.
 """
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
 from lhkit.files import version_of
+from lhkit.harness.export.conversation import json_bytes
 from lhkit.harness.export.inspect_log import begin_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
@@ -25,162 +24,157 @@ from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]
 
-_INTERNAL, _CLIENT = 1, 3
-_OK, _ERROR = 1, 2
 _AGENT = "lhkit"
-_UNKNOWN_START = "1970-01-01T00:00:00+00:00"
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _IDS = ("traceId", "spanId", "parentSpanId")
 _AT_ONCE = 50
 """So many conversations travel in one request."""
 
 
 def trace_lines(run: Run) -> Iterator[bytes]:
-    """Yield the conversations of a run as requests of OTLP in JSON, some of them in each."""
-    waiting = iter(run.records)
-    while batch := list(islice(waiting, _AT_ONCE)):
-        spans = [span for record in batch for span in _Trace(record, run).spans()]
-        yield _bytes(_request(spans, run))
+    """Yield the conversations of a run as requests of OTLP in JSON, some of them in each.
+
+    Raises:
+        MissingPackageError: the SDK is not installed.
+    """
+    for request in _requests(run):
+        from google.protobuf import json_format
+
+        line = json_format.MessageToDict(request, use_integers_for_enums=True)
+        for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            for key in filter(span.get, _IDS):  # Protobuf's own JSON has them in Base64
+                span[key] = base64.b64decode(span[key]).hex()
+        yield json_bytes(line)
 
 
 def trace_requests(run: Run) -> Iterator[bytes]:
     """Yield what `trace_lines` does in Protobuf, which every receiver of OTLP over HTTP reads.
 
     Raises:
-        MissingPackageError: opentelemetry-proto is not installed.
+        MissingPackageError: the SDK is not installed.
     """
+    for request in _requests(run):
+        yield request.SerializeToString()
+
+
+def _requests(run: Run) -> Iterator[Any]:
     try:
-        from google.protobuf import json_format
-        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
     except ImportError as error:
         raise MissingPackageError(
-            "opentelemetry-proto is not installed: in the clone, `pip install -e '.[export]'`, or "
-            "write the traces to a file"
+            "OpenTelemetry's SDK is not installed: `pip install 'lhkit[export]'`"
         ) from error
-    for line in trace_lines(run):
-        told = json.loads(line)
-        for span in told["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-            span |= {key: _base64(span[key]) for key in _IDS if key in span}
-        request = trace_service_pb2.ExportTraceServiceRequest()
-        yield json_format.ParseDict(told, request).SerializeToString()
+    ids, finished = _Ids(), InMemorySpanExporter()
+    provider = TracerProvider(
+        sampler=ALWAYS_ON,
+        resource=Resource({"service.name": _AGENT, "lhkit.run": whole_unicode(run.name)}),
+        id_generator=ids,
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(SimpleSpanProcessor(finished))
+    tracer = provider.get_tracer("lhkit", version_of("lhkit"))
+    waiting = iter(run.records)
+    while batch := list(islice(waiting, _AT_ONCE)):
+        for record in batch:
+            ids.begin(f"{run.name}/{record.sample_id}/{record.content_hash}")
+            _Trace(record, run, tracer).add()
+        yield encode_spans(finished.get_finished_spans())
+        finished.clear()
 
 
-def _base64(digits: str) -> str:
-    """Return an id as Protobuf's own JSON has it: OTLP's has hexadecimal digits."""
-    return base64.b64encode(bytes.fromhex(digits)).decode()
+class _Ids:
+    """The SDK's source of ids: those of a conversation are the same every time."""
 
+    def begin(self, seed: str) -> None:
+        self._seed, self._spans = seed, count()
 
-def _bytes(value: Any) -> bytes:
-    """Return compact JSON in UTF-8."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return whole_unicode(text).encode()
+    def generate_trace_id(self) -> int:
+        return _hash(self._seed, 32)
 
+    def generate_span_id(self) -> int:
+        return _hash(f"{self._seed}/{next(self._spans)}", 16)
 
-def _request(spans: list[_Json], run: Run) -> _Json:
-    resource = _attributes({"service.name": _AGENT, "lhkit.run": run.name})
-    scope = {"name": "lhkit", "version": version_of("lhkit")}
-    scoped = [{"scope": scope, "spans": spans}]
-    return {"resourceSpans": [{"resource": {"attributes": resource}, "scopeSpans": scoped}]}
-
-
-def _attributes(told: Mapping[str, Any]) -> list[_Json]:
-    """Return attributes as OTLP has them; what is None or empty is left out."""
-    return [
-        {"key": key, "value": _value(value)}
-        for key, value in told.items()
-        if value is not None and value not in ("", [])
-    ]
-
-
-def _value(value: Any) -> _Json:
-    match value:
-        case bool():
-            return {"boolValue": value}
-        case int():
-            return {"intValue": str(value)}
-        case float():
-            return {"doubleValue": value}
-        case list():
-            return {"arrayValue": {"values": [_value(each) for each in value]}}
-        case _:
-            return {"stringValue": str(value)}
+    def is_trace_id_random(self) -> bool:
+        return False
 
 
 class _Trace:
-    """One record on its way: its spans in order of time, with ids that are the same every time."""
+    """One record on its way: its spans in order of time."""
 
-    def __init__(self, record: SampleRecord, run: Run) -> None:
-        self._record, self._run = record, run
+    def __init__(self, record: SampleRecord, run: Run, tracer: Any) -> None:
+        self._record, self._run, self._tracer = record, run, tracer
         self._begun = begin_of(record, run).astimezone()
-        self._seed = f"{run.name}/{record.sample_id}/{record.content_hash}"
-        self._spans: list[_Json] = []
         self._history: list[_Json] = []
         self._calls = 0
 
-    def spans(self) -> list[_Json]:
-        """Return the spans of the conversation, its own first."""
+    def add(self) -> None:
+        """Make the spans of the conversation, its own first."""
         record, judgement = self._record, self._record.judgement
         lasted_s = sum(turn.duration_s for turn in record.evidence.turns)
-        told = {
+        is_broken = judgement.verdict is Verdict.INVALID and record.evidence.fault is not None
+        attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": _AGENT,
             "gen_ai.conversation.id": str(record.sample_id),
             "gen_ai.evaluation.name": "lhkit",
             "gen_ai.evaluation.score.label": str(judgement.verdict),
             "gen_ai.evaluation.explanation": "\n".join(judgement.reasons),
+            "error.type": "invalid" if is_broken else None,
             "lhkit.toolset": self._run.toolset,
             "lhkit.locale": record.locale,
             "lhkit.ac": record.ac,
         }
-        is_broken = judgement.verdict is Verdict.INVALID and record.evidence.fault is not None
-        root = self._span(
-            f"invoke_agent {_AGENT}",
-            None,
-            0.0,
-            lasted_s,
-            told | ({"error.type": "invalid"} if is_broken else {}),
-            fault=record.evidence.fault if is_broken else None,
-        )
+        fault = record.evidence.fault if is_broken else None
+        root = self._span(f"invoke_agent {_AGENT}", None, 0.0, lasted_s, attributes, fault=fault)
         at_s = 0.0
         for number, turn in enumerate(record.evidence.turns):
             self._turn(turn, number, root, at_s)
             at_s += turn.duration_s
-        return self._spans
 
     def _span(
         self,
         name: str,
-        parent: str | None,
+        parent: Any,
         begun_s: float,
         ended_s: float,
-        told: Mapping[str, Any],
+        attributes: Mapping[str, Any],
         *,
-        kind: int = _INTERNAL,
+        is_client: bool = False,
         fault: str | None = None,
-    ) -> str:
-        """Add a span that lasts between two offsets from the start; return its id."""
-        span_id = _hash(f"{self._seed}/{len(self._spans)}", 16)
-        status = {"code": _OK} if fault is None else {"code": _ERROR, "message": fault}
-        self._spans.append(
-            {
-                "traceId": _hash(self._seed, 32),
-                "spanId": span_id,
-                **({"parentSpanId": parent} if parent else {}),
-                "name": name,
-                "kind": kind,
-                "startTimeUnixNano": self._nano(begun_s),
-                "endTimeUnixNano": self._nano(max(begun_s, ended_s)),
-                "attributes": _attributes(told),
-                "status": status,
-            }
+    ) -> Any:
+        """Return a finished span that lasts between two offsets from the start.
+
+        Attributes that are None or empty are left out.
+        """
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+
+        span = self._tracer.start_span(
+            whole_unicode(name),
+            context=Context() if parent is None else set_span_in_context(parent, Context()),
+            kind=SpanKind.CLIENT if is_client else SpanKind.INTERNAL,
+            attributes={
+                key: whole_unicode(value) if isinstance(value, str) else value
+                for key, value in attributes.items()
+                if value is not None and value not in ("", [])
+            },
+            start_time=self._nano(begun_s),
         )
-        return span_id
+        bad = Status(StatusCode.ERROR, whole_unicode(fault or ""))
+        span.set_status(Status(StatusCode.OK) if fault is None else bad)
+        span.end(self._nano(max(begun_s, ended_s)))
+        return span
 
-    def _nano(self, offset_s: float) -> str:
-        at = self._begun + timedelta(seconds=offset_s)
-        since = at - datetime.fromisoformat(_UNKNOWN_START)
-        return str((since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1_000)
+    def _nano(self, offset_s: float) -> int:
+        since = self._begun + timedelta(seconds=offset_s) - _EPOCH
+        return since // timedelta(microseconds=1) * 1_000
 
-    def _turn(self, turn: TurnRecord, number: int, root: str, at_s: float) -> None:
+    def _turn(self, turn: TurnRecord, number: int, root: Any, at_s: float) -> None:
         """Add a turn that began `at_s` seconds after its conversation."""
         told = {
             "lhkit.turn": number,
@@ -206,14 +200,20 @@ class _Trace:
         self,
         request: ModelCallRecord | None,
         calls: list[tuple[str, CallRecord]],
-        parent: str,
+        parent: Any,
         at_s: float,
     ) -> None:
         """Add a request to the model, if one is told, and what it answered to the history."""
         if request is None and not calls:
             return
         said = "" if request is None else request.response.text
-        parts = [*_text(said), *(_tool_call(name, call) for name, call in calls)]
+        parts = [
+            *_text(said),
+            *(
+                {"type": "tool_call", "id": name, "name": call.tool, "arguments": call.raw_args}
+                for name, call in calls
+            ),
+        ]
         answer = _message("assistant", parts)
         if request is not None:
             begun_s = at_s + request.offset_s
@@ -223,8 +223,8 @@ class _Trace:
                 parent,
                 begun_s,
                 begun_s + request.duration_s,
-                self._asked(request) | {"gen_ai.output.messages": _json([answer])},
-                kind=_CLIENT,
+                self._asked(request) | {"gen_ai.output.messages": json_or_repr([answer])},
+                is_client=True,
                 fault=None if request.response.reason else "the answer broke off",
             )
         self._history.append(answer)
@@ -248,14 +248,14 @@ class _Trace:
             "gen_ai.usage.input_tokens": usage.prompt_tokens,
             "gen_ai.usage.output_tokens": usage.completion_tokens,
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
-            "gen_ai.input.messages": _json(self._history),
+            "gen_ai.input.messages": json_or_repr(self._history),
             "error.type": None if response.reason else "_OTHER",
             "server.address": server.hostname,
             "server.port": server.port,
             "lhkit.dialect": who.dialect if who else None,
         }
 
-    def _called(self, name: str, call: CallRecord, parent: str, at_s: float) -> float:
+    def _called(self, name: str, call: CallRecord, parent: Any, at_s: float) -> float:
         """Add a tool's span, with the question to the user inside; return when it was over."""
         ended_s = at_s + call.validation_s + call.waiting_s + call.handler_s
         is_error = call.result.get("status") == "error"
@@ -287,8 +287,8 @@ class _Trace:
         return ended_s
 
 
-def _hash(text: str, digits: int) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:digits]
+def _hash(text: str, digits: int) -> int:
+    return int(hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:digits], 16)
 
 
 def _message(role: str, parts: Iterable[_Json]) -> _Json:
@@ -297,11 +297,3 @@ def _message(role: str, parts: Iterable[_Json]) -> _Json:
 
 def _text(text: str) -> list[_Json]:
     return [{"type": "text", "content": text}] if text else []
-
-
-def _tool_call(name: str, call: CallRecord) -> _Json:
-    return {"type": "tool_call", "id": name, "name": call.tool, "arguments": call.raw_args}
-
-
-def _json(value: Any) -> str:
-    return json_or_repr(value)

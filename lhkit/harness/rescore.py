@@ -38,7 +38,6 @@ from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (
     DEFAULT,
-    KnowsRules,
     Session,
     Toolset,
     ToolsetSource,
@@ -141,7 +140,7 @@ def _judged(
     manifest: Mapping[str, Any],
     row_keys: RowKeys,
 ) -> SampleRecord:
-    if isinstance(session, KnowsRules):
+    if hasattr(session, "broken_rules"):
         rules = rules_broken(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
     tools = _tools(scenario.locale, session, manifest, evidence)

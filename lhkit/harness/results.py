@@ -16,7 +16,7 @@ from lhkit.harness.frames import (
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.html.display import SampleView, run_html
+from lhkit.harness.html import SampleView, run_html
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import answers, asked_of
@@ -24,9 +24,6 @@ from lhkit.harness.store import RECORDS, read_manifest, read_records
 from lhkit.harness.stored_records import stored_answers
 from lhkit.harness.timings import spent
 from lhkit.settings import DEFAULT_TOOLSET
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,22 +1,23 @@
-"""The labels that people give to recorded conversations: a file for each, beside the records."""
+"""Human labels for calls and replies: a file for each reviewer, beside the records; agreement."""
 
 import json
-import os
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Final, TypeAlias
 
-from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError, UsageError
-from lhkit.files import DRAFT, open_regular, open_to_append, write_whole
+from lhkit.files import DRAFT, open_regular, write_whole
 from lhkit.harness.fingerprint import sha256
 from lhkit.harness.record import SampleRecord, TurnRecord
+from lhkit.harness.shares import Interval, wilson
+from lhkit.harness.store import open_journal
 from lhkit.json_values import compact
 
 
@@ -61,8 +62,8 @@ Labels: TypeAlias = Mapping[CallPlace, Label]
 
 _LABEL = TypeAdapter(Label)
 _FOLDER: Final = "reviews"
-_LOCK: Final = "reviews.lock"
 _WAIT_S: Final = 10.0
+_NO_SPREAD: Final = 1e-12
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -123,15 +124,9 @@ class ReviewFile:
         Raises:
             RunError: the disk does not take it.
         """
-        line = compact(asdict(label)).encode() + b"\n"
-        try:
-            with _locked(self.path.parent), open_to_append(self.path) as file:
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)  # half a line of a crash
-                file.write(line)
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written ({error}): make room for it") from error
+        folder = _no_link(self.path.parent)
+        with open_journal(folder, wait_s=_WAIT_S, reads=False, file_name=self.path.name) as journal:
+            journal.append(compact(asdict(label)))
         self._labels[label.place] = label
 
 
@@ -141,7 +136,7 @@ def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
     Raises:
         RunError: a line is no label, or the file cannot be read or is no regular file.
     """
-    _refuse_link(path.parent)
+    _no_link(path.parent)
     try:
         with open_regular(path) as file:
             lines = file.read().split(b"\n")[:-1]
@@ -150,32 +145,20 @@ def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
     except OSError as error:
         raise RunError(f"{path} cannot be read ({error}): remove it") from error
     for number, line in enumerate(lines, start=1):
-        try:
-            yield line, _label(line)
+        try:  # not `validate_json`: half a surrogate pair may stand in it, as in a record
+            yield line + b"\n", _LABEL.validate_python(json.loads(line), strict=False)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise RunError(f"{path}:{number} is no label ({told}): remove the line") from error
         except (ValueError, RecursionError) as error:
             raise RunError(f"{path}:{number} is no label ({error}): remove the line") from error
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder of labels, made if need be: one process at a time writes.
-
-    Raises:
-        RunError: the folder is a symbolic link, or another process does not let go of it.
-        OSError: it cannot be made.
-    """
-    _refuse_link(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder / _LOCK, timeout=_WAIT_S):
-            yield
-    except Timeout as error:
-        raise RunError(f"{folder} is in use by another process: try again") from error
-
-
-def _refuse_link(folder: Path) -> None:
+def _no_link(folder: Path) -> Path:
     if folder.is_symlink():
         raise RunError(f"{folder} is a symbolic link: replace it by a folder")
+    return folder
 
 
 def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
@@ -184,45 +167,130 @@ def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
     Raises:
         RunError: a file of labels is broken, in use, or cannot be written.
     """
-    reviews = folder / _FOLDER
-    _refuse_link(reviews)
-    if not reviews.exists():
-        return
+    reviews = _no_link(folder / _FOLDER)
+    paths = sorted(reviews.glob("*.jsonl"))
+    if samples is not None:
+        for path in paths:  # nothing is removed while one is broken
+            tuple(_labels_in(path))
     try:
-        with _locked(reviews):
-            kept = {
-                path: [
-                    line
-                    for line, label in (() if samples is None else _labels_in(path))
-                    if label.place.sample not in (samples or ())
-                ]
-                for path in reviews.glob("*.jsonl")
-            }
-            for path, lines in kept.items():
-                if lines:
-                    write_whole(path, (line + b"\n" for line in lines))
+        for path in paths:
+            with open_journal(reviews, wait_s=_WAIT_S, reads=False, file_name=path.name):
+                lines = [] if samples is None else _labels_in(path)
+                kept = [line for line, label in lines if label.place.sample not in (samples or ())]
+                if kept:
+                    write_whole(path, kept)
                 else:
                     path.unlink()
-            for draft in reviews.glob(f"{DRAFT}*"):  # of a process that was killed
-                draft.unlink()
+        for draft in reviews.glob(f"{DRAFT}*"):  # of a process that was killed
+            draft.unlink()
     except OSError as error:
         raise RunError(f"{reviews} cannot be written ({error}): make room for it") from error
-
-
-def _label(line: bytes) -> Label:
-    """Return the label of a line; half a surrogate pair may stand in it, as in a record.
-
-    Raises:
-        ValueError: it is no JSON, or no label.
-        RecursionError: it is nested too deep to be read.
-    """
-    try:
-        return _LABEL.validate_python(json.loads(line), strict=False)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def reviewers_of(folder: Path) -> tuple[str, ...]:
     """Return who reviewed the records of a folder, by name."""
     return tuple(sorted(path.stem for path in (folder / _FOLDER).glob("*.jsonl")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Cohen's kappa of `n` things that two people judged; None where chance alone explains all.
+
+    `observed` is the share that they judged alike. `interval` is the 95 % interval of `kappa`.
+    """
+
+    n: int
+    observed: float
+    kappa: float | None
+    interval: Interval | None
+
+
+def cohens_kappa(pairs: Sequence[tuple[str, str]], level: float = 0.95) -> Agreement | None:
+    """Return how far two people agree on what they both judged; None if that is nothing.
+
+    Cohen (1960), A coefficient of agreement for nominal scales, with the standard error of Fleiss,
+    Cohen and Everitt (1969). That error is 0 where they agree on everything, or one of them always
+    says the same, as if a few things told all; there it is Wilson's interval of the share that they
+    judged alike, measured from chance.
+    """
+    n = len(pairs)
+    if not n:
+        return None
+    kinds = sorted({kind for pair in pairs for kind in pair})
+    joint = {pair: count / n for pair, count in Counter(pairs).items()}
+    first = {kind: sum(p for (a, _), p in joint.items() if a == kind) for kind in kinds}
+    second = {kind: sum(p for (_, b), p in joint.items() if b == kind) for kind in kinds}
+    observed = sum(p for (a, b), p in joint.items() if a == b)
+    chance = sum(first[kind] * second[kind] for kind in kinds)
+    if chance >= 1.0:  # both always said the same one thing
+        return Agreement(n=n, observed=observed, kappa=None, interval=None)
+    kappa = (observed - chance) / (1 - chance)
+    rest = 1 - kappa
+    on, off = ([each for each in joint if (each[0] == each[1]) is same] for same in (True, False))
+    alike = sum(joint[a, b] * (1 - (first[a] + second[a]) * rest) ** 2 for a, b in on)
+    apart = sum(joint[a, b] * (second[a] + first[b]) ** 2 for a, b in off)
+    spread = alike + rest**2 * apart - (kappa - chance * rest) ** 2
+    if spread < _NO_SPREAD:
+        of_share = wilson(round(observed * n), n, level)
+        low, high = ((end - chance) / (1 - chance) for end in (of_share.low, of_share.high))
+    else:
+        reach = NormalDist().inv_cdf((1 + level) / 2) * (spread / n) ** 0.5 / (1 - chance)
+        low, high = kappa - reach, kappa + reach
+    interval = Interval(low=max(-1.0, low), high=min(1.0, high))
+    return Agreement(n=n, observed=observed, kappa=kappa, interval=interval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispute:
+    """A place that two people judged differently."""
+
+    first: Label
+    second: Label
+
+    @property
+    def place(self) -> CallPlace:
+        """Which."""
+        return self.first.place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """Two reviewers: agreement on calls and on replies (None if neither), and every difference."""
+
+    first: str
+    second: str
+    calls: Agreement | None
+    replies: Agreement | None
+    disputes: tuple[Dispute, ...]
+
+
+def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) -> Reviewed:
+    """Return how two reviewers of a folder agree, on what both have judged.
+
+    Raises:
+        UsageError: there are not two reviewers to compare.
+        RunError: a file of labels is broken.
+    """
+    told = names or reviewers_of(folder)
+    if len(told) != 2:
+        raise UsageError(
+            f"{folder} was reviewed by {', '.join(told) or 'nobody'}: name the two reviewers to "
+            "compare"
+        )
+    files = [ReviewFile(folder, name) for name in told]
+    both = [
+        (first[place], second[place])
+        for record in records
+        for first, second in [[file.of(record) for file in files]]
+        for place in places_of(record)
+        if place in first and place in second
+    ]
+    calls = [(a.held, b.held) for a, b in both if a.place.call is not None]
+    replies = [(a.held, b.held) for a, b in both if a.place.call is None]
+    return Reviewed(
+        first=told[0],
+        second=told[1],
+        calls=cohens_kappa(calls),
+        replies=cohens_kappa(replies),
+        disputes=tuple(Dispute(first=a, second=b) for a, b in both if a != b),
+    )

@@ -12,14 +12,9 @@ from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
     DEFAULT,
     BareToolset,
-    KeepsData,
     Session,
-    SessionAround,
-    SpeaksOn,
     Toolset,
     closed_after,
-    knows_row_keys,
-    knows_rules,
     locales_of,
     name_of,
     open_session,
@@ -39,12 +34,12 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
         UsageError: their code fails, a row of `state` lacks a field of its key, or two rows have
             one key.
     """
-    if not knows_row_keys(session):
+    if (named_keys := getattr(session, "row_keys", None)) is None:
         return {}
     with their_code("session: row_keys()"):
         keys = {
             table: (names,) if isinstance(names, str) else tuple(names)
-            for table, names in session.row_keys().items()
+            for table, names in named_keys().items()
         }
     for table, names in keys.items():
         seen: dict[Hashable, int] = {}
@@ -71,13 +66,10 @@ def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenR
     Raises:
         UsageError: their code fails, or what it returns is no text.
     """
-    knowing = session
-    while isinstance(knowing, SessionAround):
-        knowing = knowing.inner
-    if not knows_rules(knowing) or not knows_rules(session):
+    if (broken_rules := getattr(session, "broken_rules", None)) is None:
         return ()
     with their_code("session: broken_rules()"):
-        told = session.broken_rules(plain_json(before), plain_json(after))
+        told = broken_rules(plain_json(before), plain_json(after))
         broken = tuple(BrokenRule(code=code, detail=text) for code, text in told)
     for number, rule in enumerate(broken):
         if not all(isinstance(word, str) for word in (rule.code, rule.detail)):
@@ -114,9 +106,9 @@ class Surroundings:
     ) -> None:
         self._toolset, self._world, self._now = toolset, world, now
         self._given: Mapping[str, Any] | None = None
-        if world is None and isinstance(toolset, KeepsData):
+        if world is None and (open_kept := getattr(toolset, "open_kept", None)):
             with their_code(f"open_kept() of {name_of(toolset)}"):
-                self.session: Session = toolset.open_kept(file, now=now, locale=locale)
+                self.session: Session = open_kept(file, now=now, locale=locale)
             return
         if file is not None:
             raise UsageError("`file` is for tools that keep their data, and without a `world`")
@@ -138,9 +130,9 @@ class Surroundings:
         Raises:
             UsageError: the tools do not speak it; then nothing has changed.
         """
-        if isinstance(self.session, SpeaksOn):
+        if in_locale := getattr(self.session, "in_locale", None):
             with their_code(f"session: in_locale({locale!r})"):
-                self.session = self.session.in_locale(locale)
+                self.session = in_locale(locale)
             return
         present = {"now": self._present(), **self.world()}
         spoken = open_session(self._toolset, present, locale)

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.equality import normal
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
-from lhkit.json_values import as_bytes
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -101,11 +100,11 @@ def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     both = min(len(old), len(new))
     # most rows of a state are those of the state before: see `toolset.state_of`
     told = ((i, old[i], new[i]) for i in range(both) if old[i] is not new[i])
-    apart = [(i, as_bytes(one), as_bytes(two)) for i, one, two in told]
+    apart = [(i, repr(one), repr(two)) for i, one, two in told]
     left = {i: one for i, one, two in apart if one != two}
     right = {i: two for i, one, two in apart if one != two}
-    left |= {i: as_bytes(old[i]) for i in range(both, len(old))}
-    right |= {i: as_bytes(new[i]) for i in range(both, len(new))}
+    left |= {i: repr(old[i]) for i in range(both, len(old))}
+    right |= {i: repr(new[i]) for i in range(both, len(new))}
     # the same bytes are the same rows; the rest is looked at
     places = _without(left, right), _without(right, left)
     forms = {i: normal(old[i]) for i in places[0]}, {j: normal(new[j]) for j in places[1]}

@@ -63,13 +63,16 @@ class Journal:
 
 
 @contextmanager
-def open_journal(folder: Path, *, wait_s: float = 0.0, reads: bool = True) -> Iterator[Journal]:
+def open_journal(
+    folder: Path, *, wait_s: float = 0.0, reads: bool = True, file_name: str = RECORDS
+) -> Iterator[Journal]:
     """Lock a run folder, read what is there, and open it for more.
 
     Args:
         folder: the run's.
         wait_s: for so long another process may have it.
         reads: False leaves the records that are there unread.
+        file_name: the file that lines are appended to; one of other lines is not read.
 
     Raises:
         RunError: another process uses the folder, it cannot be written, or a record is broken.
@@ -85,7 +88,7 @@ def open_journal(folder: Path, *, wait_s: float = 0.0, reads: bool = True) -> It
     except OSError as error:
         raise _unwritable(folder, error) from error
     try:
-        lines = _whole_lines(folder)
+        lines = _whole_lines(folder / file_name)
         found = tuple(lines.records()) if reads else ()
         with _appending(folder, lines) as file:
             yield Journal(folder, file, found)
@@ -117,7 +120,7 @@ def read_records(folder: Path) -> tuple[SampleRecord, ...]:
     Raises:
         RunError: a line is no record; the message names it.
     """
-    return tuple(_whole_lines(folder).records())
+    return tuple(_whole_lines(folder / RECORDS).records())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,9 @@ class _Lines:
             yield record_of_line(line, f"{self.path}:{number}")
 
 
-def _whole_lines(folder: Path) -> _Lines:
-    _is_there(folder / RECORDS)
-    return _Lines(folder / RECORDS)
+def _whole_lines(path: Path) -> _Lines:
+    _is_there(path)
+    return _Lines(path)
 
 
 def _is_there(path: Path) -> bool:

@@ -1,12 +1,12 @@
 """Times and tokens of requests and of user turns, as percentiles. Pure, over records.
 
-A request is timed from its sending; names in brackets are those of `vllm bench serve`, which
-defines them the same way. A user turn is timed from the user's message, and time spent waiting
-for a person's answer is taken out of everything but `waiting`.
+A request is timed from its sending, a user turn from the user's message; time spent waiting for a
+person's answer is taken out of everything but `waiting_time`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import quantiles
 from typing import Any, TypeAlias
 
 from lhkit.harness.record import ModelCallRecord, SampleRecord, TurnRecord, Verdict
@@ -45,73 +45,6 @@ class Tokens:
     def cached_share(self) -> float | None:
         """The share of prompt tokens that came from the cache; None where nobody says."""
         return self.cached / self.cached_of if self.cached_of else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestTimes:
-    """Requests to the model, each timed from its sending.
-
-    Attributes:
-        headers: response headers.
-        first_chunk: first event of the stream.
-        first_token: first generated token [TTFT].
-        first_text: first text that a user can see.
-        call_ready: the first call complete.
-        last_token: last token [E2EL].
-        per_token: mean time per token after the first one [TPOT].
-        token_gap: gaps between successive token-bearing chunks, all requests pooled [ITL].
-        duration: until the stream was done, as the controller saw it.
-    """
-
-    headers: Latency = field(default_factory=Latency)
-    first_chunk: Latency = field(default_factory=Latency)
-    first_token: Latency = field(default_factory=Latency)
-    first_text: Latency = field(default_factory=Latency)
-    call_ready: Latency = field(default_factory=Latency)
-    last_token: Latency = field(default_factory=Latency)
-    per_token: Latency = field(default_factory=Latency)
-    token_gap: Latency = field(default_factory=Latency)
-    duration: Latency = field(default_factory=Latency)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnTimes:
-    """User turns, each timed from the user's message, without waiting for a person.
-
-    Attributes:
-        first_token: first token of the first request.
-        first_text: first text that the user can see, in any request.
-        call_ready: the first call complete, in any request.
-        last_token: last token of the last request.
-        whole: the turn.
-        tools: handlers, in turns that ran one.
-        harness: what neither model nor tools nor a person took.
-        waiting: a person's time, per question.
-    """
-
-    first_token: Latency = field(default_factory=Latency)
-    first_text: Latency = field(default_factory=Latency)
-    call_ready: Latency = field(default_factory=Latency)
-    last_token: Latency = field(default_factory=Latency)
-    whole: Latency = field(default_factory=Latency)
-    tools: Latency = field(default_factory=Latency)
-    harness: Latency = field(default_factory=Latency)
-    waiting: Latency = field(default_factory=Latency)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """The times of a run: requests (all, cold, warm) and turns (all, of passed, of failed samples).
-
-    A request that does not report cached tokens is neither cold nor warm (`is_warm`).
-    """
-
-    requests: RequestTimes = field(default_factory=RequestTimes)
-    cold: RequestTimes = field(default_factory=RequestTimes)
-    warm: RequestTimes = field(default_factory=RequestTimes)
-    turns: TurnTimes = field(default_factory=TurnTimes)
-    passed: TurnTimes = field(default_factory=TurnTimes)
-    failed: TurnTimes = field(default_factory=TurnTimes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,19 +88,50 @@ def spent(manifest: Mapping[str, Any]) -> Spent | None:
     return Spent(**seconds, harness_s=max(0.0, harness_s))
 
 
-def times(records: Sequence[SampleRecord]) -> Times:
-    """Return the times of the valid samples among some records."""
-    valid = [record for record in records if record.judgement.verdict is not Verdict.INVALID]
-    turns = [turn for record in valid for turn in record.evidence.turns]
-    requests = [call for turn in turns for call in turn.model_calls]
-    return Times(
-        requests=request_times(requests),
-        cold=request_times([each for each in requests if is_warm(each) is False]),
-        warm=request_times([each for each in requests if is_warm(each) is True]),
-        turns=turn_times(turns),
-        passed=turn_times(_turns_of(valid, Verdict.PASS)),
-        failed=turn_times(_turns_of(valid, Verdict.FAIL)),
-    )
+def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
+    """Return the durations of valid samples by stage; [names] are those of `vllm bench serve`.
+
+    Requests, each timed from its sending: `first_byte` (headers), `first_token` [TTFT] with
+    `first_token_cold` and `first_token_warm` (`is_warm`), `first_text` (that a user can see),
+    `call_ready` (the first call complete), `last_token` [E2EL], `per_token` (mean after the first)
+    [TPOT], `token_gap` (between chunks with tokens, all requests pooled) [ITL].
+
+    User turns, each timed from the user's message, without waiting for a person: `turn_time`, and
+    `turn_first_token`, `turn_first_text`, `turn_call_ready`, `turn_last_token` in any request;
+    `tool_time` (handlers, of turns that ran one), `harness_time` (the rest). `waiting_time` is a
+    person's, per question.
+    """
+    turns = [
+        turn
+        for record in records
+        if record.judgement.verdict is not Verdict.INVALID
+        for turn in record.evidence.turns
+    ]
+    requests = [request for turn in turns for request in turn.model_calls]
+    timings = [request.response.timing for request in requests]
+    first_tokens = [(is_warm(each), each.response.timing.first_token_s) for each in requests]
+    durations: Mapping[str, Iterable[float | None]] = {
+        "turn_time": (turn.active_s for turn in turns),
+        "first_byte": (timing.headers_s for timing in timings),
+        "first_token": (timing.first_token_s for timing in timings),
+        "first_token_cold": (first_s for warm, first_s in first_tokens if warm is False),
+        "first_token_warm": (first_s for warm, first_s in first_tokens if warm is True),
+        "first_text": (timing.first_text_s for timing in timings),
+        "call_ready": (timing.call_ready_s for timing in timings),
+        "last_token": (timing.last_token_s for timing in timings),
+        "per_token": map(_per_token_s, requests),
+        "token_gap": (gap for timing in timings for gap in timing.chunk_gaps_s),
+        "turn_first_token": (_first_s(turn, lambda t: t.first_token_s) for turn in turns),
+        "turn_first_text": (_first_s(turn, lambda t: t.first_text_s) for turn in turns),
+        "turn_call_ready": (_first_s(turn, lambda t: t.call_ready_s) for turn in turns),
+        "turn_last_token": (_last_s(turn, lambda t: t.last_token_s) for turn in turns),
+        "tool_time": map(_tools_s, turns),
+        "harness_time": map(_harness_s, turns),
+        "waiting_time": (
+            call.waiting_s for turn in turns for call in turn.calls if call.gate.is_answer
+        ),
+    }
+    return {stage: latency(measured) for stage, measured in durations.items()}
 
 
 def is_warm(request: ModelCallRecord) -> bool | None:
@@ -176,38 +140,6 @@ def is_warm(request: ModelCallRecord) -> bool | None:
     if usage.cached_tokens is None or usage.prompt_tokens == 0:
         return None
     return usage.cached_tokens >= WARM_SHARE * usage.prompt_tokens
-
-
-def request_times(requests: Sequence[ModelCallRecord]) -> RequestTimes:
-    """Return the times of some requests."""
-    timings = [request.response.timing for request in requests]
-    return RequestTimes(
-        headers=latency(timing.headers_s for timing in timings),
-        first_chunk=latency(timing.first_chunk_s for timing in timings),
-        first_token=latency(timing.first_token_s for timing in timings),
-        first_text=latency(timing.first_text_s for timing in timings),
-        call_ready=latency(timing.call_ready_s for timing in timings),
-        last_token=latency(timing.last_token_s for timing in timings),
-        per_token=latency(map(_per_token_s, requests)),
-        token_gap=latency(gap for timing in timings for gap in timing.chunk_gaps_s),
-        duration=latency(request.duration_s for request in requests),
-    )
-
-
-def turn_times(turns: Sequence[TurnRecord]) -> TurnTimes:
-    """Return the times of some user turns."""
-    return TurnTimes(
-        first_token=latency(_first_s(turn, lambda t: t.first_token_s) for turn in turns),
-        first_text=latency(_first_s(turn, lambda t: t.first_text_s) for turn in turns),
-        call_ready=latency(_first_s(turn, lambda t: t.call_ready_s) for turn in turns),
-        last_token=latency(_last_s(turn, lambda t: t.last_token_s) for turn in turns),
-        whole=latency(turn.active_s for turn in turns),
-        tools=latency(map(_tools_s, turns)),
-        harness=latency(map(_harness_s, turns)),
-        waiting=latency(
-            call.waiting_s for turn in turns for call in turn.calls if call.gate.is_answer
-        ),
-    )
 
 
 def tokens(requests: Sequence[ModelCallRecord]) -> Tokens:
@@ -224,28 +156,12 @@ def tokens(requests: Sequence[ModelCallRecord]) -> Tokens:
 
 def latency(durations_s: Iterable[float | None]) -> Latency:
     """Return the percentiles of the durations that were measured."""
-    measured = sorted(value for value in durations_s if value is not None)
+    measured = [value for value in durations_s if value is not None]
     if not measured:
         return Latency()
-    p50_s, p90_s, p95_s, p99_s = (percentile(measured, each) for each in (50, 90, 95, 99))
-    return Latency(n=len(measured), p50_s=p50_s, p90_s=p90_s, p95_s=p95_s, p99_s=p99_s)
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, linearly interpolated (NumPy's default method)."""
-    place = (len(ordered) - 1) * percent / 100
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
-def _turns_of(records: Iterable[SampleRecord], verdict: Verdict) -> list[TurnRecord]:
-    return [
-        turn
-        for record in records
-        if record.judgement.verdict is verdict
-        for turn in record.evidence.turns
-    ]
+    # NumPy's default method; one value has no quantiles, two of it have
+    cuts = quantiles(measured if len(measured) > 1 else measured * 2, n=100, method="inclusive")
+    return Latency(n=len(measured), p50_s=cuts[49], p90_s=cuts[89], p95_s=cuts[94], p99_s=cuts[98])
 
 
 def _per_token_s(request: ModelCallRecord) -> float | None:

@@ -1,6 +1,5 @@
 """The user's habits and tracker entries: rows of the store as values, and the ways to add one."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import chain, count
@@ -10,7 +9,6 @@ from lhkit.lifehelper.rules import NewHabit
 from lhkit.lifehelper.store import Store
 
 DONE = "done"
-BLANK = "blank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,20 +61,17 @@ def added_on(store: Store) -> tuple[date, ...]:
     return tuple(date.fromisoformat(row["created_on"]) for row in rows)
 
 
-def free_habit_id(store: Store, protocol_id: str) -> str:
-    """Return the id for a new habit: the protocol's, or with -2, -3, … when that is taken."""
-    candidates = chain([protocol_id], (f"{protocol_id}-{number}" for number in count(2)))
-    return next(each for each in candidates if find_habit(store, each) is None)
-
-
 def insert_habit(store: Store, wish: NewHabit, *, created_on: date) -> str:
     """Store a new active habit, in one transaction, and return its id. Asks no rule.
+
+    The id is the protocol's, or with -2, -3, … when that is taken.
 
     Raises:
         sqlite3.IntegrityError: the protocol is unknown or already active.
     """
     with store.transaction():
-        habit_id = free_habit_id(store, wish.protocol_id)
+        names = chain([wish.protocol_id], (f"{wish.protocol_id}-{n}" for n in count(2)))
+        habit_id = next(name for name in names if find_habit(store, name) is None)
         store.write(
             "INSERT INTO habit VALUES (?, ?, 'active', ?, ?, ?, ?, ?)",
             [
@@ -139,17 +134,6 @@ def put_entry(store: Store, entry: Entry) -> Entry | None:
                 [entry.habit_id, entry.date.isoformat(), entry.value],
             )
     return before
-
-
-def done_days(entries: Iterable[Entry]) -> int:
-    """Return how many of `entries` are done."""
-    return sum(entry.value == DONE for entry in entries)
-
-
-def done_rate(entries: Iterable[Entry]) -> float | None:
-    """Return the share of `entries` that are done, 0..1; None if there are no entries."""
-    values = [entry.value for entry in entries]
-    return values.count(DONE) / len(values) if values else None
 
 
 def current_streak(store: Store, habit_id: str, today: date) -> int:

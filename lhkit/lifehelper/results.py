@@ -4,14 +4,13 @@ When everything would be too large, the least needed part is left out and said s
 is better than the encoder's "the result was left out".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import compact
-from lhkit.lifehelper.habits import Entry, Habit, done_days, done_rate
+from lhkit.lifehelper.habits import DONE, Entry, Habit
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
-from lhkit.lifehelper.search import Hit, ProtocolCard
 from lhkit.tool_results import MAX_RESULT_BYTES
 
 BUDGET_BYTES = MAX_RESULT_BYTES - 64
@@ -35,39 +34,17 @@ class TrackedHabit:
     streak_days: int
 
 
-def protocol_list(hits: Sequence[Hit]) -> Payload:
+def protocol_list(hits: Sequence[Mapping[str, Any]]) -> Payload:
     """Return the hits of a search; summaries are cut when there are many."""
     budget_bytes = SEARCH_BUDGET_BYTES if len(hits) <= DEFAULT_LIMIT else BUDGET_BYTES
-    return _fitted((_hits_payload(hits, chars) for chars in _SUMMARY_CHARS), budget_bytes)
-
-
-def _hits_payload(hits: Sequence[Hit], summary_chars: int) -> Payload:
-    protocols = [
+    variants = (
         {
-            "id": hit.id,
-            "title": hit.title,
-            "category": hit.category,
-            "summary": _cut(hit.summary, summary_chars),
+            "protocols": [{**hit, "summary": _cut(hit["summary"], chars)} for hit in hits],
+            "count": len(hits),
         }
-        for hit in hits
-    ]
-    return {"protocols": protocols, "count": len(hits)}
-
-
-def whole_protocol(card: ProtocolCard) -> Payload:
-    """Return everything about one protocol."""
-    return {
-        "protocol": {
-            "id": card.id,
-            "category": card.category,
-            "title": card.title,
-            "summary": card.summary,
-            "steps": list(card.steps),
-            "anchor": card.anchor,
-            "source": card.source,
-            "url": card.url,
-        }
-    }
+        for chars in _SUMMARY_CHARS
+    )
+    return _fitted(variants, budget_bytes)
 
 
 def habit_payload(row: Habit) -> Payload:
@@ -87,29 +64,26 @@ def habit_payload(row: Habit) -> Payload:
 def habit_list(rows: Sequence[Habit]) -> Payload:
     """Return the habits; when there are many, only id, title and status, then only the first."""
     whole: Payload = {"habits": [habit_payload(row) for row in rows], "count": len(rows)}
-    shares = (len(rows) * share // 10 for share in range(10, 0, -1))
-    return _fitted((whole, *(_brief_habits(rows, shown) for shown in shares)), BUDGET_BYTES)
-
-
-def _brief_habits(rows: Sequence[Habit], shown: int) -> Payload:
-    brief = [{"id": row.id, "title": row.title, "status": row.status} for row in rows[:shown]]
-    return {"habits": brief, "count": len(rows), "left_out": "details"}
+    brief = [{"id": row.id, "title": row.title, "status": row.status} for row in rows]
+    cut = (
+        {"habits": brief[:shown], "count": len(rows), "left_out": "details"}
+        for shown in _shares(len(rows))
+    )
+    return _fitted((whole, *cut), BUDGET_BYTES)
 
 
 def tracker_report(tracked: Sequence[TrackedHabit]) -> Payload:
     """Return entries and numbers per habit; when there are many entries, only the newest."""
-    variants = (_tracked_payload(tracked, shown) for shown in _ENTRIES_SHOWN)
-    shares = (len(tracked) * share // 10 for share in range(10, 0, -1))
-    return _fitted((*variants, *(_brief_report(tracked, shown) for shown in shares)), BUDGET_BYTES)
-
-
-def _brief_report(tracked: Sequence[TrackedHabit], shown: int) -> Payload:
-    numbers = [_numbers(each) for each in tracked[:shown]]
-    return {"habits": numbers, "count": len(tracked), "left_out": "entries"}
-
-
-def _tracked_payload(tracked: Sequence[TrackedHabit], shown: int) -> Payload:
-    return {"habits": [_with_entries(each, shown) for each in tracked], "count": len(tracked)}
+    count = len(tracked)
+    variants = (
+        {"habits": [_with_entries(each, shown) for each in tracked], "count": count}
+        for shown in _ENTRIES_SHOWN
+    )
+    brief = (
+        {"habits": [*map(_numbers, tracked[:shown])], "count": count, "left_out": "entries"}
+        for shown in _shares(count)
+    )
+    return _fitted((*variants, *brief), BUDGET_BYTES)
 
 
 def _with_entries(tracked: TrackedHabit, shown: int) -> Payload:
@@ -121,13 +95,14 @@ def _with_entries(tracked: TrackedHabit, shown: int) -> Payload:
 
 def _numbers(tracked: TrackedHabit) -> Payload:
     """Return what would have to be counted: a small model copies better than it counts."""
-    rate = done_rate(tracked.entries)
+    logged = len(tracked.entries)
+    done = sum(entry.value == DONE for entry in tracked.entries)
     return {
         "habit_id": tracked.habit.id,
         "title": tracked.habit.title,
-        "done_days": done_days(tracked.entries),
-        "logged_days": len(tracked.entries),
-        "done_rate": None if rate is None else round(rate, 2),
+        "done_days": done,
+        "logged_days": logged,
+        "done_rate": round(done / logged, 2) if logged else None,
         "streak_days": tracked.streak_days,
     }
 
@@ -135,6 +110,11 @@ def _numbers(tracked: TrackedHabit) -> Payload:
 def entry_payload(row: Entry) -> Payload:
     """Return one tracker entry."""
     return {"habit_id": row.habit_id, "date": row.date.isoformat(), "value": row.value}
+
+
+def _shares(count: int) -> Iterator[int]:
+    """Yield how many of so many are shown: all, nine tenths, and so on."""
+    yield from (count * share // 10 for share in range(10, 0, -1))
 
 
 def _fitted(variants: Iterable[Mapping[str, Any]], budget_bytes: int) -> Payload:

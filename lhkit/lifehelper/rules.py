@@ -5,10 +5,11 @@ that speaks decides. Facts are read from the store by the handler; the words tha
 about a refusal are in `prompts`. Source: seeds (codes), domain.md (meaning and order).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lhkit.lifehelper.framing import is_blank, negation_in
 
@@ -144,3 +145,52 @@ def week_of(day: date) -> tuple[int, int]:
     """Return the ISO year and week of a day."""
     year, week, _ = day.isocalendar()
     return year, week
+
+
+Row: TypeAlias = Mapping[str, Any]
+State: TypeAlias = Mapping[str, Sequence[Row]]
+
+
+def broken_rules(
+    before: State, after: State, *, today: date, limits: RuleLimits | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return (code, detail) of each rule that the change from one state to another breaks.
+
+    This looks at the rows afterwards, whoever wrote them, so that a way around the tools shows.
+
+    Args:
+        before: the rows of `habits` and `tracker` at the start, as `world.snapshot` gives them.
+        after: the rows at the end.
+        today: the day of the state's clock.
+        limits: the thresholds of the rules.
+    """
+    limits = limits or RuleLimits()
+    habits = after.get("habits", ())
+    known = {row["id"] for row in before.get("habits", ())}
+    changed = [row for row in habits if row not in before.get("habits", ())]
+    entries = [row for row in after.get("tracker", ()) if row not in before.get("tracker", ())]
+    added = {_week(row) for row in changed if row["id"] not in known}
+    broken: list[tuple[str, str]] = []
+    for (year, week), count in sorted(Counter(map(_week, habits)).items()):
+        if (year, week) in added and count > limits.habits_per_week:
+            told = f"{count} habits added in week {year}-W{week:02}"
+            broken.append(("r3_quota", f"{told}, allowed {limits.habits_per_week}"))
+    for row in changed:
+        wish = NewHabit(**{field.name: row[field.name] for field in fields(NewHabit)})
+        for rule in (has_anchor, is_positively_framed):
+            ruling = rule(wish, _NO_FACTS, limits, today)
+            if isinstance(ruling, Refusal):
+                broken.append((ruling.code, f"the habit {row['id']}: {ruling.key}"))
+    for row in entries:
+        day = entry_date(row["date"], today)
+        if isinstance(day, Refusal):
+            told = f"the entry of {row['habit_id']} on {row['date']}, today is {today}"
+            broken.append((day.code, told))
+    return tuple(broken)
+
+
+_NO_FACTS = Facts(is_known=True, is_active=False, added_on=())
+
+
+def _week(row: Row) -> tuple[int, int]:
+    return week_of(date.fromisoformat(row["created_on"]))

@@ -91,16 +91,39 @@ def tool_texts(categories: Sequence[str], locale: str) -> Mapping[str, ToolText]
     """
     if locale not in CATALOG_LOCALES:
         raise UsageError(f"no tool texts for locale {locale!r}: choose one of {CATALOG_LOCALES}")
+    about = {name: {"description": texts[locale]} for name, texts in _ARGUMENTS.items()}
+
+    def text(name: str, most: int, *, least: int = 1) -> dict[str, Any]:
+        bounds = {"minLength": least} if least else {}
+        return {"type": "string", **about[name], **bounds, "maxLength": most}
+
+    def day(name: str) -> dict[str, Any]:
+        pattern = r"^\d{4}-\d{2}-\d{2}$"
+        return {"type": "string", **about[name], "pattern": pattern, "maxLength": 10}
+
+    limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
     schemas = {
-        "search_catalog": _object(_search_arguments(categories, locale)),
-        "query_protocol": _object(
-            {"protocol_id": _text("protocol_id", locale, ID_CHARS)}, "protocol_id"
+        "search_catalog": _object(
+            query=text("query", QUERY_CHARS, least=0), category=_choice(categories), limit=limit
         ),
-        "query_tracker": _object(_query_tracker_arguments(locale)),
-        "log_tracker_entry": _object(_log_arguments(locale), "habit_id", "value"),
-        "list_habits": _object({"status": _choice(STATUSES, default="active")}),
+        "query_protocol": _object("protocol_id", protocol_id=text("protocol_id", ID_CHARS)),
+        "query_tracker": _object(
+            habit_id=text("habit_id", ID_CHARS), **{"from": day("from"), "to": day("to")}
+        ),
+        "log_tracker_entry": _object(
+            *("habit_id", "value"),
+            habit_id=text("habit_id", ID_CHARS),
+            value={**_choice(VALUES), **about["value"]},
+            date=day("date"),
+        ),
+        "list_habits": _object(status={**_choice(STATUSES), "default": "active"}),
         "add_habit": _object(
-            _add_habit_arguments(locale), "protocol_id", "frame_level", "framed_text"
+            *("protocol_id", "frame_level", "framed_text"),
+            protocol_id=text("protocol_id", ID_CHARS),
+            frame_level={**_choice(FRAME_LEVELS), **about["frame_level"]},
+            framed_text=text("framed_text", SENTENCE_CHARS),
+            anchor_when=text("anchor_when", ANCHOR_CHARS, least=0),
+            anchor_after_what=text("anchor_after_what", ANCHOR_CHARS, least=0),
         ),
     }
     return {
@@ -113,62 +136,10 @@ def tool_texts(categories: Sequence[str], locale: str) -> Mapping[str, ToolText]
     }
 
 
-def _search_arguments(categories: Sequence[str], locale: str) -> dict[str, Any]:
-    limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
-    return {
-        "query": _text("query", locale, QUERY_CHARS, min_chars=0),
-        "category": _choice(categories),
-        "limit": limit,
-    }
-
-
-def _query_tracker_arguments(locale: str) -> dict[str, Any]:
-    return {
-        "habit_id": _text("habit_id", locale, ID_CHARS),
-        "from": _date("from", locale),
-        "to": _date("to", locale),
-    }
-
-
-def _log_arguments(locale: str) -> dict[str, Any]:
-    return {
-        "habit_id": _text("habit_id", locale, ID_CHARS),
-        "value": {**_choice(VALUES), "description": _ARGUMENTS["value"][locale]},
-        "date": _date("date", locale),
-    }
-
-
-def _add_habit_arguments(locale: str) -> dict[str, Any]:
-    frame = {**_choice(FRAME_LEVELS), "description": _ARGUMENTS["frame_level"][locale]}
-    anchors = ("anchor_when", "anchor_after_what")
-    return {
-        "protocol_id": _text("protocol_id", locale, ID_CHARS),
-        "frame_level": frame,
-        "framed_text": _text("framed_text", locale, SENTENCE_CHARS),
-        **{name: _text(name, locale, ANCHOR_CHARS, min_chars=0) for name in anchors},
-    }
-
-
-def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     return {**schema, "required": list(required)} if required else schema
 
 
-def _text(name: str, locale: str, max_chars: int, *, min_chars: int = 1) -> dict[str, Any]:
-    bounds = {"minLength": min_chars} if min_chars else {}
-    description = _ARGUMENTS[name][locale]
-    return {"type": "string", "description": description, **bounds, "maxLength": max_chars}
-
-
-def _date(name: str, locale: str) -> dict[str, Any]:
-    return {
-        "type": "string",
-        "description": _ARGUMENTS[name][locale],
-        "pattern": r"^\d{4}-\d{2}-\d{2}$",
-        "maxLength": 10,
-    }
-
-
-def _choice(values: Sequence[str], *, default: str | None = None) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string", "enum": list(values)}
-    return schema if default is None else {**schema, "default": default}
+def _choice(values: Sequence[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)}

@@ -5,28 +5,13 @@ The query is data: it is cut into words before it comes near the FTS syntax, so 
 """
 
 import json
-import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import Any
 
 from lhkit.lifehelper.catalog import nearest_ids
 from lhkit.lifehelper.ranking import IndexRow, QueryWord, has_words, needles, query_words, ranked
 from lhkit.lifehelper.store import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolCard:
-    """One protocol in one language."""
-
-    id: str
-    category: str
-    title: str
-    summary: str
-    steps: tuple[str, ...]
-    anchor: str
-    source: str
-    url: str
-
 
 _SELECT_PROTOCOL = (
     "SELECT id, category, title, summary, steps, anchor, source, url FROM protocol"
@@ -34,12 +19,12 @@ _SELECT_PROTOCOL = (
 )
 
 
-def find_protocol(store: Store, protocol_id: str, *, locale: str) -> ProtocolCard | None:
+def find_protocol(store: Store, protocol_id: str, *, locale: str) -> dict[str, Any] | None:
     """Return the protocol in `locale`, or None if there is no such id."""
     row = store.row(f"{_SELECT_PROTOCOL} WHERE id = ? AND locale = ?", [protocol_id, locale])
     if row is None:
         return None
-    return ProtocolCard(**{**dict(row), "steps": tuple(json.loads(row["steps"]))})
+    return {**dict(row), "steps": json.loads(row["steps"])}
 
 
 def nearest_protocols(store: Store, protocol_id: str, n: int = 3) -> tuple[str, ...]:
@@ -54,16 +39,6 @@ _FIELDS = tuple(field.name for field in fields(IndexRow))
 _TRIGRAM = 3  # FTS5 cannot find anything shorter: LIKE does
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A protocol that was found, in one language."""
-
-    id: str
-    title: str
-    category: str
-    summary: str
-
-
 def search_protocols(
     store: Store,
     *,
@@ -71,8 +46,10 @@ def search_protocols(
     category: str | None = None,
     limit: int = 5,
     locale: str = "ko",
-) -> tuple[Hit, ...]:
+) -> tuple[dict[str, Any], ...]:
     """Return up to `limit` protocols, best first; equal scores and no query: in order of id.
+
+    Each has id, title, category and summary.
 
     Args:
         store: the database.
@@ -84,44 +61,30 @@ def search_protocols(
     """
     if query.strip() and not has_words(query):
         return ()
-    words = query_words(query)
-    ids = _ranked_ids(store, words) if words else _all_ids(store)
-    hits = _hits(store, locale)
-    found = (hits[key] for key in ids)
-    return tuple(hit for hit in found if category in (None, hit.category))[:limit]
-
-
-def _all_ids(store: Store) -> list[str]:
-    return [row["id"] for row in store.rows("SELECT id FROM protocol_search ORDER BY id")]
-
-
-def _ranked_ids(store: Store, words: Sequence[QueryWord]) -> list[str]:
-    total = store.number("SELECT count(*) FROM protocol_search")
-    return [key for key, _ in ranked(words, _candidates(store, words), total)]
-
-
-def _candidates(store: Store, words: Sequence[QueryWord]) -> dict[str, IndexRow]:
-    texts = sorted({needle for word in words for needle in needles(word)})
-    long = [text for text in texts if len(text) >= _TRIGRAM]
-    rows = [row for text in texts if len(text) < _TRIGRAM for row in _containing(store, text)]
-    if long:
-        phrases = " OR ".join(f'"{text}"' for text in long)
-        rows += store.rows("SELECT * FROM protocol_search(?)", [phrases])
-    return {row["id"]: IndexRow(**{key: row[key] for key in _FIELDS}) for row in rows}
-
-
-def _containing(store: Store, text: str) -> list[sqlite3.Row]:
-    return store.rows(
-        "SELECT * FROM protocol_search"
-        " WHERE instr(keywords || titles || labels || summaries || steps, ?)",
-        [text],
-    )
-
-
-def _hits(store: Store, locale: str) -> dict[str, Hit]:
+    if words := query_words(query):
+        total = store.number("SELECT count(*) FROM protocol_search")
+        ids = [key for key, _ in ranked(words, _candidates(store, words), total)]
+    else:
+        ids = [row["id"] for row in store.rows("SELECT id FROM protocol_search ORDER BY id")]
     rows = store.rows(
         "SELECT id, title, category, summary FROM protocol"
         " JOIN protocol_text ON protocol_id = id WHERE locale = ?",
         [locale],
     )
-    return {row["id"]: Hit(**dict(row)) for row in rows}
+    by_id = {row["id"]: dict(row) for row in rows}
+    found = (by_id[key] for key in ids)
+    return tuple(hit for hit in found if category in (None, hit["category"]))[:limit]
+
+
+def _candidates(store: Store, words: Sequence[QueryWord]) -> dict[str, IndexRow]:
+    texts = sorted({needle for word in words for needle in needles(word)})
+    long = [text for text in texts if len(text) >= _TRIGRAM]
+    inside = (
+        "SELECT * FROM protocol_search"
+        " WHERE instr(keywords || titles || labels || summaries || steps, ?)"
+    )
+    rows = [row for text in texts if len(text) < _TRIGRAM for row in store.rows(inside, [text])]
+    if long:
+        phrases = " OR ".join(f'"{text}"' for text in long)
+        rows += store.rows("SELECT * FROM protocol_search(?)", [phrases])
+    return {row["id"]: IndexRow(**{key: row[key] for key in _FIELDS}) for row in rows}

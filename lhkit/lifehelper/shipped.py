@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lhkit.errors import UsageError
+from lhkit.lifehelper.catalog import shipped_data
 from lhkit.toolset import DEFAULT
 
 SPLITS = ("dev", "test")
@@ -15,9 +16,7 @@ def scenario_folder() -> Path:
 
     Inside, each split has a folder of its own (`scenario_paths`).
     """
-    package = Path(__file__).parents[1]
-    shipped = package / "datasets" / "ac"
-    return shipped if shipped.is_dir() else package.parent / "datasets" / "ac"
+    return shipped_data("ac")
 
 
 def scenario_paths(split: str) -> tuple[Path, ...]:

@@ -6,18 +6,17 @@ business of `tools`. Nothing here reads a clock.
 
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from lhkit.errors import StoreError
-from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog
+from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.migrations import APPLICATION_ID, MIGRATIONS
 from lhkit.lifehelper.ranking import INDEX_VERSION, index_row
 
@@ -34,14 +33,8 @@ class Store:
     `sqlite3.OperationalError`.
     """
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        *,
-        give_back: Callable[[sqlite3.Connection], None] = sqlite3.Connection.close,
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._give_back = give_back
 
     @classmethod
     def open(cls, path: Path, catalog: ProtocolCatalog) -> "Store":
@@ -59,23 +52,17 @@ class Store:
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
         try:
-            return cls._prepared(_set_up(connection), path, catalog)
+            store = cls(_set_up(connection))
+            _check_owner(store, path)
+            _write_ahead(connection)
+            _migrate(store, path)
+            _load_catalog(store, catalog)
         except sqlite3.Error as error:
             connection.close()
             raise _unusable(path, error) from error
         except BaseException:
             connection.close()
             raise
-
-    @classmethod
-    def _prepared(
-        cls, connection: sqlite3.Connection, path: Path, catalog: ProtocolCatalog
-    ) -> "Store":
-        store = cls(connection)
-        _check_owner(store, path)
-        _write_ahead(connection)
-        _migrate(store, path)
-        _load_catalog(store, catalog)
         return store
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[sqlite3.Row]:
@@ -119,9 +106,7 @@ class Store:
 
     def close(self) -> None:
         """Close the store; one in memory is forgotten. Nothing can be asked of it any more."""
-        connection, self._connection = self._connection, _CLOSED
-        if connection is not _CLOSED:
-            self._give_back(connection)
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,65 +120,11 @@ class Store:
         self.close()
 
 
-_CLOSED = sqlite3.connect(":memory:")
-"""What a closed store has instead of its connection: whatever is asked of it raises."""
-_CLOSED.close()
-
-_MOST_IDLE = 32
-_OF_A_USER = ("tracker_entry", "habit")
-"""The tables that tools write; entries first, because they refer to habits."""
-
-_EMPTYING = tuple(f"DELETE FROM {table}" for table in _OF_A_USER)  # noqa: S608 - our own names
-
-_READING = frozenset(
-    {sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-)
-_WRITING = frozenset({sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE})
-_OF_SEARCH = ("data_version", None)
-"""A setting that FTS5 reads."""
-
-
-class _Emptied:
-    """A connection to a copy of an image; it knows whether emptying two tables gives that back.
-
-    Opening a copy costs more than most samples do with it. So a closed one is emptied and used
-    again, unless somebody has ever prepared a statement that can change anything else.
-    """
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self._is_like_new = True
-        self._changes = connection.total_changes
-        connection.set_authorizer(self._seen)
-
-    def _seen(self, action: int, what: str | None, arg: str | None, *_: str | None) -> int:
-        """Let everything through, and note what is more than a user's data."""
-        is_known = (
-            action in _READING
-            or action == sqlite3.SQLITE_TRANSACTION
-            or (action in _WRITING and what in _OF_A_USER)
-            or (action == sqlite3.SQLITE_PRAGMA and (what, arg) == _OF_SEARCH)
-        )
-        self._is_like_new = self._is_like_new and is_known
-        return sqlite3.SQLITE_OK
-
-    def empty(self) -> bool:
-        """Take a user's data out; return False where that would not make it the image again."""
-        if not self._is_like_new or self.connection.in_transaction:
-            return False
-        if self.connection.total_changes != self._changes:
-            for statement in _EMPTYING:
-                self.connection.execute(statement)
-            self._changes = self.connection.total_changes
-        return self._is_like_new
-
-
 @dataclass(frozen=True, slots=True)
 class StoreImage:
     """A prepared empty database (schema, catalog, search index) as bytes, to copy from."""
 
     data: bytes
-    _idle: threading.local = field(default_factory=threading.local, compare=False, repr=False)
 
     @classmethod
     def prepare(cls, catalog: ProtocolCatalog) -> "StoreImage":
@@ -205,26 +136,9 @@ class StoreImage:
 
     def fresh(self) -> Store:
         """Return a store in memory that is empty and shares nothing with any other."""
-        idle = self._idle_here()
-        copy = idle.pop() if idle else self._copy()
-
-        def give_back(connection: sqlite3.Connection) -> None:
-            if len(idle) < _MOST_IDLE and copy.empty():
-                idle.append(copy)
-            else:
-                connection.close()
-
-        return Store(copy.connection, give_back=give_back)
-
-    def _copy(self) -> _Emptied:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         connection.deserialize(self.data)
-        return _Emptied(_set_up(connection))
-
-    def _idle_here(self) -> list[_Emptied]:
-        """Return the copies that nobody uses: of this thread, as a connection is only for one."""
-        idle: list[_Emptied] = self._idle.__dict__.setdefault("copies", [])
-        return idle
+        return Store(_set_up(connection))
 
 
 def _set_up(connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -313,27 +227,23 @@ def _replace_protocols(store: Store, catalog: ProtocolCatalog) -> None:
     store.write("DELETE FROM protocol WHERE id NOT IN (SELECT protocol_id FROM habit)")
     store.write("DELETE FROM protocol_search")
     for protocol in catalog.values():
-        _put_protocol(store, protocol)
-
-
-def _put_protocol(store: Store, protocol: Protocol) -> None:
-    store.write(
-        "INSERT INTO protocol VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-        " category = excluded.category, source = excluded.source, url = excluded.url",
-        [protocol.id, protocol.category, protocol.source, protocol.url],
-    )
-    for locale, text in protocol.texts.items():
-        steps = json.dumps(text.steps, ensure_ascii=False)
         store.write(
-            "INSERT OR REPLACE INTO protocol_text VALUES (?, ?, ?, ?, ?, ?)",
-            [protocol.id, locale, text.title, text.summary, steps, text.anchor],
+            "INSERT INTO protocol VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+            " category = excluded.category, source = excluded.source, url = excluded.url",
+            [protocol.id, protocol.category, protocol.source, protocol.url],
         )
-    store.write(
-        "INSERT INTO protocol_search VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [protocol.id, *index_row(protocol).values()],
-    )
+        for locale, text in protocol.texts.items():
+            steps = json.dumps(text.steps, ensure_ascii=False)
+            store.write(
+                "INSERT OR REPLACE INTO protocol_text VALUES (?, ?, ?, ?, ?, ?)",
+                [protocol.id, locale, text.title, text.summary, steps, text.anchor],
+            )
+        store.write(
+            "INSERT INTO protocol_search VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [protocol.id, *index_row(protocol).values()],
+        )
 
 
 def _fingerprint(catalog: ProtocolCatalog) -> str:
-    content: list[Any] = [INDEX_VERSION, *(asdict(protocol) for protocol in catalog.values())]
+    content: list[Any] = [INDEX_VERSION, *(each.model_dump() for each in catalog.values())]
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

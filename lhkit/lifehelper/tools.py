@@ -31,7 +31,6 @@ from lhkit.lifehelper.results import (
     habit_payload,
     protocol_list,
     tracker_report,
-    whole_protocol,
 )
 from lhkit.lifehelper.rules import (
     AlreadyActive,
@@ -93,7 +92,7 @@ def query_protocol(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
     if card is None:
         refusal = Refusal(code="not_found", key="protocol_unknown", values={"id": protocol_id})
         return _refused(refusal, deps, nearest=nearest_protocols(deps.store, protocol_id))
-    return ToolOk(whole_protocol(card))
+    return ToolOk({"protocol": card})
 
 
 def query_tracker(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:

@@ -14,8 +14,8 @@ from lhkit.json_values import JSON
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
+from lhkit.lifehelper.rules import State, broken_rules
 from lhkit.lifehelper.schemas import tool_texts
-from lhkit.lifehelper.state_rules import State, broken_rules
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.summaries import Summaries
 from lhkit.lifehelper.tools import LifeHelper

@@ -55,7 +55,7 @@ from lhkit.mcp.http import (
     http_status,
     http_streams,
 )
-from lhkit.mcp.masking import Mask
+from lhkit.redaction import Mask
 from lhkit.text import printable
 
 _log = logging.getLogger(__name__)

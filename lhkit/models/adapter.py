@@ -15,12 +15,31 @@ from typing import Any, Final
 
 from lhkit.errors import AdapterError, LhkitError, WeightsError
 from lhkit.models.made_folder import FOLDER_MANIFEST
-from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS, MERGE_REFUSED, require_adapter
 
+ADAPTER_CARD: Final = "adapter_config.json"
+ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 MANIFEST: Final = "manifest.json"
 """What an adapter was trained on, and with which base."""
 
+MERGE_REFUSED: Final = 3
+"""Exit code of a merge whose last line on standard error is a sentence for the user."""
+
 _BESIDE_WEIGHTS = ("*.json", "*.jinja", "*.md", "*.html")
+
+
+def require_adapter(adapter: Path) -> None:
+    """Refuse a folder that holds no adapter.
+
+    Raises:
+        AdapterError: a file of it is missing.
+    """
+    if all((adapter / name).is_file() for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)):
+        return
+    inner = adapter / "adapter"
+    hint = f"; did you mean {inner}?" if (inner / ADAPTER_CARD).is_file() else ""
+    raise AdapterError(
+        f"{adapter} holds no adapter: it needs {ADAPTER_CARD} and {ADAPTER_WEIGHTS}{hint}"
+    )
 
 
 def merge(base: Path, adapter: Path, target: Path) -> None:

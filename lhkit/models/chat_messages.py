@@ -103,11 +103,6 @@ def _clean(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
-def names_of(tools: Sequence[ToolSpec]) -> frozenset[str]:
-    """Return the names of the tools."""
-    return frozenset(str(spec.get("name")) for spec in map(spec_of, tools))
-
-
 def choice_of(tools: Sequence[ToolSpec], *, required: bool) -> Mapping[str, Any]:
     """Return the request fields for the tools; none where there is no tool, as servers want it."""
     if not tools:

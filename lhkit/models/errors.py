@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,13 +18,28 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.models.refused_fields import refused_field
 from lhkit.redaction import masked
 
 _SHOWN_CHARS = 300
 _NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
 _NO_PARSER = re.compile(r"tool choice requires .*--tool-call-parser", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
+_FIELD = re.compile(
+    r"(?<![\w.\]/])(stream_options|max_tokens|temperature)(?![\w\[]|\.\w)"  # of the request itself
+)
+_UNSUPPORTED = re.compile(
+    r"\b(?:un(?:supported|recogni[sz]ed|known|expected)|deprecated|extra|does not support"
+    r"|not (?:yet |currently )?(?:supported|permitted|allowed|recogni[sz]ed|implemented)\b"
+    r"(?! (?:to|above|below|over|when|if)\b))|use [\"'`]*max_completion_tokens",
+    re.IGNORECASE,
+)
+_NOT_ZERO = re.compile(
+    r"greater_than|strictly positive|(?:greater than|>) ?0(?!\.?[1-9])|in \(0|at least 0\.\d*[1-9]"
+    r"|only 1 is allowed",
+    re.IGNORECASE,
+)
+_OF_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
+_READ_CHARS = 4_000
 _PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
 """How an answer begins that a web server or proxy gives, for a browser."""
 
@@ -105,6 +120,37 @@ def refusal(status: int, text: str) -> ModelError:
     if isinstance(error, RequestRefusedError) and status in {400, 422}:
         error.field = refused_field(text)
     return error
+
+
+def refused_field(text: str) -> str:
+    """Return the request field that an error body says is not supported; empty for other refusals.
+
+    One of `stream_options`, `max_tokens` and `temperature` (of which 0 may be refused). It is a
+    guess by words: whoever follows it learns from the next answer whether it was right.
+    """
+    words = text[:_READ_CHARS].replace('\\"', '"')
+    named = _FIELD.search(words)
+    if named is None or _OF_TOOLS.search(words):
+        return ""
+    is_refused = _UNSUPPORTED.search(words) or (
+        named[1] == "temperature" and _NOT_ZERO.search(words)
+    )
+    return named[1] if is_refused else ""
+
+
+def without_refused(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    """Return a request body for a server that refuses these fields.
+
+    Only a temperature of 0, which is lhkit's own default, gives way to the server's.
+    """
+    sent = dict(body)
+    if "stream_options" in refused:
+        sent.pop("stream_options", None)
+    if "temperature" in refused and sent.get("temperature") == 0:
+        del sent["temperature"]
+    if "max_tokens" in refused and "max_tokens" in sent:
+        sent["max_completion_tokens"] = sent.pop("max_tokens")
+    return sent
 
 
 def is_context_too_long(said: str) -> bool:

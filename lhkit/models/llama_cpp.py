@@ -4,20 +4,18 @@ Source of the format: `/completion`, `/tokenize` and `/detokenize` of `llama-ser
 from OpenAI's. Its `/v1/completions` tells no token ids and cannot be kept from adding a `<bos>`.
 """
 
-import hashlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.models.base import ModelRequest, read_ahead
-from lhkit.models.completion_content import CompletionContent
+from lhkit.models.base import ModelRequest
+from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import LLAMA_CPP
 from lhkit.models.payload import integers, typed
 from lhkit.models.request import completion_body
-from lhkit.models.response import ResponseReader
+from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
 
@@ -75,7 +73,7 @@ def _choice(payload: Mapping[str, Any], *, is_last: bool) -> dict[str, Any]:
     }
 
 
-class LlamaCppHttp:
+class LlamaCppHttp(HttpModel):
     """A model behind llama.cpp's server. Make one with `connect`; close it with `aclose`.
 
     Safe for many conversations at once. Beside the connection it holds the texts of the tokens at
@@ -87,22 +85,11 @@ class LlamaCppHttp:
             raise UsageError(
                 "lhkit does not constrain what llama.cpp's server writes: give --constrain off"
             )
-        self._identity = identity
-        self._connection = connection
+        super().__init__(identity, connection)
         self._dialect = DIALECTS[identity.dialect]
         self._stops: tuple[str, ...] | None = None
 
-    @property
-    def identity(self) -> ModelIdentity:
-        """Model name, build of the server, file, quantisation, address and dialect."""
-        return self._identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
-
-        Raises:
-            ModelError: the server refused, failed, broke off or stalled.
-        """
+    async def _exchange(self, request: ModelRequest) -> Exchange:
         asked = completion_body(request, self._identity)
         prompt: str = asked["prompt"]
         prompt_ids = await self._tokenized(prompt)
@@ -124,22 +111,7 @@ class LlamaCppHttp:
             "return_tokens": True,
             "stream": True,
         }
-        async with aclosing(self._connection.events("/completion", body, reader)) as events:
-            async for event in events:
-                yield event
-        yield reader.finished(
-            identity=self._identity,
-            prompt_text=prompt,
-            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-        )
-
-    async def warm(self, request: ModelRequest) -> None:
-        """Have the server read a prompt in advance (see `ReadsAhead`).
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        await read_ahead(self, request)
+        return Exchange(path="/completion", body=body, prompt=prompt, reader=reader)
 
     async def detokenize(self, token_ids: tuple[int, ...]) -> str:
         """Return the server's own text for token ids, control tokens included.
@@ -151,10 +123,6 @@ class LlamaCppHttp:
         if not isinstance(text := told.get("content"), str):
             raise not_a_server(self._connection.address, "no content at /detokenize")
         return text
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._connection.aclose()
 
     async def _tokenized(self, prompt: str) -> list[int]:
         """Return the ids of a prompt that has its own `<bos>`."""

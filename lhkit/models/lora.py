@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import UsageError
+from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS
 from lhkit.models.aliases import alias_of
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights_hash import weights_sha256
 
-_CONFIG: Final = "adapter_config.json"
-_WEIGHTS: Final = "adapter_model.safetensors"
 _RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's `--max-lora-rank`."""
 
@@ -75,16 +74,16 @@ async def read_lora(
 
 def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        config = json.loads((folder / ADAPTER_CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{folder} has no LoRA adapter: {_CONFIG} cannot be read ({error}). Give the folder "
-            "that `save_model` or `save_pretrained` wrote."
+            f"{folder} has no LoRA adapter: {ADAPTER_CARD} cannot be read ({error}). Give the "
+            "folder that `save_model` or `save_pretrained` wrote."
         ) from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
-        raise UsageError(f"{folder / _CONFIG} is invalid: its peft_type is not LORA.")
-    if not (folder / _WEIGHTS).is_file():
-        raise UsageError(f"{folder} has no {_WEIGHTS}: save the adapter as safetensors.")
+        raise UsageError(f"{folder / ADAPTER_CARD} is invalid: its peft_type is not LORA.")
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise UsageError(f"{folder} has no {ADAPTER_WEIGHTS}: save the adapter as safetensors.")
     return config
 
 
@@ -92,8 +91,8 @@ def _rank_of(config: dict[str, Any], folder: Path) -> int:
     ranks: list[Any] = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
     if not all(isinstance(rank, int) and 1 <= rank <= _RANKS[-1] for rank in ranks):
         raise UsageError(
-            f"{folder / _CONFIG} is invalid: its rank is not 1 to {_RANKS[-1]}, which is what vLLM "
-            "serves. Merge the adapter and serve the merged folder with --weights."
+            f"{folder / ADAPTER_CARD} is invalid: its rank is not 1 to {_RANKS[-1]}, which is what "
+            "vLLM serves. Merge the adapter and serve the merged folder with --weights."
         )
     return int(max(ranks))
 

@@ -1,7 +1,7 @@
 """A big folder in the cache: made once, in one step at the end, verified cheaply, mended if broken.
 
-What is in it is its maker's business. Here are the lock, the room on the disk, the manifest with
-every file's size and hash, and the swap.
+Here are the lock, the room on the disk, the manifest with every file's size and hash, the swap, and
+the child processes that do the work. What is in the folder is its maker's business.
 """
 
 import asyncio
@@ -10,13 +10,12 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from filelock import AsyncFileLock, Timeout
 
@@ -27,32 +26,25 @@ from lhkit.models.progress import WeightsProgress, WeightsReport, WeightsStage
 FOLDER_MANIFEST = "lhkit-manifest.json"
 
 Make: TypeAlias = Callable[[Path], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a folder is made.
-
-    `make` makes it at the path that it is given, where nothing is yet; what else it puts beside
-    that path is thrown away. `source` is what it is made from, as plain JSON: a folder that was
-    made from something else is made again. `packages` have to be installed. `needed_bytes` is the
-    room that the making takes on the disk.
-    """
-
-    source: Any
-    make: Make
-    needed_bytes: int
-    packages: tuple[str, ...] = ()
+"""Makes a folder at a path where nothing is yet; what it puts beside that path is thrown away."""
 
 
 async def ensure_folder(
-    folder: Path, recipe: Recipe, *, report: WeightsReport, verify: bool = False
+    folder: Path,
+    make: Make,
+    *,
+    needed_bytes: int,
+    packages: tuple[str, ...] = (),
+    report: WeightsReport,
+    verify: bool = False,
 ) -> Path:
     """Return `folder` whole; make it if it is not. Of two processes at once, one waits.
 
     Args:
-        folder: where it lies, or will lie.
-        recipe: how it is made.
+        folder: where it lies, or will lie; its name changes with what it is made from.
+        make: makes it.
+        needed_bytes: the room that the making takes on the disk.
+        packages: have to be installed for it.
         report: is told the progress.
         verify: also compare every file's hash, not only its size.
 
@@ -60,50 +52,77 @@ async def ensure_folder(
         MissingPackageError: if the making needs a package that is not installed.
         WeightsError: if it cannot be stored.
     """
-    if await _is_whole(folder, recipe, verify=verify, report=report):
+    if await _is_whole(folder, verify=verify, report=report):
         return folder
-    _require(recipe.packages)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        async with _locked(folder.with_name(f".{folder.name}.lock"), report):
-            if not await _is_whole(folder, recipe, verify=verify, report=report):
-                await _make(folder, recipe)
-    except OSError as error:
-        raise _disk_fault(error, folder, recipe) from error
-    return folder
-
-
-async def _is_whole(folder: Path, recipe: Recipe, *, verify: bool, report: WeightsReport) -> bool:
-    manifest = _manifest_of(folder)
-    if manifest is None or manifest.get("source") != recipe.source:
-        return False
-    files: Mapping[str, Mapping[str, Any]] = manifest["files"]
-    for name, told in files.items():
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != told["bytes"]:
-            return False
-        if verify:
-            report(WeightsProgress(stage=WeightsStage.CHECKING, text=f"checking {name}"))
-            if await asyncio.to_thread(file_sha256, path) != told["sha256"]:
-                return False
-    return True
-
-
-def _manifest_of(folder: Path) -> dict[str, Any] | None:
-    try:
-        manifest = json.loads((folder / FOLDER_MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) and manifest.get("files") else None
-
-
-def _require(packages: tuple[str, ...]) -> None:
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
+    if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingPackageError(
             f"The embedded Gemma needs {', '.join(missing)}, not installed in {sys.executable}; "
             "run `make venv`, or point --base-url at a running server."
         )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        async with _locked(folder.with_name(f".{folder.name}.lock"), report):
+            if not await _is_whole(folder, verify=verify, report=report):
+                await _make(folder, make, needed_bytes, packages)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise WeightsError(
+                f"The disk of {folder.parent} is full; free {needed_bytes / 1e9:.1f} GB and "
+                "run this again."
+            ) from error
+        raise WeightsError(
+            f"The weights can not be stored in {folder.parent} ({error}); make it writable, or "
+            "move the cache."
+        ) from error
+    return folder
+
+
+async def run_to_end(*command: str) -> tuple[int, str]:
+    """Run a command without input; return its exit code and all that it wrote to standard error.
+
+    Cancelling kills it, and waits until it is gone.
+
+    Raises:
+        OSError: the command cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, errors.decode(errors="replace")
+
+
+async def run_offline(*arguments: str) -> tuple[int, str]:
+    """Run Python in a process of its own, offline, so that its memory goes away with it.
+
+    Returns its exit code and the last line that it wrote to standard error.
+    """
+    code, output = await run_to_end("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
+    return code, (output.strip().splitlines() or ["no message"])[-1]
+
+
+async def _is_whole(folder: Path, *, verify: bool, report: WeightsReport) -> bool:
+    try:
+        files = json.loads((folder / FOLDER_MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    for name, entry in files.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != entry["bytes"]:
+            return False
+        if verify:
+            report(WeightsProgress(stage=WeightsStage.CHECKING, text=f"checking {name}"))
+            if await asyncio.to_thread(file_sha256, path) != entry["sha256"]:
+                return False
+    return bool(files)
 
 
 @asynccontextmanager
@@ -121,15 +140,21 @@ async def _locked(path: Path, report: WeightsReport) -> AsyncIterator[None]:
         await lock.release()
 
 
-async def _make(folder: Path, recipe: Recipe) -> None:
-    for leftover in folder.parent.glob(f".{folder.name}.partial-*"):
+async def _make(folder: Path, make: Make, needed_bytes: int, packages: tuple[str, ...]) -> None:
+    parent = folder.parent
+    for leftover in parent.glob(f".{folder.name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    _check_room(folder.parent, recipe.needed_bytes)
-    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+    free_bytes = shutil.disk_usage(parent).free
+    if free_bytes < needed_bytes:
+        raise WeightsError(
+            f"Making the weights needs {needed_bytes / 1e9:.1f} GB in {parent}, which has "
+            f"{free_bytes / 1e9:.1f} GB; free some, or move the cache."
+        )
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=parent))
     try:
         made = partial / folder.name
-        await recipe.make(made)
-        await asyncio.to_thread(_write_manifest, made, recipe)
+        await make(made)
+        await asyncio.to_thread(_write_manifest, made, packages)
         _swap(made, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -141,34 +166,12 @@ def _swap(made: Path, folder: Path) -> None:
     made.rename(folder)
 
 
-def _check_room(parent: Path, needed_bytes: int) -> None:
-    free_bytes = shutil.disk_usage(parent).free
-    if free_bytes < needed_bytes:
-        raise WeightsError(
-            f"Making the weights needs {needed_bytes / 1e9:.1f} GB in {parent}, which has "
-            f"{free_bytes / 1e9:.1f} GB; free some, or move the cache."
-        )
-
-
-def _write_manifest(folder: Path, recipe: Recipe) -> None:
+def _write_manifest(folder: Path, packages: tuple[str, ...]) -> None:
     manifest = {
-        "source": recipe.source,
-        "versions": {package: version(package) for package in recipe.packages},
+        "versions": {package: version(package) for package in packages},
         "files": {
             path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
             for path in sorted(folder.iterdir())
         },
     }
     (folder / FOLDER_MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-
-
-def _disk_fault(error: OSError, folder: Path, recipe: Recipe) -> WeightsError:
-    if error.errno == errno.ENOSPC:
-        return WeightsError(
-            f"The disk of {folder.parent} is full; free {recipe.needed_bytes / 1e9:.1f} GB and "
-            "run this again."
-        )
-    return WeightsError(
-        f"The weights can not be stored in {folder.parent} ({error}); make it writable, or move "
-        "the cache."
-    )

@@ -4,34 +4,23 @@ So that nobody is locked in: what the server parsed is handed on. Of a vLLM the 
 asked for too. No extension of vLLM is sent to any other server.
 """
 
-import hashlib
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
 from lhkit.errors import UsageError
 from lhkit.json_values import compact
-from lhkit.models.base import ModelRequest, read_ahead
+from lhkit.models.base import ModelRequest
 from lhkit.models.chat_content import ChatContent
-from lhkit.models.chat_messages import names_of
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.client import Exchange, HttpModel
+from lhkit.models.dialects.base import Constraint, names_of
 from lhkit.models.identity import connecting
 from lhkit.models.request import OPENAI, chat_asked, chat_body
 from lhkit.models.response import ResponseReader
-from lhkit.models.transport import Connection, Endpoint, Pace
-from lhkit.responses import ModelEvent, ModelIdentity
-
-_PATH = "/v1/chat/completions"
+from lhkit.models.transport import Endpoint, Pace
 
 
-class OpenAiHttp:
+class OpenAiHttp(HttpModel):
     """A served model whose server parses its calls. Make one with `connect`; close with `aclose`.
 
     Safe for many conversations at once. It holds a connection and no other state.
     """
-
-    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
-        self._identity = identity
-        self._connection = connection
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "OpenAiHttp":
@@ -46,45 +35,15 @@ class OpenAiHttp:
         async with connecting(endpoint, pace) as (connection, identity):
             return cls(identity, connection)
 
-    @property
-    def identity(self) -> ModelIdentity:
-        """Model name, server version, address, and `openai` as the dialect."""
-        return self._identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
-
-        Raises:
-            ModelError: the server refused, failed, broke off or stalled.
-            UsageError: a call is required and there is no tool.
-        """
+    async def _exchange(self, request: ModelRequest) -> Exchange:
         body = chat_body(request, self._identity)
         reader = ResponseReader(
             content=ChatContent(names_of(request.tools), server=self._connection.address),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.pace.clock,
         )
-        async with aclosing(self._connection.events(_PATH, body, reader)) as events:
-            async for event in events:
-                yield event
         prompt = compact(chat_asked(body))
-        yield reader.finished(
-            identity=self._identity,
-            prompt_text=prompt,
-            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-        )
-
-    async def warm(self, request: ModelRequest) -> None:
-        """Have the server read a prompt in advance (see `ReadsAhead`).
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        await read_ahead(self, request)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._connection.aclose()
+        return Exchange(path="/v1/chat/completions", body=body, prompt=prompt, reader=reader)
 
 
 def require_promised(constraint: Constraint) -> None:

@@ -42,22 +42,6 @@ class _Server:
     conversations: int = 0
     is_left: bool = False
 
-    @property
-    def identity(self) -> ModelIdentity:
-        return self.model.identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        try:
-            async with aclosing(self.model.stream(request)) as events:
-                async for event in events:
-                    yield event
-        except _SERVER_FAULTS:
-            self.is_left = True
-            raise
-
-    async def aclose(self) -> None:
-        await self.model.aclose()
-
 
 class ServerPool:
     """A `ChatModel` over several servers; `conversation` gives one that stays at one of them.
@@ -76,12 +60,12 @@ class ServerPool:
     @property
     def identity(self) -> ModelIdentity:
         """What all servers share, with their addresses in `base_url`, blanks between them."""
-        return replace(self._servers[0].identity, base_url=" ".join(self._addresses))
+        return replace(self._servers[0].model.identity, base_url=" ".join(self._addresses))
 
     @property
     def left(self) -> tuple[str, ...]:
         """The addresses of the servers that never answered or have failed."""
-        there = {each.identity.base_url for each in self._servers if not each.is_left}
+        there = {each.model.identity.base_url for each in self._servers if not each.is_left}
         return tuple(each for each in self._addresses if each not in there)
 
     def conversation(self) -> ChatModel:
@@ -113,7 +97,7 @@ class ServerPool:
         """
         asked = [each for each in self._servers if not each.is_left] or self._servers
         done = await asyncio.gather(
-            *(read_ahead(each, request) for each in asked), return_exceptions=True
+            *(read_ahead(each.model, request) for each in asked), return_exceptions=True
         )
         faults = [each for each in done if each is not None]
         for fault in faults:
@@ -123,7 +107,7 @@ class ServerPool:
     async def aclose(self) -> None:
         """Close the connections."""
         for each in self._servers:
-            await each.aclose()
+            await each.model.aclose()
 
 
 class _Conversation:
@@ -144,12 +128,17 @@ class _Conversation:
         Raises:
             ModelError: as `ChatModel.stream`.
         """
-        if self._server is None:
-            self._server = self._pool.least_busy()
-            self._server.conversations += 1
-        async with aclosing(self._server.stream(request)) as events:
-            async for event in events:
-                yield event
+        server = self._server
+        if server is None:
+            server = self._server = self._pool.least_busy()
+            server.conversations += 1
+        try:
+            async with aclosing(server.model.stream(request)) as events:
+                async for event in events:
+                    yield event
+        except _SERVER_FAULTS:
+            server.is_left = True
+            raise
 
     async def warm(self, request: ModelRequest) -> None:
         """Have all servers read a prompt in advance: nobody knows yet which one will be asked.

@@ -15,7 +15,6 @@ class WeightsStage(StrEnum):
     NOTICE = "notice"
     WAITING = "waiting"
     FETCHING = "fetching"
-    JOINING = "joining"
     CONVERTING = "converting"
     MERGING = "merging"
     CHECKING = "checking"

@@ -1,21 +1,21 @@
 """Reads one streamed response: events out, and the evidence kept for the last of them.
 
 No I/O: bytes come in through `feed`. What a chunk says is the business of a `Content`: text that
-a dialect parses (`completion_content`), or deltas that the server has parsed (`chat_content`).
+a dialect parses (`CompletionContent`), or deltas that the server has parsed (`chat_content`).
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
-from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.payload import integers, no_completion, payload_of, typed, whole_number
 from lhkit.models.sse import EventStreamDecoder
-from lhkit.models.timing import Moments
+from lhkit.models.timing import Moments, Tokens
 from lhkit.redaction import masked
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, Usage
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 
 _DONE = "[DONE]"
 _EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
@@ -60,9 +60,58 @@ class Content(Protocol):
         ...
 
 
-def _ids_sha256(ids: Sequence[int]) -> str:
-    """Return the hash of a prompt's ids, "" of none."""
-    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest() if ids else ""
+class CompletionContent:
+    """The choices of `/v1/completions`: plain text, which a dialect's parser reads as it comes."""
+
+    def __init__(self, parser: IncrementalParser) -> None:
+        self._parser = parser
+        self._pieces: list[str] = []
+        self._shown_chars = 0
+        self._shown_calls = 0
+        self.result: ParseResult | None = None
+
+    @property
+    def raw_text(self) -> str:
+        """All of the text."""
+        return "".join(self._pieces)
+
+    def has_token(self, choice: Mapping[str, Any]) -> bool:
+        """Return True if the choice has text."""
+        return bool(choice.get("text"))
+
+    def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
+        """Yield what has become certain.
+
+        Raises:
+            StreamBrokenError: there is text after the end, or it is no text.
+        """
+        text = typed(choice, "text", str)
+        if not text:
+            return
+        if self.result is not None:
+            raise StreamBrokenError(
+                "the server went on after the end: give --base-url of the server itself, without a "
+                "proxy that changes its streams"
+            )
+        self._pieces.append(text)
+        for event in self._parser.feed(text):
+            if isinstance(event, TextDelta):
+                self._shown_chars += len(event.text)
+            elif isinstance(event, ToolCallParsed):
+                self._shown_calls += 1
+            yield event
+
+    def end(self) -> Iterator[ParsedEvent]:
+        """Yield what the parser held back, as soon as the model has ended."""
+        self.result = self._parser.close()
+        if rest := self.result.text[self._shown_chars :]:
+            yield TextDelta(text=rest)
+        for call in self.result.calls[self._shown_calls :]:
+            yield ToolCallParsed(call=call)
+
+    def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
+        """Yield nothing: in the text itself every call is complete, or is a fragment."""
+        return iter(())
 
 
 class ResponseReader:
@@ -81,7 +130,8 @@ class ResponseReader:
         self._last_data_s = 0.0
         self._decoder = EventStreamDecoder()
         self._moments = Moments()
-        self._choices = Moments()
+        self._tokens = Tokens()
+        self._choices = Tokens()
         self._token_ids: list[int] = []
         self._prompt_token_ids: tuple[int, ...] = ()
         self._reason = ""
@@ -93,7 +143,7 @@ class ResponseReader:
     @property
     def is_done(self) -> bool:
         """True once the server has said that nothing more comes."""
-        return self._moments.done_s is not None
+        return "done_s" in self._moments.firsts
 
     @property
     def max_tokens(self) -> int:
@@ -115,7 +165,8 @@ class ResponseReader:
 
     def headers_came(self) -> None:
         """Note the moment of the response headers."""
-        self._moments.headers_s = self._last_data_s = self._now_s()
+        self._last_data_s = self._now_s()
+        self._moments.note("headers_s", self._last_data_s)
 
     def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
         """Yield what the bytes say.
@@ -137,8 +188,7 @@ class ResponseReader:
                 if self.is_done:
                     return
                 self._last_data_s = now_s
-                if self._moments.first_chunk_s is None:
-                    self._moments.first_chunk_s = now_s
+                self._moments.note("first_chunk_s", now_s)
                 if data.strip() == _DONE:
                     yield from self.end(now_s)
                 else:
@@ -154,9 +204,7 @@ class ResponseReader:
         if pending and pending[-1].strip() == _DONE:
             yield from self.feed(b"\n\n")
 
-    def finished(
-        self, *, identity: ModelIdentity, prompt_text: str, prompt_sha256: str
-    ) -> Finished:
+    def finished(self, *, identity: ModelIdentity, prompt_text: str) -> Finished:
         """Return the last event.
 
         Raises:
@@ -168,8 +216,9 @@ class ResponseReader:
                 f"the stream ended early after {len(self._token_ids)} tokens: "
                 "check that the server is alive"
             )
-        if not self._token_ids:  # nobody said which chunks hold a token: then each with a choice
-            self._moments.take_tokens(self._choices)
+        # Where no ids say which chunks hold a token, each chunk with a choice counts as one.
+        tokens = self._tokens if self._token_ids else self._choices
+        ids = ",".join(map(str, self._prompt_token_ids))
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
         return Finished(
             reason=self._reason,
@@ -179,14 +228,16 @@ class ResponseReader:
             truncated=self._is_truncated,
             usage=self._final_usage(),
             timing=self._moments.timing(
-                retries=max(0, self._tries - 1), retried_s=self._started_s - first_sent_s
+                tokens,
+                retries=max(0, self._tries - 1),
+                retried_s=self._started_s - first_sent_s,
             ),
             raw_text=masked(self._content.raw_text),
             token_ids=tuple(self._token_ids),
             prompt_token_ids=self._prompt_token_ids,
             prompt_text=prompt_text,
-            prompt_sha256=prompt_sha256,
-            prompt_ids_sha256=_ids_sha256(self._prompt_token_ids),
+            prompt_sha256=hashlib.sha256(prompt_text.encode()).hexdigest(),
+            prompt_ids_sha256=hashlib.sha256(ids.encode()).hexdigest() if ids else "",
             identity=identity,
             server_metrics=self._server_metrics,
             refused_fields=self.refused_fields,
@@ -202,7 +253,7 @@ class ResponseReader:
 
     def end(self, now_s: float) -> Iterator[ModelEvent]:
         """Yield what is certain now that nothing more comes."""
-        self._moments.done_s = now_s
+        self._moments.note("done_s", now_s)
         if self._reason:
             rest = self._content.close(truncated=self._is_truncated)
             yield from self._noted(rest, now_s)
@@ -234,9 +285,9 @@ class ResponseReader:
         chunk with a choice counts then, and the tokens are those of `usage`.
         """
         token_ids = integers(choice, "token_ids")
-        self._choices.note_token(now_s)
+        self._choices.note(now_s)
         if token_ids or self._content.has_token(choice):
-            self._moments.note_token(now_s)
+            self._tokens.note(now_s)
             self._token_ids += token_ids
 
     def _ended(self, reason: str) -> Iterator[ParsedEvent]:

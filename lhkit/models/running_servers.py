@@ -16,7 +16,7 @@ import psutil
 
 from lhkit.files import write_whole
 from lhkit.models.aliases import dtype_told
-from lhkit.models.server import LocalServer, ServerPlan, answers_health
+from lhkit.models.server import LocalServer, answers_health
 from lhkit.precision import Dtype
 
 _SAME_START_S = 2.0
@@ -69,9 +69,7 @@ async def find_running(
 
 
 @asynccontextmanager
-async def advertised(
-    cache_dir: Path, server: LocalServer[ServerPlan]
-) -> AsyncIterator[RunningServer]:
+async def advertised(cache_dir: Path, server: LocalServer) -> AsyncIterator[RunningServer]:
     """Let others find `server` for as long as the block lasts."""
     settings = server.settings
     running = RunningServer(

@@ -7,6 +7,7 @@ finding one that somebody else started that of `running_servers`.
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,10 +19,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lhkit.errors import MissingPackageError, ServerStartError, SetupError
-from lhkit.models.server_log import last_stage, telling_line
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,6 +32,29 @@ _REAPER = Path(__file__).parent / "server_reaper.py"
 _POLL_S = 0.1
 _HEALTH_TIMEOUT_S = 5.0
 _REAPER_MARGIN_S = 15.0
+_TAIL_BYTES = 128 * 1024
+_READ_CHARACTERS = 1000
+_LINE_CHARACTERS = 300
+
+_STAGES = (
+    ("Starting vLLM server on", "opening the port"),
+    ("init engine (", "starting the API"),
+    ("Dynamo bytecode transform", "compiling"),
+    ("Compiling", "compiling"),
+    ("KV cache size", "warming up"),
+    ("Loading weights took", "setting up the KV cache"),
+    ("Starting to load model", "loading weights"),
+    ("Initializing a V1 LLM engine", "starting the engine"),
+    ("Resolved architecture", "starting the engine process"),
+    ("non-default args", "reading the model's config"),
+)
+_FIRST_STAGE = "loading libraries"
+
+_PREFIX = re.compile(r"^\([\w.-]+ pid=\d+\)\s*|^[A-Z]+ \d\d-\d\d [\d:]+ \[[^]]*\]\s*")
+_CAUSE = re.compile(r"(Error|Exception|Exit): \S|^Value error, |: error: ")
+_HEARSAY = re.compile(  # says only that something else failed, earlier in the log
+    r"See (root cause|stack trace)|EngineDeadError|resource_tracker|validation errors? for"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,76 +74,52 @@ def silent(progress: StartProgress) -> None:
     """Report nothing."""
 
 
-class ServerPlan(Protocol):
-    """How a server is started, whatever the engine."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPlan(ABC):
+    """How a server of one model is started; a class of its own for each engine.
 
-    @property
-    def model(self) -> Path:
-        """The folder or file of weights."""
-        ...
-
-    @property
-    def served_name(self) -> str:
-        """What the model is called by who asks the server."""
-        ...
-
-    @property
-    def found_as(self) -> str:
-        """What a server is found by that `lhkit serve` keeps."""
-        ...
-
-    @property
-    def log_path(self) -> Path:
-        """Where all goes that the server says."""
-        ...
-
-    @property
-    def port(self) -> int | None:
-        """None: a free one."""
-        ...
-
-    @property
-    def start_timeout_s(self) -> float:
-        """How long it may take until it answers."""
-        ...
-
-    @property
-    def grace_s(self) -> float:
-        """How long it is given to end by itself."""
-        ...
-
-    @property
-    def python(self) -> str:
-        """What runs it."""
-        ...
-
-    @property
-    def weights_sha256(self) -> str:
-        """The hash of the weights that it tells; empty if untold."""
-        ...
-
-    def arguments(self, port: int) -> tuple[str, ...]:
-        """Return what follows `python` on the command line."""
-        ...
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the variables that are set for it."""
-        ...
-
-
-Plan_co = TypeVar("Plan_co", bound=ServerPlan, covariant=True)
-
-
-class LocalServer(ABC, Generic[Plan_co]):
-    """A server as a child of ours; a class of its own for each engine.
-
-    `engine` is its name for people, `package` what Python imports of it.
+    `engine` is its name for people, `package` what Python imports of it. `model` is the folder or
+    file of weights, `weights_sha256` the hash that the server reports by an alias, `port` None a
+    free one. `grace_s` is how long it is given to end by itself.
     """
 
     engine: ClassVar[str]
     package: ClassVar[str]
 
-    def __init__(self, settings: Plan_co, *, report: StartReport = silent) -> None:
+    model: Path
+    served_name: str
+    log_path: Path
+    port: int | None = None
+    start_timeout_s: float = 600.0
+    grace_s: float = 5.0
+    python: str = sys.executable
+    weights_sha256: str = ""
+
+    @property
+    def found_as(self) -> str:
+        """What a server is found by that `lhkit serve` keeps."""
+        return self.served_name
+
+    @abstractmethod
+    def arguments(self, port: int) -> tuple[str, ...]:
+        """Return what follows `python` on the command line."""
+
+    @abstractmethod
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that are set for the server."""
+
+    @abstractmethod
+    def missing(self) -> MissingPackageError:
+        """Return what to raise where the engine is not installed."""
+
+
+class LocalServer:
+    """`async with LocalServer(plan) as server:` serves at `server.base_url` until the end.
+
+    The process tree ends with the block, and also if this process is killed outright.
+    """
+
+    def __init__(self, settings: ServerPlan, *, report: StartReport = silent) -> None:
         self.settings = settings
         self.port = 0
         self._report = report
@@ -145,7 +144,7 @@ class LocalServer(ABC, Generic[Plan_co]):
         """Start the server and wait until it answers.
 
         Raises:
-            MissingPackageError: if vLLM is not installed.
+            MissingPackageError: if the engine is not installed.
             ServerStartError: if the port is taken, the server dies or does not answer in time.
         """
         self.port = _port_for(self.settings.port)
@@ -190,7 +189,7 @@ class LocalServer(ABC, Generic[Plan_co]):
                 elapsed_s = loop.time() - began_s
                 if elapsed_s > self.settings.start_timeout_s:
                     raise ServerStartError(
-                        f"{self.engine} was not ready after {elapsed_s:.0f} s "
+                        f"{self.settings.engine} was not ready after {elapsed_s:.0f} s "
                         f"(last: {last_stage(log)}); "
                         f"give it more time, or read {log}."
                     )
@@ -199,7 +198,7 @@ class LocalServer(ABC, Generic[Plan_co]):
                         elapsed_s=elapsed_s,
                         stage=last_stage(log),
                         log_path=log,
-                        engine=self.engine,
+                        engine=self.settings.engine,
                     )
                 )
                 with suppress(TimeoutError):
@@ -209,18 +208,14 @@ class LocalServer(ABC, Generic[Plan_co]):
 
     def _start_fault(self, exit_code: int) -> SetupError:
         line = telling_line(self.settings.log_path)
-        if f"No module named '{self.package}'" in line:
-            return self._no_engine()
+        if f"No module named '{self.settings.package}'" in line:
+            return self.settings.missing()
         if "ddress already in use" in line:
             return _port_fault(self.port)
         return ServerStartError(
-            f"{self.engine} ended while it was starting (exit {exit_code}): {line} - the whole log "
-            f"is in {self.settings.log_path}."
+            f"{self.settings.engine} ended while it was starting (exit {exit_code}): {line} - the "
+            f"whole log is in {self.settings.log_path}."
         )
-
-    @abstractmethod
-    def _no_engine(self) -> MissingPackageError:
-        """Return what to raise where the engine is not installed."""
 
     async def _end(self) -> None:
         """Let go of the reaper, which then ends the tree, and make sure that it did."""
@@ -273,3 +268,35 @@ def _port_fault(port: int) -> ServerStartError:
     return ServerStartError(
         f"Port {port} on {HOST} is in use; give another with --port, or none to take a free one."
     )
+
+
+def last_stage(log_path: Path) -> str:
+    """Return the last stage of the start that the log tells of."""
+    for line in reversed(_tail(log_path)):
+        for sign, stage in _STAGES:
+            if sign in line:
+                return stage
+    return _FIRST_STAGE
+
+
+def telling_line(log_path: Path) -> str:
+    """Return the line that best says why the server ended: its last error, else its last line."""
+    lines = [bare for line in _tail(log_path) if (bare := _bare(line[:_READ_CHARACTERS]))]
+    causes = [line for line in lines if _CAUSE.search(line) and not _HEARSAY.search(line)]
+    return (causes or lines or ["it said nothing"])[-1][:_LINE_CHARACTERS]
+
+
+def _bare(line: str) -> str:
+    """Return the line without the process and time that vLLM puts before it."""
+    shorter = _PREFIX.sub("", line.strip())
+    return shorter if shorter == line else _bare(shorter)
+
+
+def _tail(log_path: Path) -> list[str]:
+    try:
+        with log_path.open("rb") as log:
+            log.seek(0, 2)
+            log.seek(max(0, log.tell() - _TAIL_BYTES))
+            return log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []

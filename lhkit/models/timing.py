@@ -7,50 +7,46 @@ from lhkit.responses import TextDelta, Timing, ToolCallParsed
 
 
 @dataclass(slots=True, kw_only=True)
-class Moments:
-    """What becomes a `Timing`: the first of each kind counts, of tokens and data also the last."""
+class Tokens:
+    """When chunks came that hold something generated."""
 
-    headers_s: float | None = None
-    first_chunk_s: float | None = None
-    first_token_s: float | None = None
-    first_text_s: float | None = None
-    call_ready_s: float | None = None
-    last_token_s: float | None = None
-    done_s: float | None = None
+    first_s: float | None = None
+    last_s: float | None = None
     gaps_s: list[float] = field(default_factory=list)
 
-    def note_token(self, now_s: float) -> None:
+    def note(self, now_s: float) -> None:
         """A chunk with something generated has come."""
-        if self.last_token_s is None:
-            self.first_token_s = now_s
+        if self.last_s is None:
+            self.first_s = now_s
         else:
-            self.gaps_s.append(now_s - self.last_token_s)
-        self.last_token_s = now_s
+            self.gaps_s.append(now_s - self.last_s)
+        self.last_s = now_s
 
-    def take_tokens(self, other: "Moments") -> None:
-        """Have the tokens' moments of `other`."""
-        self.first_token_s, self.last_token_s = other.first_token_s, other.last_token_s
-        self.gaps_s = other.gaps_s
+
+@dataclass(slots=True, kw_only=True)
+class Moments:
+    """What becomes a `Timing`, by the names of its fields: the first of each kind counts."""
+
+    firsts: dict[str, float] = field(default_factory=dict)
+
+    def note(self, name: str, now_s: float) -> None:
+        """Note a moment, if it is the first of its kind."""
+        self.firsts.setdefault(name, now_s)
 
     def note_event(self, event: ParsedEvent, now_s: float) -> None:
         """Something has become certain."""
-        match event:
-            case TextDelta() if self.first_text_s is None:
-                self.first_text_s = now_s
-            case ToolCallParsed() if self.call_ready_s is None:
-                self.call_ready_s = now_s
+        if isinstance(event, TextDelta):
+            self.note("first_text_s", now_s)
+        elif isinstance(event, ToolCallParsed):
+            self.note("call_ready_s", now_s)
 
-    def timing(self, *, retries: int, retried_s: float) -> Timing:
+    def timing(self, tokens: Tokens, *, retries: int, retried_s: float) -> Timing:
         """Return all of it as a value."""
         return Timing(
-            headers_s=self.headers_s,
-            first_chunk_s=self.first_chunk_s,
-            first_token_s=self.first_token_s,
-            first_text_s=self.first_text_s,
-            call_ready_s=self.call_ready_s,
-            last_token_s=self.last_token_s,
-            done_s=self.done_s,
-            chunk_gaps_s=tuple(self.gaps_s),
+            **self.firsts,
+            first_token_s=tokens.first_s,
+            last_token_s=tokens.last_s,
+            chunk_gaps_s=tuple(tokens.gaps_s),
             retries=retries,
             retried_s=retried_s,
         )

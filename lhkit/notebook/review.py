@@ -1,12 +1,12 @@
 """Reviewing conversations call by call: labels that are kept, and what can be made of them."""
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lhkit.errors import LhkitError, UsageError
+from lhkit.confirm.form import Form, filled
+from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.accept import (
     accept_argument,
@@ -18,12 +18,13 @@ from lhkit.harness.corrections import MendedTalk, mended, scenario_of_review, ta
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
-from lhkit.harness.review_agreement import Reviewed, compare_reviews
 from lhkit.harness.reviews import (
     CallPlace,
     Held,
     Label,
+    Reviewed,
     ReviewFile,
+    compare_reviews,
     reviewers_of,
     turn_of,
     turn_sha256,
@@ -32,33 +33,14 @@ from lhkit.harness.store import RECORDS
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.board import Board, Press
-from lhkit.notebook.correction import MENDING, arguments_of, new_form, tool_in, typed_in, words_in
-from lhkit.notebook.events import PanelNotice
+from lhkit.notebook.board_state import WITH_CALL, WITH_WORDS, Correction, ReviewState
+from lhkit.notebook.board_view import review_lines, review_parts
 from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.review_state import (
-    Compared,
-    CorrectionForm,
-    FormClosed,
-    FormShown,
-    Labelled,
-    ReviewEvent,
-    ReviewState,
-    fold_review,
-    moved,
-    next_open,
-)
-from lhkit.notebook.review_view import review_lines, review_parts
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, toolset_of
 
-_log = logging.getLogger(__name__)
 
-_CALL = frozenset({Held.RIGHT, Held.WRONG, Held.SHOULD_BE})
-_SAID = frozenset({Held.NOT_FINE, Held.CALL_MISSING})
-_WRITTEN = MENDING | {Held.NOT_FINE}
-
-
-class Review:
+class Review(Board[ReviewState]):
     """Conversations of a folder, judged one call and one reply after another, by keys.
 
     `1` right, `2` wrong, `3` another call should have been; for a reply `1` fine, `2` not fine,
@@ -103,45 +85,29 @@ class Review:
             raise UsageError(f"{self._folder} holds no conversation to review")
         self._toolset = toolset
         self._sources = read_sources([Path(each) for each in scenarios]) if scenarios else None
-        self._catalog = load_catalog(locale)
         self._file = ReviewFile(self._folder, reviewer)
-        self._forms = 0
-        labels = {
-            place: label for record in records for place, label in self._file.of(record).items()
-        }
-        self._state = ReviewState(
-            reviewer=reviewer, records=records, tools=_tools_of(self._run.manifest), labels=labels
+        state = ReviewState(
+            reviewer=reviewer,
+            records=records,
+            tools={
+                language: {tool["name"]: tool["parameters"] for tool in told.get("tools", ())}
+                for language, told in self._run.manifest.get("locales", {}).items()
+            },
+            labels={
+                place: label for record in records for place, label in self._file.of(record).items()
+            },
+            place=-1,  # before the first
         )
-        first = next_open(replace(self._state, place=-1))
-        if first is not None:
-            self._state = fold_review(self._state, first)
-        self._board = Board(
-            loop=HomeLoop(),
-            catalog=self._catalog,
-            title=self._catalog.text("review.title"),
-            name=self._name,
-            receive=self._press,
-        )
-        self._show()
+        catalog = load_catalog(locale)
+        title = catalog.text("review.title")
+        super().__init__(state, loop=HomeLoop(), catalog=catalog, title=title)
+        self._show(state.at_next_open() or state.moved(0))
 
-    @property
-    def state(self) -> ReviewState:
-        """Everything the review shows, a frozen value."""
-        return self._state
+    def _lines(self) -> list[str]:
+        return review_lines(self._state, self._catalog)
 
-    @property
-    def widget(self) -> Any:
-        """The ipywidget, to be put into a layout of one's own."""
-        return self._board.widget
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        return self._board.widget._repr_mimebundle_(**options)
-
-    def __repr__(self) -> str:
-        return self._name()
-
-    def _name(self) -> str:
-        return "\n  ".join(["Review()", *review_lines(self._state, self._catalog)])
+    def _parts(self) -> Sequence[str]:
+        return review_parts(self._state, self._catalog)
 
     def judge(
         self,
@@ -165,34 +131,35 @@ class Review:
             RunError: the label cannot be written.
         """
         chosen = Held(held)
-        is_call = self._state.call is not None
-        if (chosen in _CALL) is not is_call:
-            kind = "call" if is_call else "reply"
+        if chosen not in self._state.choices:
+            kind = "reply" if self._state.call is None else "call"
             raise UsageError(f"{chosen} cannot be said of a {kind}: see the buttons of the review")
-        if chosen in MENDING:
-            fault = self._fault_of(tool, args or {})
-            if fault:
-                raise UsageError(f"{tool}: {fault}")
+        has_call = chosen in WITH_CALL
+        if has_call and (fault := self._fault_of(tool, args or {})):
+            raise UsageError(f"{tool}: {fault}")
         place = self._state.current
         label = Label(
             place=place,
             held=chosen,
             seen_sha256=turn_sha256(turn_of(place, self._state.record)),
-            tool=tool if chosen in MENDING else "",
-            args=dict(args or {}) if chosen in MENDING else None,
-            say=say.strip() if chosen in _SAID else "",
+            tool=tool if has_call else "",
+            args=dict(args or {}) if has_call else None,
+            say=say.strip() if chosen in WITH_WORDS else "",
         )
         self._file.append(label)
-        self._take(Labelled(label=label))
-        following = next_open(self._state)
+        self._change(labels={**self._state.labels, place: label}, form=None, told=())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        following = self._state.at_next_open()
         if following is not None:
-            self._take(following)
+            self._show(following)
         else:
-            self._take(PanelNotice(text=self._catalog.text("review.all_done")))
+            self._tell(self._catalog.text("review.all_done"))
 
     def go(self, conversation: int, place: int = 0) -> None:
         """Look at another place; both count from 0."""
-        self._take(moved(self._state, conversation, place))
+        self._show(self._state.moved(conversation, place))
 
     def agreement(self, *reviewers: str) -> Reviewed:
         """Return how two reviewers agree, on what both have judged, and where they differ.
@@ -325,85 +292,66 @@ class Review:
             return self._catalog.text("review.unknown", names=names) if names else ""
         return self._catalog.text("review.refused", why=_why(verdict))
 
-    def _take(self, event: ReviewEvent) -> None:
-        self._state = fold_review(self._state, event)
-        self._show()
-
-    def _show(self) -> None:
-        self._board.show(review_parts(self._state, self._catalog))
-
-    def _press(self, press: Press) -> None:
-        """Carry out a press, on the loop; a fault is shown."""
-        try:
-            self._carry_out(press)
-        except (LhkitError, OSError) as error:
-            _log.warning("the review failed", exc_info=error)
-            self._take(PanelNotice(text=str(error), is_fault=True))
-
-    def _carry_out(self, press: Press) -> None:  # noqa: PLR0912 - one arm a button
+    def _carry_out(self, press: Press) -> None:
         state = self._state
         match press.name:
+            case "judge" if press.value in {*WITH_CALL, *WITH_WORDS}:
+                self._open_form(Held(press.value))
             case "judge" if press.value in {*Held}:
-                held = Held(press.value)
-                if held in _WRITTEN:
-                    self._open_form(held)
-                else:
-                    self.judge(held)
+                self.judge(press.value)
             case "tool" if state.form is not None and press.value in state.schemas:
                 self._open_form(state.form.held, press.value)
             case "save" if state.form is not None:
                 self._save(state.form, press.fields)
             case "cancel":
-                self._take(FormClosed())
-            case "previous":
-                self.go(state.conversation, state.place - 1)
-            case "next":
-                self.go(state.conversation, state.place + 1)
-            case "previous_talk":
-                self.go(state.conversation - 1)
-            case "next_talk":
-                self.go(state.conversation + 1)
+                self._change(form=None)
             case "next_open":
-                self._take(
-                    next_open(state) or PanelNotice(text=self._catalog.text("review.all_done"))
-                )
+                self._go_on()
             case "compare":
                 self._compare()
+            case step if step in _STEPS:
+                talks, places = _STEPS[step]
+                self.go(state.conversation + talks, state.place + places if places else 0)
             case _:
                 pass
 
     def _open_form(self, held: Held, tool: str | None = None) -> None:
-        self._forms += 1
-        self._take(FormShown(form=new_form(self._state, held, tool, number=self._forms)))
+        form = self._state.correction(held, tool)
+        self._change(form=form, forms=form.number, told=())
 
-    def _save(self, form: CorrectionForm, fields: Mapping[str, str]) -> None:
-        say = words_in(fields, form.number)
-        if form.held is Held.NOT_FINE:
-            self.judge(form.held, say=say)
+    def _save(self, form: Correction, fields: Mapping[str, str]) -> None:
+        """Judge with what stands in a form, or tell in it what is wrong."""
+        say = fields.get("say", "")
+        typed = {each.name: fields.get(f"arg:{each.name}", "") for each in form.fields}
+        done = filled(Form(fields=form.fields), typed, self._catalog)
+        fault = ""
+        if form.held in WITH_CALL and not done.faults:
+            fault = self._fault_of(form.tool, done.values)
+        if not (fault or done.faults):
+            self.judge(form.held, tool=form.tool, args=done.values, say=say)
             return
-        tool = tool_in(fields, form.number) or form.tool
-        self._forms += 1
-        typed = replace(
-            form, tool=tool, values=typed_in(fields, form.number), number=self._forms, say=say
-        )
-        try:
-            args = arguments_of(typed, self._state.schemas.get(tool, {}))
-            fault = self._fault_of(tool, args)
-        except ValueError as error:
-            fault = self._catalog.text("review.no_json", name=str(error))
-        if fault:
-            self._take(FormShown(form=replace(typed, fault=fault)))
-        else:
-            self.judge(form.held, tool=tool, args=args, say=say)
+        number = form.number + 1
+        told = replace(form, number=number, typed=typed, say=say, fault=fault, faults=done.faults)
+        self._change(form=told, forms=number)
 
     def _compare(self) -> None:
-        others = [each for each in reviewers_of(self._folder) if each != self._state.reviewer]
+        state = self._state
+        others = [each for each in reviewers_of(self._folder) if each != state.reviewer]
         if len(others) == 1:
-            self._take(Compared(reviewed=self.agreement(self._state.reviewer, others[0])))
+            self._change(compared=self.agreement(state.reviewer, others[0]), told=())
         else:
             key = "review.which_other" if others else "review.no_other"
             names = ", ".join(others)
-            self._take(PanelNotice(text=self._catalog.text(key, names=names, folder=self._folder)))
+            self._tell(self._catalog.text(key, names=names, folder=self._folder))
+
+
+_STEPS = {
+    "previous": (0, -1),
+    "next": (0, 1),
+    "previous_talk": (-1, 0),
+    "next_talk": (1, 0),
+}
+"""By how many conversations and places a key moves."""
 
 
 def _written(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
@@ -431,11 +379,3 @@ def _folder_of(source: Run | Path | str) -> Path:
     if source.name and (folder / RECORDS).is_file():
         return folder
     raise UsageError("give Review the folder of the run, or folder= for where labels are kept")
-
-
-def _tools_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return the schemas of the tools that a manifest tells, by language and name."""
-    return {
-        locale: {tool["name"]: tool["parameters"] for tool in told.get("tools", ())}
-        for locale, told in manifest.get("locales", {}).items()
-    }

@@ -13,20 +13,14 @@ crosses this line is copied. It runs with our rights, as a script of theirs woul
 like one. Whatever goes wrong in it is told in one sentence, with the line of their file.
 """
 
-from lhkit.toolset.bare import BareSession, BareToolset, day_of
-from lhkit.toolset.faults import place_in_their_code, their_code
-from lhkit.toolset.plain import state_of
-from lhkit.toolset.protocols import (
-    KeepsData,
-    KnowsIds,
-    KnowsRules,
+from lhkit.toolset.base import (
+    BareSession,
+    BareToolset,
     Session,
-    SpeaksOn,
     Toolset,
     ToolsetSource,
+    day_of,
     isolation_fault,
-    knows_row_keys,
-    knows_rules,
     name_of,
     require_isolated,
     waits_of,
@@ -41,20 +35,19 @@ from lhkit.toolset.sessions import (
     locales_of,
     open_session,
     opened,
+    place_in_their_code,
     registry_of,
     runs_on_of,
+    state_of,
+    their_code,
 )
 
 __all__ = [
     "DEFAULT",
     "BareSession",
     "BareToolset",
-    "KeepsData",
-    "KnowsIds",
-    "KnowsRules",
     "Session",
     "SessionAround",
-    "SpeaksOn",
     "Toolset",
     "ToolsetAround",
     "ToolsetSource",
@@ -62,8 +55,6 @@ __all__ = [
     "closed_after",
     "day_of",
     "isolation_fault",
-    "knows_row_keys",
-    "knows_rules",
     "label_of",
     "limited",
     "load",

@@ -13,9 +13,8 @@ from typing import Any
 from lhkit.errors import UsageError
 from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset.bare import BareToolset
-from lhkit.toolset.faults import an_object, their_code
-from lhkit.toolset.protocols import Toolset, ToolsetSource
+from lhkit.toolset.base import BareToolset, Toolset, ToolsetSource
+from lhkit.toolset.sessions import their_code
 
 DEFAULT = DEFAULT_TOOLSET
 
@@ -139,17 +138,21 @@ def _importable(folder: Path) -> None:
 
 def _named(module: ModuleType, name: str, told: str, fits: Callable[[Any], bool]) -> Any:
     if not hasattr(module, name):
-        own = (each for each, value in vars(module).items() if _is_of(value, module))
-        choices = [each for each in own if not each.startswith("_") and fits(vars(module)[each])]
+        choices = [
+            choice
+            for choice, value in vars(module).items()
+            if not choice.startswith("_")
+            and (
+                isinstance(value, ToolRegistry)
+                or getattr(value, "__module__", "") == module.__name__
+            )
+            and fits(value)
+        ]
         raise UsageError(
             f"{told}: {module.__file__} has no {name!r}: "
             + (f"it defines {', '.join(sorted(choices))}" if choices else "nor another that may be")
         )
     return getattr(module, name)
-
-
-def _is_of(value: Any, module: ModuleType) -> bool:
-    return isinstance(value, ToolRegistry) or getattr(value, "__module__", None) == module.__name__
 
 
 def _may_be_toolset(value: Any) -> bool:
@@ -174,8 +177,8 @@ def _toolset(found: Any, told: str) -> Toolset:
         return BareToolset(registry=found)
     if not callable(getattr(found, "open", None)):
         raise UsageError(
-            f"{told}: {an_object(found)} has no method open(world, locale) and is no ToolRegistry: "
-            "see docs/own-tools.md"
+            f"{told}: an object of type {type(found).__name__} has no method open(world, locale) "
+            "and is no ToolRegistry: see docs/own-tools.md"
         )
     toolset: Toolset = found
     return toolset

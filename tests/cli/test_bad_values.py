@@ -148,7 +148,6 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return refuse
 
     monkeypatch.setattr("lhkit.models.weights.ensure_folder", refusing("weights"))
-    monkeypatch.setattr("lhkit.models.tuned.ensure_folder", refusing("weights"))
     monkeypatch.setattr(vllm_server.VllmServer, "__aenter__", refusing("server"))
     monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
     return done

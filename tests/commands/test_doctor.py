@@ -8,7 +8,7 @@ import pytest
 from lhkit import embedded
 from lhkit.cli.doctor import EXIT_UNWELL, examine
 from lhkit.cli.options import DoctorOptions
-from lhkit.models import tuned
+from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
@@ -124,7 +124,7 @@ async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
 async def test_a_missing_adapter_is_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuned, "SHIPPED_ADAPTER", tmp_path)
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
     assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 
+import anyio
 import pytest
 
 from lhkit.lifehelper import toolset as life_helper
@@ -42,18 +44,22 @@ async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator
 async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> list[Finished]:
     """Return what the model says to each text, greedily and not."""
     tools = life_helper.registry_of("ko").definitions
-    found = []
-    for text in texts:
-        for temperature in TEMPERATURES:
-            sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=7)
-            request = ModelRequest(
-                messages=(UserMessage(text=text, context="[오늘: 2026-06-15 월요일 09:00]"),),
-                tools=tools,
-                sampling=sampling,
-            )
-            *_, last = [event async for event in model.stream(request)]
-            assert isinstance(last, Finished)
-            found.append(last)
+    found: list[Finished] = []
+
+    async def answer(text: str, temperature: float) -> None:
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=7)
+        request = ModelRequest(
+            messages=(UserMessage(text=text, context="[오늘: 2026-06-15 월요일 09:00]"),),
+            tools=tools,
+            sampling=sampling,
+        )
+        *_, last = [event async for event in model.stream(request)]
+        assert isinstance(last, Finished)
+        found.append(last)
+
+    async with anyio.create_task_group() as tasks:
+        for text, temperature in product(texts, TEMPERATURES):
+            tasks.start_soon(answer, text, temperature)
     return found
 
 

@@ -1,4 +1,4 @@
-"""A real vLLM that is killed in the middle of a run: invalid samples and a sentence each."""
+"""A real server that is killed in the middle of a run: invalid samples and a sentence each."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -6,16 +6,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lhkit import embedded
+from lhkit import app
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.models.base import ModelRequest
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
-from lhkit.models.vllm_server import VllmServer
+from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 
@@ -29,7 +26,7 @@ FAULTS = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
 class KillingModel:
     """Passes everything on, and kills the server in the middle of a later answer."""
 
-    def __init__(self, inner: VllmHttp, server: VllmServer) -> None:
+    def __init__(self, inner: ChatModel, server: psutil.Process) -> None:
         self._inner = inner
         self._server = server
         self._requests = 0
@@ -42,27 +39,21 @@ class KillingModel:
         self._requests += 1
         async for event in self._inner.stream(request):
             if self._requests > SURVIVING_REQUESTS and isinstance(event, TextDelta):
-                kill_api_server(self._server.pid)
+                for process in (*self._server.children(recursive=True), self._server):
+                    process.kill()
             yield event
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def kill_api_server(watcher_pid: int) -> None:
-    """Kill vLLM's front; whoever watches it then ends its other processes."""
-    if psutil.pid_exists(watcher_pid):
-        for process in psutil.Process(watcher_pid).children():
-            process.kill()
-
-
 async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
-    settings: Settings, tmp_path: Path
+    light: Settings, tmp_path: Path
 ) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:6]
-    plan = await embedded.embedded_server(settings, name=TALKATIVE)
-    async with VllmServer(plan) as server:
-        model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+    others = set(psutil.Process().children())
+    async with app.open_model(app.ModelChoice(name=TALKATIVE), light) as model:
+        [server] = set(psutil.Process().children()) - others
         run = await replay(
             scenarios,
             KillingModel(model, server),
@@ -71,7 +62,6 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
             max_attempts=1,
             progress=False,
         )
-        await model.aclose()
     verdicts = [record.judgement.verdict for record in run.records]
     assert verdicts[0] is not Verdict.INVALID
     assert verdicts[-1] is Verdict.INVALID
@@ -84,4 +74,3 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     assert faults
     assert {turn.cause for turn in faults} <= FAULTS
     assert all(turn.error for turn in faults)
-    plan = await embedded.embedded_server(settings, name=TALKATIVE)

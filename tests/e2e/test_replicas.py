@@ -15,7 +15,12 @@ from lhkit.scale import LOG
 from lhkit.settings import Settings
 from tests.children import search_paths
 
-pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.model,
+    pytest.mark.nightly,
+    pytest.mark.timeout(1200),
+]
 
 ASKED = ("--limit", "2", "--max-tokens", "32", "--concurrency", "1", "--exit-zero")
 

@@ -19,7 +19,7 @@ from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.models.light import AT_ONCE
-from lhkit.models.tuned import ensure_tuned
+from lhkit.models.weights import ensure_tuned
 from lhkit.runtimes import LLAMA_CPP, VLLM
 from lhkit.settings import Settings
 from tests.e2e.test_gemma import running_requests

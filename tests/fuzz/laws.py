@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
 from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
-from lhkit.harness.html.display import SampleView
+from lhkit.harness.html import SampleView
 from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import Evidence, Judgement, SampleRecord
@@ -21,9 +21,8 @@ from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import UserMessage
 from lhkit.models.cassette import encode_cassette, read_cassette
 from lhkit.models.chat_content import ChatContent
-from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.response import Content, ResponseReader
+from lhkit.models.response import CompletionContent, Content, ResponseReader
 from lhkit.notebook.markdown import to_html
 from lhkit.responses import Finished, ModelIdentity
 from tests.fuzz.edits import edited
@@ -129,14 +128,14 @@ def _read(content: Content, pieces: Sequence[bytes]) -> Finished:
     for piece in pieces:
         for _ in reader.feed(piece):
             pass
-    return reader.finished(identity=_IDENTITY, prompt_text="", prompt_sha256="")
+    return reader.finished(identity=_IDENTITY, prompt_text="")
 
 
 def _can_be_recorded(response: Finished) -> None:
     events: tuple[Timed, ...] = (
         (0.0, TurnStarted(message=UserMessage(text="u"))),
         (0.0, ModelCalled(turn=0)),
-        (1.0, response),
+        (1.0, Finished(response=response)),
         (1.0, TurnEnded(reason=EndReason.ANSWERED)),
     )
     turn = turn_record("u", events, destructive=())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import StoreError
-from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
+from lhkit.lifehelper.catalog import load_protocols
 
 ENTRY = """
 [[protocol]]
@@ -91,29 +91,3 @@ def test_an_id_that_two_protocols_share_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "focus.toml").write_text(ENTRY, encoding="utf-8")
     with pytest.raises(StoreError, match="daily-walk"):
         load_protocols(folder_with(tmp_path, ENTRY))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "best"),
-    [
-        ("caffeine", "caffeine-cutoff"),
-        ("daily_walk", "daily-walk"),
-        ("WALK", "daily-walk"),
-        ("카페인 끊기", "caffeine-cutoff"),
-        ("아침 햇빛", "morning-sunlight"),
-        ("Stretch", "stretch-break"),
-    ],
-)
-def test_nearest_puts_the_most_alike_id_or_title_first(
-    catalog: ProtocolCatalog, wanted: str, best: str
-) -> None:
-    assert catalog.nearest(wanted)[0] == best
-
-
-@pytest.mark.parametrize("wanted", ["", "\ud800", "x" * 500, "없는 것"])
-def test_nearest_answers_anything_with_as_many_ids_as_asked(
-    catalog: ProtocolCatalog, wanted: str
-) -> None:
-    found = catalog.nearest(wanted, 4)
-    assert len(set(found) & set(catalog)) == 4
-    assert found == catalog.nearest(wanted, 4)

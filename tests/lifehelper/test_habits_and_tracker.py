@@ -12,9 +12,7 @@ from lhkit.lifehelper.habits import (
     active_habit_of,
     added_on,
     current_streak,
-    done_rate,
     find_habit,
-    free_habit_id,
     insert_habit,
     list_entries,
     list_habits,
@@ -57,7 +55,6 @@ def test_a_habit_reads_as_it_was_stored_with_its_title(store: Store) -> None:
 
 
 def test_a_habit_takes_the_protocols_id_or_the_next_free_number(store: Store) -> None:
-    assert free_habit_id(store, "daily-walk") == "daily-walk"
     old = {"protocol_id": "daily-walk", "status": "archived"}
     seeded(store, {**old, "id": "daily-walk"}, {**old, "id": "daily-walk-2"})
     assert insert_habit(store, wish("daily-walk"), created_on=DAY) == "daily-walk-3"
@@ -139,15 +136,6 @@ def test_there_is_one_entry_per_habit_and_day_whatever_is_logged(
         stored = {(DAY - each.date).days: each.value for each in list_entries(store, "daily-walk")}
         assert stored == dict(logged)
         assert len(list_entries(store, "daily-walk")) == len(dict(logged))
-
-
-@pytest.mark.parametrize(
-    ("values", "rate"),
-    [((), None), (("done",), 1.0), (("blank",), 0.0), (("done", "blank", "done", "done"), 0.75)],
-)
-def test_the_done_rate_is_done_among_entries(values: tuple[str, ...], rate: float | None) -> None:
-    days = (DAY - timedelta(days=back) for back in range(len(values)))
-    assert done_rate([entry(day, value) for day, value in zip(days, values, strict=True)]) == rate
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_an_everyday_wish_finds_what_a_person_expects(
     real_image: StoreImage, query: str, expected: str
 ) -> None:
     with real_image.fresh() as store:
-        assert expected in [hit.id for hit in search_protocols(store, query=query)]
+        assert expected in [hit["id"] for hit in search_protocols(store, query=query)]
 
 
 @pytest.mark.parametrize("query", ["양자역학", "주식 투자", "환율", "영화", "capital of France"])

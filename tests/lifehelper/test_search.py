@@ -1,7 +1,5 @@
 """Search finds what a person means, in order, and takes any text for data."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,7 +11,7 @@ from lhkit.lifehelper.store import Store, StoreImage
 
 
 def found(store: Store, query: str, **options: object) -> list[str]:
-    return [hit.id for hit in search_protocols(store, query=query, **options)]  # type: ignore[arg-type]
+    return [hit["id"] for hit in search_protocols(store, query=query, **options)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +69,7 @@ def test_the_limit_is_kept(store: Store) -> None:
 
 
 def test_titles_come_in_the_language_asked_for(store: Store) -> None:
-    assert search_protocols(store, query="걷기", locale="en")[0].title == "Walk every day"
+    assert search_protocols(store, query="걷기", locale="en")[0]["title"] == "Walk every day"
 
 
 @given(st.text(max_size=50))
@@ -85,7 +83,7 @@ def test_no_query_ever_raises(image: StoreImage, query: str) -> None:
     with image.fresh() as store:
         hits = search_protocols(store, query=query)
         assert hits == search_protocols(store, query=query)
-        assert len({hit.id for hit in hits}) == len(hits) <= 5
+        assert len({hit["id"] for hit in hits}) == len(hits) <= 5
 
 
 @pytest.mark.parametrize("query", ['"걷기"', "걷기*", "-걷기", "(걷기)", "titles:걷기", "NOT 걷기"])
@@ -127,12 +125,12 @@ def test_words_shorter_than_a_trigram_are_looked_up_without_the_trigram_index() 
 def test_a_keyword_that_is_the_word_beats_one_that_begins_with_it(catalog: ProtocolCatalog) -> None:
     walk = catalog["daily-walk"]
     rows = {
-        "a-begins": index_row(replace(walk, keywords=("아침밥",))),
-        "b-equals": index_row(replace(walk, keywords=("아침",))),
+        "a-begins": index_row(walk.model_copy(update={"keywords": ("아침밥",)})),
+        "b-equals": index_row(walk.model_copy(update={"keywords": ("아침",)})),
     }
     assert [key for key, _ in ranked(query_words("아침"), rows, 2)] == ["b-equals", "a-begins"]
 
 
 def test_a_word_of_one_syllable_finds_words_that_begin_with_it(catalog: ProtocolCatalog) -> None:
-    rows = {"sleep": index_row(replace(catalog["daily-walk"], keywords=("잠들기",)))}
+    rows = {"sleep": index_row(catalog["daily-walk"].model_copy(update={"keywords": ("잠들기",)}))}
     assert [key for key, _ in ranked(query_words("잠"), rows, 1)] == ["sleep"]

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.lifehelper.rules import RuleLimits
-from lhkit.lifehelper.state_rules import broken_rules
+from lhkit.lifehelper.rules import RuleLimits, broken_rules
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.toolset import KnowsRules
 
 TODAY = date(2026, 6, 17)  # a Wednesday
 Row = dict[str, Any]
@@ -81,13 +79,12 @@ def test_an_entry_of_the_future_breaks_a_rule() -> None:
 
 def test_a_session_of_life_helper_knows_its_rules() -> None:
     session = LifeHelperToolset().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
-    assert isinstance(session, KnowsRules)
     before = session.state()
     session.store.write(
         "INSERT INTO habit SELECT id, id, 'active', 'identity', 'I do not snack', NULL, NULL,"
         " '2026-06-17' FROM protocol LIMIT 2"
     )
-    broken = session.broken_rules(before, session.state())  # type: ignore[arg-type]  # JSON rows
+    broken = session.broken_rules(before, session.state())
     assert sorted(code for code, _ in broken) == [
         "r3_quota",
         "r7_framing",

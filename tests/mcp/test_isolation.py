@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from lhkit.errors import NotIsolatedError, UsageError
-from lhkit.harness.author.always_call import always_call_model
-from lhkit.harness.author.findings import Level
-from lhkit.harness.author.gold import gold_model, gold_models, silent_model
+from lhkit.harness.author.checks import Level
+from lhkit.harness.author.gold import always_call_model, gold_model, gold_models, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, scenario_of_review

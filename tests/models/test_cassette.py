@@ -144,7 +144,7 @@ def files_by(path: Path) -> list[str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "new folder" / "cassette.json"
+    return tmp_path / "new folder" / "cassette.jsonl"
 
 
 async def test_a_response_is_replayed_with_every_event_and_all_evidence(path: Path) -> None:
@@ -154,10 +154,10 @@ async def test_a_response_is_replayed_with_every_event_and_all_evidence(path: Pa
     assert model.identity == IDENTITY
 
 
-texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.sampled_from(
+characters = st.text(st.characters(exclude_categories=()), max_size=80)
+texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_from(
     [
         "물\n" * 40,
-        "\ud83d\ude00 " * 30 + "\n",
         "\ud800",
         "\x00\x1b\r\n\u2028\x85" * 20,
         "각\n각\n" * 20,
@@ -206,7 +206,7 @@ async def test_any_events_are_replayed_for_any_request(
     made = ToolCallMessage.of(name="f", args=args, result=ToolOk(data={"a": args}), raw=text)
     request = ModelRequest(messages=(UserMessage(text=text), made), instructions=text)
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "cassette.json"
+        path = Path(folder) / "cassette.jsonl"
         await record(path, Playing([*before, end]), request)
         again = await heard(CassetteModel.open(path), request)
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
@@ -306,7 +306,7 @@ def with_message(index: int, message: Any) -> ModelRequest:
             ),
             "message 2",
             '"ml": 200',
-            '"ml": 2}',
+            '"ml": 2',
         ),
         (replace(REQUEST, sampling=Sampling(max_tokens=8)), "sampling", "256", "8"),
     ],
@@ -408,17 +408,7 @@ async def test_the_nearest_request_is_the_one_that_shares_most(
     assert said in str(caught.value)
 
 
-async def test_the_file_reads_well(path: Path) -> None:
-    await record(path, Playing(EVENTS), replace(REQUEST, instructions="한 줄씩 읽는다.\n" * 9))
-    lines = text_of(path).split("\n")
-    assert lines[1] == '  "cassette": 1,'
-    assert sum("한 줄씩 읽는다.\\n" in line for line in lines) == 9
-    assert sum(f"[{', '.join(map(str, range(200)))}]" in line for line in lines) == 1
-    assert '        {"at_s": 1.0, "text": "네"},' in lines
-    assert any('"text": "물 200ml 마셨어", "context": "2026-11-22"' in line for line in lines)
-
-
-async def test_instructions_and_tools_stand_once(path: Path) -> None:
+async def test_a_line_leaves_out_what_the_line_before_has(path: Path) -> None:
     other = with_message(5, UserMessage(text="잘가"))
     await record(path, ScriptedModel([]), REQUEST, other, REQUEST)
     text = text_of(path)
@@ -467,7 +457,7 @@ async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_
     assert text_of(path) == before
     await model.aclose()
     assert len(read_cassette(path).responses) == 2
-    assert files_by(path) == ["cassette.json"]
+    assert files_by(path) == ["cassette.jsonl"]
 
 
 async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(
@@ -488,7 +478,7 @@ def disk_full(descriptor: int) -> None:
 
 async def test_the_inner_model_is_closed_even_if_the_file_cannot_be_written() -> None:
     inner = Playing(EVENTS)
-    model = RecordingModel(inner, "/dev/null/cassette.json")
+    model = RecordingModel(inner, "/dev/null/cassette.jsonl")
     with pytest.raises(CassetteError, match="cannot be written"):
         await heard(model)
     with pytest.raises(CassetteError, match="cannot be written"):
@@ -531,53 +521,47 @@ async def test_what_json_cannot_carry_is_refused_and_harms_no_other_response(pat
     assert await heard(CassetteModel.open(path)) == second
 
 
-WHOLE = json.loads(encode_cassette(Cassette(identity=IDENTITY)))
+HEAD = encode_cassette(Cassette(identity=IDENTITY))
 END = {"at_s": 1.0, "finished": {"reason": "stop"}}
 
 
-def with_events(*events: Any, **request: Any) -> dict[str, Any]:
-    asked = {"instructions": "i", "tools": "t", "sampling": {}, "messages": [], **request}
-    responses = [{"request": asked, "events": list(events)}]
-    return {
-        **WHOLE,
-        "instructions": {"i": {"text": ""}},
-        "tools": {"t": []},
-        "responses": responses,
-    }
+def with_events(*events: Any, **more: Any) -> str:
+    request = {"instructions": "", "tools": [], "sampling": {}, "messages": []}
+    return HEAD + json.dumps({"request": request, "events": events, **more})
 
 
 def test_the_whole_file_of_the_broken_ones_is_whole(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(with_events(END)))
-    assert len(read_cassette(tmp_path / "a.json").responses) == 1
+    (tmp_path / "a.jsonl").write_text(with_events(END))
+    assert len(read_cassette(tmp_path / "a.jsonl").responses) == 1
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{\n  "cassette": 1,\n  "identity": }', "a.json:3: Expecting value"),
-        ("", "a.json:1: Expecting value"),
-        ('{"cassette": NaN}', "a.json: NaN is not JSON"),
-        ("[" * 100_000, "a.json: "),
-        ([], "a.json, field cassette"),
-        ({**WHOLE, "cassette": 2}, "a.json, field cassette: Input should be 1"),
-        ({"cassette": 1}, "a.json, field identity: Field required"),
-        ({**WHOLE, "nope": 1}, "a.json, field nope: "),
+        (HEAD + '{"request": }', "a.jsonl:2: Expecting value"),
+        ("", "a.jsonl:1: Expecting value"),
+        ('{"cassette": NaN}', "a.jsonl:1: NaN is not JSON"),
+        ("[" * 100_000, "a.jsonl:1: "),
+        ("[]", "a.jsonl:1: field cassette"),
+        (HEAD.replace("2", "1", 1), "a.jsonl:1: field cassette: Input should be 2"),
+        ('{"cassette": 2}', "a.jsonl:1: field identity: Field required"),
+        (with_events(END, nope=1), "a.jsonl:2: field nope: "),
         (
             with_events({"at_s": 0, "text": 5}, END),
-            "a.json, field responses.0.events.0.text: Input should be a valid string",
+            "a.jsonl:2: field events.0.text: Input should be a valid string",
         ),
-        (with_events(END, tools="x"), "field responses.0.request.tools: nothing is labelled 'x'"),
-        (with_events({"at_s": -1, "text": ""}, END), "field responses.0.events.0.at_s: "),
-        (with_events(), "field responses.0.events: the last event and no other"),
-        (with_events(END, END), "field responses.0.events: the last event and no other"),
-        (with_events({"at_s": 0}, END), "field responses.0.events.0: give one of text"),
+        (HEAD + '{"request": {}, "events": []}', "2: field request.instructions: Field required"),
+        (with_events({"at_s": -1, "text": ""}, END), "a.jsonl:2: field events.0.at_s: "),
+        (with_events(), "a.jsonl:2: field events: the last event and no other"),
+        (with_events(END, END), "a.jsonl:2: field events: the last event and no other"),
+        (with_events({"at_s": 0}, END), "a.jsonl:2: field events: give one of text"),
     ],
 )
 def test_a_broken_file_is_refused_naming_file_and_place(
-    tmp_path: Path, content: Any, said: str
+    tmp_path: Path, content: str, said: str
 ) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path = tmp_path / "a.jsonl"
+    path.write_text(content)
     with pytest.raises(CassetteError) as caught:
         CassetteModel.open(path)
     assert said in str(caught.value)
@@ -586,23 +570,23 @@ def test_a_broken_file_is_refused_naming_file_and_place(
 
 
 def test_a_pipe_in_place_of_a_cassette_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(CassetteError, match=r"pipe\.json is no file: give the path of a cassette"):
-        CassetteModel.open(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(CassetteError, match=r"pipe\.jsonl is no file: give the path of a cassette"):
+        CassetteModel.open(tmp_path / "pipe.jsonl")
 
 
 def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(b'"\xff"')
-    with pytest.raises(CassetteError, match=r"a\.json: .*utf-8"):
-        CassetteModel.open(tmp_path / "a.json")
-    with pytest.raises(CassetteError, match=r"b\.json .*record one with RecordingModel"):
-        CassetteModel.open(tmp_path / "b.json")
+    (tmp_path / "a.jsonl").write_bytes(b'"\xff"')
+    with pytest.raises(CassetteError, match=r"a\.jsonl:1: .*utf-8"):
+        CassetteModel.open(tmp_path / "a.jsonl")
+    with pytest.raises(CassetteError, match=r"b\.jsonl .*record one with RecordingModel"):
+        CassetteModel.open(tmp_path / "b.jsonl")
 
 
 async def test_an_empty_cassette_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(encode_cassette(Cassette(identity=IDENTITY)))
-    with pytest.raises(CassetteError, match=r"a\.json is empty: record it again"):
-        await heard(CassetteModel.open(tmp_path / "a.json"))
+    (tmp_path / "a.jsonl").write_text(encode_cassette(Cassette(identity=IDENTITY)))
+    with pytest.raises(CassetteError, match=r"a\.jsonl is empty: record it again"):
+        await heard(CassetteModel.open(tmp_path / "a.jsonl"))
 
 
 @pytest.mark.parametrize("pace", [0.0, 2.0])

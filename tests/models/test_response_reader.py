@@ -16,9 +16,8 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.response import ResponseReader
+from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from tests.models.fake_vllm import (
     DONE,
@@ -47,7 +46,7 @@ def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -
 
 
 def finished(of: ResponseReader) -> Finished:
-    return of.finished(identity=IDENTITY, prompt_text="p", prompt_sha256="s")
+    return of.finished(identity=IDENTITY, prompt_text="p")
 
 
 def read(*chunks: bytes, max_tokens: int = 256) -> tuple[list[ModelEvent], Finished]:
@@ -78,7 +77,7 @@ def test_everything_the_server_told_is_in_the_last_event() -> None:
     assert last.usage == Usage(prompt_tokens=4, completion_tokens=9, cached_tokens=3)
     assert last.server_metrics == METRICS
     assert (last.reason, last.truncated, last.fragment) == ("stop", False, "")
-    assert (last.identity, last.prompt_text, last.prompt_sha256) == (IDENTITY, "p", "s")
+    assert (last.identity, last.prompt_text) == (IDENTITY, "p")
 
 
 def test_a_server_that_tells_less_is_understood_too() -> None:

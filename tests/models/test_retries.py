@@ -18,9 +18,8 @@ from lhkit.errors import (
 )
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.retry import Backoff
 from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint, Pace
+from lhkit.models.transport import Backoff, Endpoint, Pace
 from lhkit.responses import Finished, ModelEvent
 from tests.models.fake_vllm import (
     NOT_FOUND,

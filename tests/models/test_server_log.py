@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models.server_log import last_stage, telling_line
+from lhkit.models.server import last_stage, telling_line
 
 DEATHS = {
     "an engine's own error, not the hearsay after it": (

@@ -27,9 +27,9 @@ from lhkit.errors import (
 )
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.response import CompletionContent
 from lhkit.models.transport import Connection, Endpoint, Pace
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import (

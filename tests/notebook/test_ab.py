@@ -21,8 +21,8 @@ from lhkit.locales import load_catalog
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
-from lhkit.notebook.ab_state import ABState, Revealed, Stage, VoteChoice, fold_ab
-from lhkit.notebook.ab_view import ab_parts
+from lhkit.notebook.board_state import ABState, Stage, VoteChoice
+from lhkit.notebook.board_view import ab_parts
 from lhkit.notebook.events import ErrorItem, OptInAsked, PanelNotice
 from lhkit.notebook.render import render
 from lhkit.notebook.state import PanelState
@@ -107,7 +107,7 @@ def pages(panel: ABPanel) -> list[FrontEnd]:
 
 
 def shown(panel: ABPanel) -> str:
-    return "".join(panel._board.widget.parts)
+    return "".join(panel._board.parts)
 
 
 def runs(tmp_path: Path) -> tuple[Run, Run]:
@@ -191,7 +191,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     panel.vote("left")
     panel.unblind()
     after = shown(panel)
-    for told in ("bare", "tuned", "write {&quot;a&quot;:1} → ok code_yes", "Raw text"):
+    for told in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
         assert told in after
     with pytest.raises(UsageError, match="until the names are known"):
         panel.vote("right")
@@ -449,12 +449,13 @@ async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    told = fold_ab(panel.state, PanelNotice(text=EVIL, is_fault=True))
-    asked = fold_ab(ABState(), OptInAsked(model=EVIL, address=EVIL, licence=EVIL))
-    for state in (replace(told, revealed=(named[0], named[1])), replace(told, stage=Stage.VOTED)):
+    told = replace(panel.state, told=(PanelNotice(text=EVIL, is_fault=True),))
+    asked = ABState(
+        stage=Stage.OPT_IN, opt_ins=(OptInAsked(model=EVIL, address=EVIL, licence=EVIL),)
+    )
+    unblinded = replace(told, revealed=(named[0], named[1]))
+    for state in (unblinded, replace(told, stage=Stage.VOTED), asked):
         _is_harmless("".join(ab_parts(state, catalog)))
-    _is_harmless("".join(ab_parts(asked, catalog)))
-    assert isinstance(revealed[0], Revealed)
 
 
 def _is_harmless(html: str) -> None:

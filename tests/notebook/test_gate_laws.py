@@ -97,7 +97,7 @@ async def rounds() -> None:
 
 
 def board_press(panel: Any, name: str, value: str, message: str = "") -> None:
-    fields = {"message": message, "reason": "because", "1:tool": "write", "1:arg:a": "1"}
+    fields = {"message": message, "reason": "because", "tool": "write", "arg:a": "1"}
     content = {"type": "press", "press": name, "value": value, "fields": fields, "view": "page"}
     panel._board.take_message(content)
 

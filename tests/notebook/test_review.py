@@ -15,16 +15,15 @@ from lhkit.harness.corrections import read_talks
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.review_agreement import cohens_kappa
-from lhkit.harness.reviews import Held, ReviewFile, places_of
+from lhkit.harness.reviews import Held, ReviewFile, cohens_kappa, places_of
 from lhkit.harness.run import replay
 from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel
+from lhkit.notebook.board_view import review_parts, reviewed_lines
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
-from lhkit.notebook.review_view import review_parts, reviewed_lines
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
@@ -84,11 +83,8 @@ def press(review: Review, name: str, value: str = "", **fields: str) -> None:
     review._board.take_message(content)
 
 
-def fields_of(review: Review, tool: str, **typed: str) -> dict[str, str]:
-    form = review.state.form
-    assert form is not None
-    args = {f"{form.number}:arg:{name}": text for name, text in typed.items()}
-    return {f"{form.number}:tool": tool, **args}
+def fields_of(**typed: str) -> dict[str, str]:
+    return {f"arg:{name}": text for name, text in typed.items()}
 
 
 def judge_all(review: Review, *, call: str = "right", reply: str = "fine") -> None:
@@ -142,7 +138,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     press(review, "judge", "should_be")
     form = review.state.form
     assert form is not None
-    assert form.values == {
+    assert form.typed == {
         "title": "milk",
         "kind": "small",
         "count": "2",
@@ -152,22 +148,24 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     html = "".join(review_parts(review.state, load_catalog("en")))
     for told in ('aria-required="true"', ">big<", ">true<", "inputmode", "<textarea"):
         assert told in html
-    press(review, "save", **fields_of(review, "note", title="milk", kind="small", count="two"))
+    press(review, "save", **fields_of(title="milk", kind="small", count="two"))
     assert review.state.form is not None
-    assert "count is no number" in review.state.form.fault
-    assert review.state.form.values["count"] == "two"
-    press(review, "save", **fields_of(review, "note", title="milk", kind="small", count="0"))
+    assert list(review.state.form.faults) == ["count"]
+    assert review.state.form.typed["count"] == "two"
+    press(review, "save", **fields_of(title="milk", kind="small", count="0"))
+    assert "at least 1" in review.state.form.faults["count"]
+    press(review, "save", **fields_of(title="milk", tags='"a"'))
+    assert list(review.state.form.faults) == ["kind"]
+    press(review, "save", **fields_of(title="milk", kind="big", tags='"a"'))
     assert "would refuse it" in review.state.form.fault
-    press(review, "save", **fields_of(review, "note", title="milk"))
-    assert "kind" in review.state.form.fault
     press(review, "tool", "look")
     assert review.state.form.tool == "look"
-    assert review.state.form.values == {}
+    assert review.state.form.typed == {}
     press(review, "cancel")
     assert review.state.form is None
     assert not review.state.labels
     press(review, "judge", "should_be")
-    press(review, "save", **fields_of(review, "note", title="eggs", kind="big", tags='["b"]'))
+    press(review, "save", **fields_of(title="eggs", kind="big", tags='["b"]'))
     (label,) = review.state.labels.values()
     assert (label.held, label.tool) == (Held.SHOULD_BE, "note")
     assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
@@ -183,9 +181,9 @@ async def test_foreign_text_is_text_in_a_review(notes: Path, locale: str) -> Non
     review = Review(notes, reviewer="kim", locale=locale)
     press(review, "judge", "should_be")
     _is_harmless_form(review, locale)
-    press(review, "save", **fields_of(review, "note", title=EVIL, kind=EVIL))
+    press(review, "save", **fields_of(title=EVIL, kind=EVIL))
     _is_harmless_form(review, locale)
-    press(review, "save", **fields_of(review, "note", title=EVIL, kind="big"))
+    press(review, "save", **fields_of(title=EVIL, kind="big"))
     press(review, "judge", "fine")
     other = Review(notes, reviewer="lee", locale=locale)
     judge_all(other)
@@ -230,12 +228,11 @@ async def test_a_reviewed_chat_becomes_a_scenario_that_lints_clean_and_that_gold
     review.judge("should_be", tool="add_habit", args=args)
     review.judge("not_fine", say="I added it, after dinner.")
     press(review, "judge", "not_fine")
-    assert review.state.form is not None
-    press(review, "save", **{f"{review.state.form.number}:say": "Good morning to you!"})
+    press(review, "save", say="Good morning to you!")
     review.judge("wrong")  # `list_habits`
     press(review, "judge", "call_missing")
-    fields = fields_of(review, "query_tracker")
-    press(review, "save", **fields, **{f"{review.state.form.number}:say": "No habits so far."})
+    press(review, "tool", "query_tracker")
+    press(review, "save", say="No habits so far.")
     review.judge("fine")
     files = await review.to_scenarios(tmp_path / "scenarios")
     assert len(files) == 2

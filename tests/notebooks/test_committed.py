@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-CASSETTES = sorted((FOLDER / "cassettes").glob("*.json"))
+CASSETTES = sorted((FOLDER / "cassettes").glob("*.jsonl"))
 
 MAX_NOTEBOOK_BYTES = 500_000
 MAX_CASSETTE_BYTES = 2_000_000
@@ -164,7 +164,7 @@ def test_a_notebook_speaks_korean_first_and_english(path: Path) -> None:
 
 
 def test_every_cassette_is_played_and_small_and_names_no_path() -> None:
-    played = set(re.findall(r"cassettes/(\w+\.json)", "\n".join(map(str, map(read, NOTEBOOKS)))))
+    played = set(re.findall(r"cassettes/(\w+\.jsonl)", "\n".join(map(str, map(read, NOTEBOOKS)))))
     assert played == {path.name for path in CASSETTES}
     for path in CASSETTES:
         assert path.stat().st_size <= MAX_CASSETTE_BYTES, path.name

@@ -46,6 +46,7 @@ def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.nightly
 @pytest.mark.usefixtures("base_weights")
 def test_the_training_notebook_trains_and_shows_again_what_it_shows(nbval: Nbval) -> None:
     require_all_passed(nbval(TRAINING), TRAINING)
@@ -85,5 +86,5 @@ def test_a_question_that_was_not_recorded_is_refused_and_shown(copies: Path, nbv
     change(path, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
     ran = nbval(path)
     assert ran.returncode == 1
-    assert "cassettes/quickstart.json has no answer to this request" in ran.stdout
+    assert "cassettes/quickstart.jsonl has no answer to this request" in ran.stdout
     assert "이름이 뭐야?" in ran.stdout

@@ -18,7 +18,7 @@ BARE = "http://127.0.0.1:8001"
 ONE = """
 LIVE = False  # or "http://127.0.0.1:8000"
 
-model = await lhkit.connect(LIVE) if LIVE else lhkit.CassetteModel.open("cassettes/chat.json")
+model = await lhkit.connect(LIVE) if LIVE else lhkit.CassetteModel.open("cassettes/chat.jsonl")
 """
 TWO = """
 LIVE = False  # or {"gemma-base": "http://127.0.0.1:8000", "gemma": "http://127.0.0.1:8001"}
@@ -26,9 +26,9 @@ LIVE = False  # or {"gemma-base": "http://127.0.0.1:8000", "gemma": "http://127.
 bare = (
     await lhkit.connect(LIVE["gemma-base"])
     if LIVE
-    else lhkit.CassetteModel.open("cassettes/before.json")
+    else lhkit.CassetteModel.open("cassettes/before.jsonl")
 )
-tuned = await lhkit.connect(LIVE["gemma"]) if LIVE else lhkit.CassetteModel.open("cassettes/x.json")
+tuned = await lhkit.connect(LIVE["gemma"]) if LIVE else lhkit.CassetteModel.open("x.jsonl")
 """
 
 
@@ -68,7 +68,7 @@ def test_one_address_is_that_of_the_default_model(renew: ModuleType) -> None:
     cell = renew.recording(ONE, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = '{TUNED}'" in cell
     endpoint = 'lhkit.Endpoint(base_url=LIVE, model="gemma")'
-    assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.json")' in cell
+    assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.jsonl")' in cell
 
 
 def test_each_of_two_models_is_asked_at_its_own_address(renew: ModuleType) -> None:
@@ -82,7 +82,7 @@ def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) 
     done: set[str] = set()
     renew.recording(ONE, {"gemma": TUNED}, done)
     again = renew.recording(ONE, {"gemma": TUNED}, done)
-    assert 'model = lhkit.CassetteModel.open("cassettes/chat.json")' in again
+    assert 'model = lhkit.CassetteModel.open("cassettes/chat.jsonl")' in again
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 from lhkit import match_calls
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
 from lhkit.harness import documents, patterns
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.survivors import read_survivors
+from lhkit.harness.author.mutate import mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.patterns import Pattern, pattern_fault

@@ -41,7 +41,7 @@ NAMES = [
     "run.lock",
     "reviews",
     "reviews/kim.jsonl",
-    "reviews/reviews.lock",
+    "reviews/run.lock",
 ]
 
 

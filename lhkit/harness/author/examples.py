@@ -1,11 +1,12 @@
-"""A concrete value for a matcher or a JSON Schema: what a gold trace is made of.
+"""A concrete value for a matcher or a JSON Schema, and calls made of them, for scripted models.
 
-Not a generator of test data: one plain value each, always the same.
+Not a generator of test data: one plain value for each, always the same.
 """
 
-import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import date
 from math import inf
 from typing import Any, assert_never
@@ -23,7 +24,11 @@ from lhkit.harness.matchers import (
     Text,
 )
 from lhkit.harness.relative_dates import DateIs
+from lhkit.messages import ToolCall
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import SchemaNode, item_of, property_of
+from lhkit.tools.validation import Accepted, ArgumentValidator
+from lhkit.toolset import Session, their_code
 
 _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
@@ -41,76 +46,69 @@ def derived(
     Raises:
         Underivable: a required `matches`, of which only an author knows what fits.
     """
-    return _ExampleArguments(today).object(slots, SchemaNode.of(schema))
+    return _fields(slots, SchemaNode.of(schema), today)
 
 
-class _ExampleArguments:
-    def __init__(self, today: date | None) -> None:
-        self._today = today
+def _fields(slots: Mapping[str, Slot], node: SchemaNode, today: date | None) -> dict[str, Any]:
+    branch = node.branches()[0]
+    return {
+        name: _at(name, slot.matcher, node.at(property_of(branch, name)), today)
+        for name, slot in slots.items()
+        if not slot.optional
+    }
 
-    def object(self, slots: Mapping[str, Slot], node: SchemaNode) -> dict[str, Any]:
-        branch = node.branches()[0]
-        return {
-            name: self.at(name, slot.matcher, node.at(property_of(branch, name)))
-            for name, slot in slots.items()
-            if not slot.optional
-        }
 
-    def at(self, name: str, matcher: Matcher, node: SchemaNode) -> Any:
-        try:
-            return self.value(matcher, node)
-        except Underivable as inner:
-            raise Underivable(f"{name}.{inner}") from inner
+def _at(name: str, matcher: Matcher, node: SchemaNode, today: date | None) -> Any:
+    try:
+        return _value_of(matcher, node, today)
+    except Underivable as inner:
+        raise Underivable(f"{name}.{inner}") from inner
 
-    def value(self, matcher: Matcher, node: SchemaNode) -> Any:
-        match matcher:
-            case Equals(value=value) | Approx(value=value):
-                found = value
-            case OneOf(options=options):
-                found = self.value(options[0], node)
-            case AnyValue():
-                found = example(node, self._today)
-            case DateIs():
-                found = matcher.resolved(self._today)
-            case Text(text=text):
-                found = text
-            case Fields(fields=fields):
-                found = self.object(fields, node)
-            case Items():
-                found = self._items(matcher, node)
-            case Matches():
-                raise Underivable("matches")
-            case _:
-                assert_never(matcher)
-        return found
 
-    def _items(self, matcher: Items, node: SchemaNode) -> list[Any]:
-        branch = node.branches()[0]
-        return [
-            self.at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)))
-            for i, slot in enumerate(matcher.items)
-            if not slot.optional
-        ]
+def _value_of(matcher: Matcher, node: SchemaNode, today: date | None) -> Any:
+    match matcher:
+        case Equals(value=value) | Approx(value=value):
+            return value
+        case OneOf(options=options):
+            return _value_of(options[0], node, today)
+        case AnyValue():
+            return example(node, today)
+        case DateIs():
+            return matcher.resolved(today)
+        case Text(text=text):
+            return text
+        case Fields(fields=fields):
+            return _fields(fields, node, today)
+        case Items(items=items):
+            branch = node.branches()[0]
+            return [
+                _at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)), today)
+                for i, slot in enumerate(items)
+                if not slot.optional
+            ]
+        case Matches():
+            raise Underivable("matches")
+        case _:
+            assert_never(matcher)
 
 
 def example(node: SchemaNode, today: date | None = None) -> Any:
     """Return a value that a schema most likely accepts (the caller validates)."""
     schema = node.branches()[0]
-    given = _given(schema)
-    return given[0] if given else _of_type(schema, node, today or _EXAMPLE_DATE)
-
-
-def _given(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values that a schema itself names."""
-    named = [schema[keyword] for keyword in ("const", "default") if keyword in schema]
-    return named or schema.get("enum") or schema.get("examples") or ()
+    for keyword in ("const", "default"):
+        if keyword in schema:
+            return schema[keyword]
+    listed = schema.get("enum") or schema.get("examples")
+    return listed[0] if listed else _of_type(schema, node, today or _EXAMPLE_DATE)
 
 
 def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
     kind = schema.get("type", "string")
     match kind if isinstance(kind, str) else next(iter(kind), "string"):
         case "integer" | "number":
-            return _number(schema)
+            low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+            high = schema.get("maximum", schema.get("exclusiveMaximum", inf) - 1)
+            return min(max(1, low), high)
         case "boolean":
             return True
         case "null":
@@ -122,20 +120,9 @@ def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
             required = schema.get("required", ())
             return {name: example(node.at(property_of(schema, name)), today) for name in required}
         case _:
-            return _string(schema, today)
-
-
-def _number(schema: Mapping[str, Any]) -> Any:
-    """Return 1, or the number nearest to it that the bounds allow."""
-    low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
-    high = schema.get("maximum", schema.get("exclusiveMaximum", inf) - 1)
-    return min(max(1, low), high)
-
-
-def _string(schema: Mapping[str, Any], today: date) -> str:
-    text = next(texts_like(schema, today), _EXAMPLE_TEXT)
-    padded = text.ljust(schema.get("minLength", 0), "x")
-    return padded[: schema.get("maxLength", len(padded))]
+            text = next(texts_like(schema, today), _EXAMPLE_TEXT)
+            padded = text.ljust(schema.get("minLength", 0), "x")
+            return padded[: schema.get("maxLength", len(padded))]
 
 
 _OF_FORMAT: Mapping[str, Sequence[str]] = {
@@ -147,7 +134,6 @@ _OF_FORMAT: Mapping[str, Sequence[str]] = {
     "email": ("someone@example.com", "another@example.com"),
     "uri": ("https://example.com/a", "https://example.com/b"),
 }
-_CHOICES = 8
 
 
 def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
@@ -155,58 +141,123 @@ def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
     yield from (each for each in schema.get("examples", ()) if isinstance(each, str))
     formed = _OF_FORMAT.get(schema.get("format", ""), ())
     pattern = schema.get("pattern", "")
-    candidates = (*(each.format(day=today) for each in formed), today.isoformat())
+    candidates = (*(text.format(day=today) for text in formed), today.isoformat())
     if not formed and schema.get("format") != "date":
         candidates = (_EXAMPLE_TEXT, *candidates)
-    yield from (each for each in candidates if re.search(pattern, each))
+    yield from (text for text in candidates if re.search(pattern, text))
     if pattern:
         yield from texts_of(pattern)
 
 
-def texts_of(pattern: str) -> Iterator[str]:
-    """Yield a few texts that a regular expression finds; none of one with unusual parts."""
-    try:
-        parsed = _PARSER.parse(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return
-    made = dict.fromkeys(_spelt(parsed, choice) for choice in range(_CHOICES))
-    yield from (text for text in made if text and re.search(pattern, text))
-
-
-_PARSER: Any = importlib.import_module("re._parser")
+_GROUP = re.compile(r"(?<!\\)\((?:\?:)?((?:\\.|[^()\\])*)\)(?:\{(\d+)[,\d]*\}|([?*])|\+)?")
+_PIECE = re.compile(r"(\\.|\[(?:\\.|[^\]\\])+\]|.)(?:\{(\d+)[,\d]*\}|([?*])|\+)?", re.DOTALL)
+_ESCAPED = {"d": "01", "w": "xy", "s": " ", "b": "", "A": "", "Z": ""}
 _MOST_REPEATS = 64
+_MOST_SPELT = 1000
 
 
-def _spelt(parts: Any, choice: int) -> str:
-    """Return the parts of a pattern spelt out; of what can vary, the given choice."""
-    return "".join(_part(str(kind), value, choice) for kind, value in parts)
+def texts_of(pattern: str) -> Iterator[str]:
+    """Yield up to two texts that a plain regular expression finds; none of an unusual one."""
+    for text in dict.fromkeys(_spelt(pattern, choice) for choice in (0, 1)):
+        with suppress(re.error):
+            if text and re.search(pattern, text):
+                yield text
 
 
-def _part(kind: str, value: Any, choice: int) -> str:
-    match kind:
-        case "LITERAL":
-            return chr(value)
-        case "IN":
-            chars = "".join(_chars(str(each), given) for each, given in value)
-            return chars[choice % len(chars)] if chars else "x"
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            return _spelt(value[2], choice) * min(int(value[0]), _MOST_REPEATS)
-        case "SUBPATTERN":
-            return _spelt(value[3], choice)
-        case "BRANCH":
-            return _spelt(value[1][choice % len(value[1])], choice)
-        case _:  # anchors and what looks around: whether it fits is looked at afterwards
-            return "x" if kind in {"ANY", "NOT_LITERAL"} else ""
+def _spelt(pattern: str, choice: int) -> str:
+    """Return a pattern as text, groups first; of what can vary, the given choice."""
+    while (group := _GROUP.search(pattern)) and len(pattern) < _MOST_SPELT:
+        text = re.escape(_flat(group[1], choice)) * _times(group)
+        pattern = pattern[: group.start()] + text + pattern[group.end() :]
+    return _flat(pattern, choice)
 
 
-def _chars(kind: str, value: Any) -> str:
-    """Return some characters of a part of a class."""
-    match kind:
-        case "LITERAL":
-            return chr(value)
-        case "RANGE":
-            return "".join(map(chr, range(value[0], min(value[1], value[0] + _CHOICES) + 1)))
-        case "CATEGORY":
-            return {"CATEGORY_DIGIT": "0123", "CATEGORY_SPACE": " "}.get(str(value), "x")
-        case _:
-            return ""
+def _flat(pattern: str, choice: int) -> str:
+    """Return a pattern without groups as text."""
+    options = re.split(r"(?<!\\)\|", pattern[:_MOST_SPELT])
+    pieces = _PIECE.finditer(options[choice % len(options)])
+    return "".join(_chosen(piece[1], choice) * _times(piece) for piece in pieces)
+
+
+def _times(piece: re.Match[str]) -> int:
+    """Return the fewest repeats that a quantifier allows."""
+    return min(int(piece[2]), _MOST_REPEATS) if piece[2] else 0 if piece[3] else 1
+
+
+def _chosen(piece: str, choice: int) -> str:
+    """Return one character that a piece of a pattern stands for; nothing for an anchor."""
+    if piece[0] == "[" and len(piece) > 1:
+        first, *_, last = re.findall(r"\\.|.", piece[1:-1], re.DOTALL) * 2
+        piece = "." if first == "^" else last if choice else first
+    if piece[0] == "\\":
+        chars = _ESCAPED.get(piece[1:], piece[1:])
+    else:
+        chars = {"^": "", "$": "", ".": "xy"}.get(piece, piece)
+    return chars[choice % len(chars)] if chars else ""
+
+
+def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
+    """Return the ids that exist in a session, by argument; empty where it does not say.
+
+    Raises:
+        UsageError: its `known_ids()` fails.
+    """
+    if (ids_of := getattr(session, "known_ids", None)) is None:
+        return {}
+    with their_code("session: known_ids()"):
+        return {
+            argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
+            for argument, ids in ids_of().items()
+        }
+
+
+def plausible_args(
+    tool: ToolDefinition, *, ids: Mapping[str, Sequence[str]], text: str, today: date
+) -> dict[str, Any]:
+    """Return arguments that a tool most likely takes, optional ones included.
+
+    Args:
+        tool: the tool.
+        ids: what exists, by argument.
+        text: what free text is filled with, cut to what the schema allows.
+        today: what dates are filled with.
+    """
+    node = SchemaNode.of(tool.parameters)
+    args = {}
+    for name in tool.parameters.get("properties", {}):
+        inner = node.at(property_of(node.branches()[0], name))
+        schema = inner.branches()[0]
+        if ids.get(name):
+            args[name] = [ids[name][0]] if schema.get("type") == "array" else ids[name][0]
+        elif schema.get("type") == "string" and not _SAYS_MORE & schema.keys():
+            args[name] = text[: schema.get("maxLength", len(text))].strip()
+        else:
+            args[name] = example(inner, today)
+    return args
+
+
+_SAYS_MORE = frozenset({"enum", "const", "pattern", "format", "default", "examples"})
+
+
+def plausible_calls(
+    tool: ToolDefinition,
+    validator: ArgumentValidator,
+    *,
+    ids: Mapping[str, Sequence[str]],
+    text: str,
+    today: date,
+) -> list[ToolCall]:
+    """Return calls that the schema of a tool accepts: with all arguments, with the required ones.
+
+    Args:
+        tool: the tool.
+        validator: of the tool.
+        ids: what exists, by argument.
+        text: what free text is filled with, cut to what the schema allows.
+        today: what dates are filled with.
+    """
+    args = plausible_args(tool, ids=ids, text=text, today=today)
+    required = {name: args[name] for name in tool.parameters.get("required", ()) if name in args}
+    chosen = [args] if required == args else [args, required]
+    accepted = [each for each in chosen if isinstance(validator.check(each), Accepted)]
+    return [ToolCall(name=tool.name, args=each) for each in accepted]

@@ -1,45 +1,42 @@
-"""Are scenarios fit to be asked? Every fault with file, line, field and what to do.
+"""Lint: are scenarios fit to be played? Every fault with file, line, field and what to do.
 
-Two kinds of checks: `read_checks` looks at what is written, `played_checks` plays scripted models
-through the real runner. Whether a scenario notices mistakes is `mutate`'s business.
+`checks` looks at what is written; here scripted models play it through the real runner: the
+reference must pass, the silent and the always-call model must not. Whether a scenario notices
+mistakes is `mutate`'s business.
 """
 
-from collections.abc import Callable
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from lhkit.harness.author.findings import Finding, Level, Remark
-from lhkit.harness.author.played_checks import played_remarks
-from lhkit.harness.loader import SourceFault, Sources
-from lhkit.toolset import Toolset, isolation_fault
+from lhkit.errors import UsageError
+from lhkit.harness.author.checks import LEVELS, Finding, Known, Level, Remark, written_remarks
+from lhkit.harness.author.examples import known_ids
+from lhkit.harness.author.gold import always_call_model, gold_trace, silent_model, trace_model
+from lhkit.harness.faults import Path
+from lhkit.harness.loader import Sources
+from lhkit.harness.record import CallRecord, SampleRecord, Verdict
+from lhkit.harness.rescore import tools_that_came
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.verdict import ALL_REPLIES
+from lhkit.json_values import JSON, compact
+from lhkit.models.scripted import ScriptedModel
+from lhkit.tool_results import ToolResult
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import (
+    Session,
+    Toolset,
+    ToolsetAround,
+    isolation_fault,
+    opened,
+    place_in_their_code,
+)
 
-
-def _nobody() -> None:
-    """Tell nobody that a scenario is done."""
-
-
-async def lint(
-    sources: Sources, toolset: Toolset, *, tick: Callable[[], object] = _nobody
-) -> tuple[Finding, ...]:
-    """Return what is wrong with the scenarios, by file and line.
-
-    Args:
-        sources: as read by `read_sources`; faults of the files are findings too.
-        toolset: knows the tools and the data, and is what the scenarios are played in.
-        tick: called after each scenario, for who shows how far it is.
-    """
-    found = [_of_the_file(fault) for fault in sources.faults]
-    fault = isolation_fault(toolset)
-    if fault and sources.scenarios:
-        first = sources.scenarios[0].id
-        remark = Remark("not_isolated", (), f"{', '.join(_PLAYED)} were not checked: {fault}")
-        found.append(remark.at(first, sources.origins[first]))
-    for scenario in sources.scenarios:
-        origin = sources.origins[scenario.id]
-        remarks = await played_remarks(scenario, toolset)
-        found += [remark.at(scenario.id, origin) for remark in remarks]
-        tick()
-    return tuple(sorted(found, key=lambda each: (each.file, each.line)))
-
-
+_BROKEN_TOOL = "handler_error"
 _PLAYED = (
     "gold",
     "final_state",
@@ -53,14 +50,231 @@ _PLAYED = (
 """Codes of the checks that call tools."""
 
 
-def _of_the_file(fault: SourceFault) -> Finding:
-    scenario, _, field = fault.place.partition(".")
-    return Finding(
-        level=Level.ERROR,
-        code="file",
-        file=str(fault.file),
-        line=fault.line,
-        scenario=scenario,
-        field=field,
-        message=fault.message,
+async def lint(
+    sources: Sources, toolset: Toolset, *, tick: Callable[[], object] = lambda: None
+) -> tuple[Finding, ...]:
+    """Return what is wrong with the scenarios, by file and line.
+
+    Args:
+        sources: as read by `read_sources`; faults of the files are findings too.
+        toolset: knows the tools and the data, and is what the scenarios are played in.
+        tick: called after each scenario, to show progress.
+    """
+    findings = []
+    for fault in sources.faults:
+        scenario_id, _, field = fault.place.partition(".")
+        findings.append(
+            Finding(
+                level=Level.ERROR,
+                code="file",
+                file=str(fault.file),
+                line=fault.line,
+                scenario=scenario_id,
+                field=field,
+                message=fault.message,
+            )
+        )
+    reason = isolation_fault(toolset)
+    if reason and sources.scenarios:
+        first = sources.scenarios[0].id
+        remark = Remark("not_isolated", (), f"{', '.join(_PLAYED)} were not checked: {reason}")
+        findings.append(remark.at(first, sources.origins[first]))
+    for scenario in sources.scenarios:
+        origin = sources.origins[scenario.id]
+        remarks = await scenario_remarks(scenario, toolset)
+        findings += [remark.at(scenario.id, origin) for remark in remarks]
+        tick()
+    return tuple(sorted(findings, key=lambda finding: (finding.file, finding.line)))
+
+
+async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, ...]:
+    """Return all remarks on one scenario."""
+    try:
+        with opened(toolset, scenario.world, scenario.locale) as session:
+            registry, ids = session.registry, known_ids(session)
+    except UsageError as error:
+        return tuple(_remarks_of("world", error, scenario.id))
+    nameless = [
+        Remark("unknown_tool", ("faults", i, "tool"), f"there is no tool {fault.tool!r}")
+        for i, fault in enumerate(scenario.faults)
+        if fault.tool not in registry and fault.tool not in scenario.called
+    ]
+    if nameless:
+        return tuple(nameless)
+    try:
+        reference = trace_model(gold_trace(scenario, registry), name="gold")
+    except UsageError as error:
+        any_id = [each for some in ids.values() for each in some]
+        written = [*written_remarks(scenario, Known(registry=registry, ids=ids, made=any_id))]
+        wrong = [each.path[:5] for each in written if LEVELS[each.code] is Level.ERROR]
+        # a call with a fault of its own has no reference, either: one remark is enough
+        underivable = _remarks_of("underivable", error, scenario.id)
+        calls = ("expect", "calls")
+        return (
+            *written,
+            *(
+                each
+                for each in underivable
+                if each.path[2:4] != calls or each.path[:5] not in wrong
+            ),
+        )
+    if isolation_fault(toolset):  # playing would call tools, and so new ids are not known
+        return tuple(written_remarks(scenario, Known(registry=registry)))
+    played = await tried(scenario, reference, toolset)
+    came = [each for each in tools_that_came(played.evidence) if each.name not in registry]
+    known = Known(
+        registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
+        ids=ids,
+        made=_ids_in(played.evidence.final_state),
     )
+    return (
+        *written_remarks(scenario, known),
+        *_reference_remarks(played),
+        *await _broken_tools(scenario, played, reference, toolset),
+        *await _too_easy(scenario, toolset),
+    )
+
+
+def _remarks_of(code: str, error: UsageError, scenario_id: str) -> Iterator[Remark]:
+    """Yield the lines of an exception, with the field that each begins with as a path."""
+    for line in str(error).splitlines():
+        place, _, message = line.removeprefix(f"{scenario_id}.").partition(": ")
+        steps = [int(step) if step.isdecimal() else step for step in re.findall(r"\w+", place)]
+        yield Remark(code, tuple(steps), message)
+
+
+def _ids_in(state: Mapping[str, Sequence[Mapping[str, Any]]]) -> frozenset[str]:
+    """Return the ids of all rows."""
+    return frozenset(
+        value
+        for rows in state.values()
+        for row in rows
+        for name, value in row.items()
+        if (name == "id" or name.endswith("_id")) and isinstance(value, str)
+    )
+
+
+def _reference_remarks(played: SampleRecord) -> Iterator[Remark]:
+    """Yield why the reference does not pass: by turn, by rule, by replies, by rows at the end."""
+    judgement = played.judgement
+    if judgement.verdict is Verdict.INVALID:
+        last = judgement.reasons[-1].strip().splitlines()[-1] if judgement.reasons else ""
+        yield Remark("gold", (), f"the gold trace cannot be played: {last}")
+        return
+    turns: dict[int, list[str]] = {}
+    rest: list[str] = []
+    for reason in judgement.reasons:
+        if turn := re.match(r"turn (\d+): ", reason):
+            turns.setdefault(int(turn[1]), []).append(reason[turn.end() :])
+        else:
+            rest.append(reason)
+    for number, reasons in turns.items():
+        yield Remark("gold", ("turns", number), f"the gold trace fails: {'; '.join(reasons)}")
+    for violation in judgement.violations:
+        text = f"{violation.code}: {violation.detail}"
+        turn_of = violation.turn
+        told = () if turn_of is None else turns.get(turn_of, ())
+        if violation.code != "unlisted_write" and text not in told:
+            path: Path = () if turn_of is None else ("turns", turn_of)
+            yield Remark("violation", path, f"the gold trace breaks a rule: {text}")
+            rest = [reason for reason in rest if reason != text]
+    replies = [
+        reason.removeprefix(ALL_REPLIES) for reason in rest if reason.startswith(ALL_REPLIES)
+    ]
+    if replies:
+        yield Remark("gold", ("reply",), f"the gold trace fails: {'; '.join(replies)}")
+    if not turns:  # data that are wrong after a turn that failed are no mistake of their own
+        yield from _state_remarks([each for each in rest if not each.startswith(ALL_REPLIES)])
+
+
+def _state_remarks(reasons: Sequence[str]) -> Iterator[Remark]:
+    """Yield what is wrong at the end; a row that is not there and another that is are one."""
+    listed = [(reason, row) for reason in reasons if (row := _ROW.match(reason))]
+    others = [reason for reason in reasons if not _ROW.match(reason)]
+    for reason, row in listed:
+        text = "; ".join([reason, *others])
+        path = (row[1], row[2], int(row[3]))
+        yield Remark("final_state", path, f"the gold trace does not reach it: {text}")
+        others = []
+    for reason in others:
+        yield Remark("final_state", ("final",), f"the gold trace does not reach it: {reason}")
+
+
+_ROW = re.compile(r"(final|gone)\.(\w+)\[(\d+)\]: ")
+
+
+async def _broken_tools(
+    scenario: Scenario, played: SampleRecord, reference: ScriptedModel, toolset: Toolset
+) -> list[Remark]:
+    """Return the tools that raise by themselves, with the line that does; scripted ones that don't.
+
+    To know the line, the reference is played again.
+    """
+    scripted = {fault.tool for fault in scenario.faults}
+    failed: list[tuple[int, CallRecord]] = [
+        (number, call)
+        for number, turn in enumerate(played.evidence.turns)
+        for call in turn.calls
+        if call.outcome == _BROKEN_TOOL
+    ]
+    unexpected = [
+        (number, call)
+        for number, call in failed
+        if call.tool not in scripted and not _is_expected(scenario, number, call.tool)
+    ]
+    places: dict[str, str] = {}
+    if unexpected:
+        await tried(scenario, reference, _noting(toolset, places))
+    remarks = []
+    for number, call in unexpected:
+        place = places.get(compact([call.tool, call.args]))
+        at = f" at {place}" if place else ""
+        text = f"{call.tool} fails in the gold trace ({call.result.get('reason')}){at}"
+        remarks.append(
+            Remark("broken_tool", ("turns", number), f"{text}: mend the tool or `world`")
+        )
+    broken = {call.tool for _, call in failed}
+    for i, fault in enumerate(scenario.faults):
+        if fault.tool not in broken:
+            text = f"the gold trace never meets it: no call of {fault.tool} gets that far"
+            remarks.append(Remark("unused_fault", ("faults", i), text))
+    return remarks
+
+
+def _is_expected(scenario: Scenario, turn: int, tool: str) -> bool:
+    """Return True if a turn expects a call of a tool to raise."""
+    calls = scenario.turns[turn].expect.calls
+    return any(call.tool == tool and call.result == _BROKEN_TOOL for call in calls)
+
+
+def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
+    """Return a toolset that notes where its tools raise, by call: a model gets the type only."""
+
+    def watched(tool: ToolDefinition) -> ToolDefinition:
+        async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
+            try:
+                returned = tool.handler(args, deps)
+                return await returned if inspect.isawaitable(returned) else returned
+            except (Exception, SystemExit) as error:
+                places[compact([tool.name, args])] = place_in_their_code(error)
+                raise
+
+        return replace(tool, handler=handle)
+
+    def registry(session: Session, _locale: str) -> ToolRegistry:
+        return session.registry.following(watched)
+
+    return ToolsetAround(inner=toolset, registry=registry)
+
+
+async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:
+    """Return a remark for each model that must fail and does not."""
+    calling = await tried(scenario, always_call_model(scenario, toolset), toolset)
+    silent = await tried(scenario, silent_model(), toolset)
+    remarks = []
+    if silent.judgement.verdict is Verdict.PASS:
+        remarks.append(Remark("silent", (), "a model that does nothing passes: demand words"))
+    if calling.judgement.verdict is Verdict.PASS:
+        message = "a model that calls every tool and claims success passes: forbid or exclude more"
+        remarks.append(Remark("always_call", (), message))
+    return remarks

@@ -1,20 +1,22 @@
-"""Altair charts of a run, for a notebook; the report draws the same ones.
+"""Altair charts of a run, for a notebook; the report's page shows them as pictures.
 
-Each takes plain values of a run and holds its data inline, so that nothing is fetched.
+Each holds its data inline, so that nothing is fetched. A picture is SVG in a data address, once for
+light and once for dark pages: an `img` never runs what is in it.
 """
 
+import base64
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.errors import MissingPackageError
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.picture import BLUE, RED, YELLOW
-from lhkit.harness.report.plain import xml_text
 from lhkit.harness.results import Run
 from lhkit.harness.shares import Interval
+from lhkit.harness.transcript import xml_text
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.text import one_line
 
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
 
     Chart: TypeAlias = alt.Chart | alt.LayerChart
 
-ESCAPED: Final = RED
-ATTEMPTED: Final = YELLOW
-
-WIDTH: Final = 520
+_BLUE: Final = "#3b7dd8"
+_ESCAPED: Final = "#d1495b"
+_ATTEMPTED: Final = "#d9a02b"
+_FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
+_LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
+_DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
+_WIDTH: Final = 520
 _ROW = 26
 _APART = 24
 """Between names of tools and the title beside them: a browser's fonts are wider than measured."""
@@ -44,14 +49,14 @@ def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         y=alt.Y("name:N", sort=[_shown(each.name) for each in tallies], title=None),
         tooltip=["name:N", "passed:Q", "valid:Q", "low:Q", "high:Q"],
     )
-    line = base.mark_rule(strokeWidth=5, opacity=0.35, color=BLUE).encode(
+    line = base.mark_rule(strokeWidth=5, opacity=0.35, color=_BLUE).encode(
         x=alt.X("low:Q", scale=rate, axis=alt.Axis(format="%"), title=text("table.pass_rate")),
         x2="high:Q",
     )
-    point = base.mark_point(filled=True, size=80, opacity=1, color=BLUE).encode(
+    point = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
         x=alt.X("rate:Q", scale=rate)
     )
-    drawn: Chart = (line + point).properties(width=WIDTH, height=_height(len(tallies)))
+    drawn: Chart = (line + point).properties(width=_WIDTH, height=_height(len(tallies)))
     return drawn
 
 
@@ -70,7 +75,7 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
     curve = (
         alt.Chart(_data(_shares(spent)))
-        .mark_line(interpolate="step-after", color=BLUE)
+        .mark_line(interpolate="step-after", color=_BLUE)
         .encode(
             x=seconds,
             y=alt.Y("share:Q", axis=alt.Axis(format="%"), title=text("report.turn_share")),
@@ -83,9 +88,9 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     ):
         mark = [] if at is None else [{"seconds": at, "name": f"{name} {at:.3g} s"}]
         rule = alt.Chart(_data(mark)).encode(x=seconds)
-        curve += rule.mark_rule(strokeDash=[4, 3], color=ATTEMPTED, strokeWidth=1.5)
+        curve += rule.mark_rule(strokeDash=[4, 3], color=_ATTEMPTED, strokeWidth=1.5)
         curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text="name:N")
-    drawn: Chart = curve.properties(width=WIDTH, height=190)
+    drawn: Chart = curve.properties(width=_WIDTH, height=190)
     return drawn
 
 
@@ -111,59 +116,58 @@ def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         color=alt.condition(f"datum.count > {most / 2}", alt.value("white"), alt.value("#10243f")),
     )
     rows, columns = (len({cell[side] for cell in cells}) for side in ("due", "called"))
-    width = min(WIDTH, columns * _COLUMN)
+    width = min(_WIDTH, columns * _COLUMN)
     drawn: Chart = (squares + numbers).properties(width=width, height=_height(rows))
     return drawn
 
 
 def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return how often each rule was broken, really and in vain."""
-    alt, text = _altair(), load_catalog(locale).text
-    total = run.summary().total
-    names = {"escaped": text("table.escaped"), "attempted": text("table.attempted")}
-    counted = {"escaped": total.escaped, "attempted": total.attempted}
-    rows = [
-        {"code": _shown(code), "severity": names[severity], "count": count}
-        for severity, codes in counted.items()
-        for code, count in codes.items()
-    ]
-    colours = alt.Scale(domain=list(names.values()), range=[ESCAPED, ATTEMPTED])
-    drawn: Chart = (
-        alt.Chart(_data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("code:N", sort="-x", title=None),
-            color=alt.Color("severity:N", scale=colours, title=None),
-            tooltip=["code:N", "severity:N", "count:Q"],
-        )
-        .properties(width=WIDTH, height=_height(len({row["code"] for row in rows})))
+    text, total = load_catalog(locale).text, run.summary().total
+    return _bars(
+        [
+            {"name": _shown(code), "kind": text(f"table.{severity}"), "count": count}
+            for severity, codes in (("escaped", total.escaped), ("attempted", total.attempted))
+            for code, count in codes.items()
+        ],
+        {text("table.escaped"): _ESCAPED, text("table.attempted"): _ATTEMPTED},
+        sort="-x",
+        title=text("report.count"),
     )
-    return drawn
 
 
 def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return how many samples of each acceptance criterion were lost and gained."""
-    alt, text = _altair(), load_catalog(locale).text
-    names = {"lost": text("report.lost"), "gained": text("report.gained")}
+    text = load_catalog(locale).text
     sides = (("lost", -1, comparison.lost), ("gained", 1, comparison.gained))
     counts = Counter((pair.a.ac, side, sign) for side, sign, pairs in sides for pair in pairs)
-    rows = [
-        {"ac": _shown(ac), "side": names[side], "count": sign * count}
-        for (ac, side, sign), count in counts.items()
-    ]
-    order = [_shown(pair.a.ac) for pair in comparison.pairs]
-    colours = alt.Scale(domain=list(names.values()), range=[ESCAPED, BLUE])
+    return _bars(
+        [
+            {"name": _shown(ac), "kind": text(f"report.{side}"), "count": sign * count}
+            for (ac, side, sign), count in counts.items()
+        ],
+        {text("report.lost"): _ESCAPED, text("report.gained"): _BLUE},
+        sort=list(dict.fromkeys(_shown(pair.a.ac) for pair in comparison.pairs)),
+        title=text("report.count"),
+    )
+
+
+def _bars(
+    rows: list[dict[str, Any]], colours: Mapping[str, str], *, sort: Any, title: str
+) -> "Chart":
+    """Return counts by name as bars, in the colour of their kind."""
+    alt = _altair()
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     drawn: Chart = (
         alt.Chart(_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("ac:N", sort=list(dict.fromkeys(order)), title=None),
-            color=alt.Color("side:N", scale=colours, title=None),
-            tooltip=["ac:N", "side:N", "count:Q"],
+            x=alt.X("count:Q", title=title, axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("name:N", sort=sort, title=None),
+            color=alt.Color("kind:N", scale=scale, title=None),
+            tooltip=["name:N", "kind:N", "count:Q"],
         )
-        .properties(width=WIDTH, height=_height(len({row["ac"] for row in rows})))
+        .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
     return drawn
 
@@ -213,3 +217,69 @@ def _altair() -> Any:
             "altair is not installed: in the clone, `pip install -e '.[report]'`"
         ) from error
     return alt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A chart as `data:` addresses of SVG, for a light and for a dark page."""
+
+    light: str
+    dark: str
+
+
+def picture(chart: Any) -> Picture:
+    """Return a chart as a picture.
+
+    Raises:
+        MissingPackageError: vl-convert is not installed.
+    """
+    spec = chart.to_dict()
+    return Picture(light=_address(spec, _LIGHT), dark=_address(spec, _DARK))
+
+
+def _address(spec: dict[str, Any], colours: dict[str, str]) -> str:
+    from markupsafe import Markup
+
+    svg = svg_of({**spec, "config": _config(colours)}).encode()
+    # No text but base64, which needs neither an escape nor a cut
+    return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}")  # noqa: S704
+
+
+def svg_of(spec: dict[str, Any]) -> str:
+    """Return a Vega-Lite specification drawn as SVG.
+
+    Raises:
+        MissingPackageError: vl-convert is not installed.
+    """
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingPackageError(
+            "vl-convert-python is not installed: in the clone, `pip install -e '.[report]'`"
+        ) from error
+    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return svg
+
+
+def _config(colours: dict[str, str]) -> dict[str, Any]:
+    ink, dim, line = colours["ink"], colours["dim"], colours["line"]
+    axis = {
+        "labelColor": ink,
+        "titleColor": dim,
+        "domainColor": line,
+        "tickColor": line,
+        "gridColor": line,
+        "gridOpacity": 0.6,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 220,
+    }
+    return {
+        "background": "transparent",
+        "font": _FONT,
+        "view": {"stroke": "transparent"},
+        "axis": axis,
+        "legend": {"labelColor": ink, "titleColor": dim, "orient": "top", "labelFontSize": 12},
+        "text": {"color": ink, "fontSize": 12},
+    }

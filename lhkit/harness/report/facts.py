@@ -7,7 +7,7 @@ from typing import Any
 
 from lhkit.harness.metrics import Summary
 from lhkit.harness.results import Run
-from lhkit.harness.words import spent_words
+from lhkit.harness.tables import spent_line
 from lhkit.locales import Catalog
 from lhkit.responses import ModelIdentity
 from lhkit.text import percent
@@ -23,7 +23,7 @@ def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str]
         ("sampling", " · ".join(_pairs(each) for each in manifest.get("sampling", ()))),
         ("scenarios", _scenarios(run)),
         ("tokens", _tokens(summary)),
-        ("time", spent_words(summary.spent, catalog) if summary.spent else ""),
+        ("time", spent_line(summary.spent, catalog) if summary.spent else ""),
         ("started", ", ".join(_starts(manifest))),
         ("versions", _pairs(manifest.get("versions", {}))),
         ("commit", str(manifest.get("git_commit") or "")),

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
-from lhkit.harness.report.plain import transcript, xml_text
 from lhkit.harness.results import Run
+from lhkit.harness.transcript import transcript, xml_text
 from lhkit.locales import Catalog
 
 _TRANSCRIPT_CHARS: Final = 20_000

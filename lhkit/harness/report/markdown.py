@@ -10,25 +10,23 @@ from html import escape
 from typing import Final
 
 from lhkit.harness.compare import compare
-from lhkit.harness.divergence import first_divergence
-from lhkit.harness.html.samples import failures_first
-from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.pairs import Comparison
+from lhkit.harness.html import failures_first
+from lhkit.harness.metrics import Summary
+from lhkit.harness.pairs import Comparison, first_divergence
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
-from lhkit.harness.report.plain import transcript
 from lhkit.harness.results import Run
-from lhkit.harness.words import (
-    card_words,
-    claim_words,
-    claims_words,
+from lhkit.harness.tables import (
+    Cell,
+    Table,
+    comparison_table,
     criterion_words,
-    divergence_words,
-    interval_words,
-    numbers,
+    divergence_line,
+    pass_rates,
 )
+from lhkit.harness.transcript import transcript
 from lhkit.locales import Catalog
-from lhkit.text import one_line, percent, seconds
+from lhkit.text import one_line, printable
 
 MAX_CHARS: Final = 65_000
 """What a comment on a pull request takes, with a little to spare."""
@@ -40,7 +38,7 @@ _TRANSCRIPT_CHARS = 3_000
 
 _REASONS = 8
 _FLIPS = 20
-_FACTS = ("model", "dialect", "constraint", "commit", "command")
+_FACTS = ("commit", "command")
 
 
 def markdown(
@@ -62,13 +60,8 @@ def markdown(
     """
     summary = run.summary()
     compared = () if baseline is None else _compared(compare(baseline, run), catalog)
-    head = "\n".join(
-        [
-            *_head(name, run.toolset, summary, catalog),
-            *compared,
-            *_summary_lines(run, summary, catalog),
-        ]
-    )
+    lines = (*_head(run, summary, catalog, name), *compared, *_facts(run, summary, catalog))
+    head = "\n".join(lines)
     failed = [
         each for each in failures_first(run.records) if each.judgement.verdict is not Verdict.PASS
     ]
@@ -91,67 +84,57 @@ def _fitted(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: 
     return "".join(parts)
 
 
-def _head(name: str, toolset: str, summary: Summary, catalog: Catalog) -> Iterator[str]:
-    total, text = summary.total, catalog.text
+def _head(run: Run, summary: Summary, catalog: Catalog, name: str) -> Iterator[str]:
+    total = summary.total
     bad = total.failed or total.invalid or total.escaped
     yield f"## {_MARKS[Verdict.FAIL if bad else Verdict.PASS]} {code(name)}"
     yield ""
-    columns = ("table.ac", "table.pass_rate", "report.interval", "table.tool_accuracy",
-               "table.attempted", "table.escaped", "table.turn_p50")  # fmt: skip
-    yield row_of(text(key) for key in columns)
-    yield row_of(["---", *["---:"] * (len(columns) - 1)])
-    words = criterion_words((each.name for each in summary.by_ac), toolset, catalog)
-    for tally in summary.by_ac:
-        yield row_of(_cells(tally, f"{cell(tally.name)} {words[tally.name]}"))
-    for tally in summary.by_difficulty:
-        yield row_of(_cells(tally, text(f"table.{tally.name}")))
-    yield row_of(_cells(total, f"**{text('table.total')}**"))
-    yield ""
-    if summary.confirm.asked:
-        yield f"- {card_words(summary, catalog)}"
-        yield ""
+    words = criterion_words((each.name for each in summary.by_ac), run.toolset, catalog)
+    yield from table_lines(pass_rates(summary, catalog, words))
 
 
-def _cells(tally: Tally, name: str) -> tuple[str, ...]:
-    return (
-        name.strip(),
-        f"{percent(tally.pass_rate)} ({tally.passed}/{tally.valid})",
-        interval_words(tally.interval) if tally.valid else "–",
-        percent(tally.tool_accuracy),
-        str(sum(tally.attempted.values())),
-        str(sum(tally.escaped.values())),
-        seconds(tally.turn.p50_s),
-    )
-
-
-def _summary_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
-    total, text = summary.total, catalog.text
-    yield text("table.invalid_line", count=total.invalid)
-    for severity, codes in (("escaped", total.escaped), ("attempted", total.attempted)):
-        if codes:
-            counts = ", ".join(f"{code(rule)} {count}" for rule, count in codes.items())
-            yield f"- {text(f'table.{severity}_line', codes=counts)}"
-    if summary.false_claims:
-        yield f"- {claims_words(summary, catalog)}"
-        for sample, claim in summary.false_claims[:_FLIPS]:
-            yield f"  - {code(claim_words(sample, claim, catalog).strip())}"
-    wanted = {text(f"report.facts.{each}") for each in _FACTS}
+def _facts(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
+    wanted = {catalog.text(f"report.facts.{each}") for each in _FACTS}
     for label, value in facts(run, summary, catalog):
         if label in wanted:
             yield f"- {label}: {code(value)}"
     yield ""
 
 
+def table_lines(table: Table) -> Iterator[str]:
+    """Yield a table, its last row bold where it is a total, and its notes as a block of text."""
+    yield _row(table.columns)
+    yield f"| --- |{' ---: |' * (len(table.columns) - 1)}"
+    for cells in (*table.rows, *table.totals[:-1]):
+        yield _row(cells)
+    for first, *rest in table.totals[-1:]:
+        yield _row((Cell(f"**{first.text}**"), *rest))
+    yield ""
+    if table.notes:
+        yield from _block(printable("\n".join(table.notes)))
+        yield ""
+
+
+def _row(cells: Iterable[Cell]) -> str:
+    """Return a row; what we did not write is a code span, in which a bar would end the cell."""
+    shown = (
+        code(cell.text).replace("|", "\\|") if cell.kind == "code" else " ".join(cell.text.split())
+        for cell in cells
+    )
+    return f"| {' | '.join(shown)} |"
+
+
+def _block(text: str) -> Iterator[str]:
+    """Yield text as it stands; nothing in it can end the block."""
+    fence = _fence(text, at_least=3)
+    yield from (f"{fence}text", text, fence)
+
+
 def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     """Yield the numbers against a baseline, and which samples flipped."""
     yield f"### {catalog.text('report.flips')}"
     yield ""
-    names = (comparison.name_a, comparison.name_b)
-    yield row_of(["", *map(cell, names), catalog.text("compare.difference")])
-    yield row_of(["---", "---:", "---:", "---:"])
-    for row in numbers(comparison, catalog):
-        yield row_of(row)
-    yield ""
+    yield from table_lines(comparison_table(comparison, catalog))
     for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
         if pairs:
             listed = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_FLIPS])
@@ -159,7 +142,7 @@ def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
             yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {listed}{more}"
             for pair in pairs[:_FLIPS]:
                 if found := first_divergence(pair.a, pair.b):
-                    where = f"{code(str(pair.sample_id))} {divergence_words(found, catalog)}"
+                    where = f"{code(str(pair.sample_id))} {divergence_line(found, catalog)}"
                     yield f"  - {where}: {code(found.a)} | {code(found.b)}"
     yield ""
 
@@ -171,7 +154,6 @@ def _failure(record: SampleRecord, catalog: Catalog) -> str:
     named = (str(record.sample_id), record.ac, *shown[:1])
     line = " · ".join(f"<code>{escape(one_line(w, max_chars=_LINE_CHARS))}</code>" for w in named)
     told = transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS)
-    fence = _fence(told, at_least=3)
     return "\n".join(
         [
             f"<details><summary>{_MARKS[record.judgement.verdict]} {line}</summary>",
@@ -183,9 +165,7 @@ def _failure(record: SampleRecord, catalog: Catalog) -> str:
                 for each in record.judgement.violations
             ),
             "",
-            f"{fence}text",
-            told,
-            fence,
+            *_block(told),
             "",
             "</details>",
             "",
@@ -203,16 +183,6 @@ def code(words: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
-def cell(words: str) -> str:
-    """Return a code span for a table, where a bar would end the cell."""
-    return code(words).replace("|", "\\|")
-
-
 def _fence(words: str, *, at_least: int) -> str:
     longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
     return "`" * max(longest + 1, at_least)
-
-
-def row_of(cells: Iterable[str]) -> str:
-    """Return a row of a table in Markdown; what we did not write is a `cell` of it."""
-    return f"| {' | '.join(cells)} |"

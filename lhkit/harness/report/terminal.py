@@ -1,28 +1,41 @@
-"""A run's summary as a table for the terminal: fits 100 columns, means the same without colour."""
+"""A run, a comparison and a suite for the terminal: fit 100 columns, mean the same without colour.
 
-from collections.abc import Iterator, Mapping
+Lays out `harness.tables`; counts nothing.
+"""
 
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Rich
+from rich.text import Text
 
-from lhkit.harness.behaviour import Share
-from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.shares import Interval
-from lhkit.harness.timings import Latency, Tokens
-from lhkit.harness.words import card_words, claim_words, claims_words, spent_words
+from lhkit.harness.compare import compare
+from lhkit.harness.metrics import Summary
+from lhkit.harness.pairs import Comparison, Pair, first_divergence
+from lhkit.harness.results import Run
+from lhkit.harness.tables import (
+    Table,
+    comparison_table,
+    divergence_line,
+    first_names,
+    matrix_table,
+    pass_rates,
+    sentence,
+)
+from lhkit.harness.transcript import short_lines
 from lhkit.locales import Catalog
-from lhkit.responses import ModelIdentity
-from lhkit.text import NOTHING, number_of_seconds, part_of, percent, percents, printable, seconds
+from lhkit.text import one_line, printable
 
 WIDTH = 100
 
-_COLUMNS = ("pass_interval", "tool_accuracy", "violations", "turn")
-_SHOWN_CLAIMS = 5
+_SHOWN_FLIPS = 10
+_SHOWN_CHARS = 160
 
 
-def summary_table(
+def summary_view(
     summary: Summary, catalog: Catalog, descriptions: Mapping[str, str] | None = None
-) -> Table:
+) -> RenderableType:
     """Return one row per acceptance criterion and a total; what else matters stands below.
 
     Args:
@@ -30,174 +43,78 @@ def summary_table(
         catalog: the texts.
         descriptions: a few words for each acceptance criterion, shown beside it.
     """
-    table = Table(caption=_caption(summary, catalog), caption_justify="left", width=WIDTH)
-    table.add_column(catalog.text("table.ac"), ratio=1, overflow="fold")
-    for column in _COLUMNS:
-        table.add_column(catalog.text(f"table.{column}"), justify="right", no_wrap=True)
-    for tally in summary.by_ac:
-        words = (descriptions or {}).get(tally.name, "")
-        table.add_row(*_cells(tally, f"{tally.name} {words}".strip()))
-    table.add_section()
-    for tally in summary.by_difficulty:
-        table.add_row(*_cells(tally, catalog.text(f"table.{tally.name}")))
-    table.add_row(*_cells(summary.total, catalog.text("table.total")), style="bold")
-    return table
+    return _laid_out(pass_rates(summary, catalog, descriptions), width=WIDTH)
 
 
-def _cells(tally: Tally, label: str) -> tuple[str, ...]:
-    return (
-        escape(printable(label)),
-        escape(f"{_column_share(tally.passed, tally.valid)}{_interval(tally.interval)}"),
-        _accuracy(tally),
-        f"{sum(tally.attempted.values())} / {sum(tally.escaped.values())}",
-        f"{number_of_seconds(tally.turn.p50_s)} / {seconds(tally.turn.p95_s)}"
-        if tally.turn.n
-        else NOTHING,
+def comparison_view(comparison: Comparison, catalog: Catalog) -> RenderableType:
+    """Return the table of a comparison, the flips with both conversations, the sentence last."""
+    return Group(
+        _laid_out(comparison_table(comparison, catalog), width=WIDTH),
+        *(Text(printable(line)) for line in _flips(comparison, catalog)),
+        Text(printable(sentence(comparison, catalog)), style="bold"),
     )
 
 
-def _accuracy(tally: Tally) -> str:
-    """Return the right calls; where repairs made some of them right, the rate without and with."""
-    if tally.strict_right_calls == tally.right_calls:
-        return _column_share(tally.right_calls, tally.counted_calls)
-    return f"{percent(tally.strict_accuracy)} → {percent(tally.tool_accuracy)}"
-
-
-def _interval(interval: Interval | None) -> str:
-    """Return an interval of a share in percent, such as ` [35–73]`."""
-    return "" if interval is None else f" [{percents(interval.low, interval.high)}]"
-
-
-def _caption(summary: Summary, catalog: Catalog) -> str:
-    text, total = catalog.text, summary.total
-    lines = [
-        text("table.invalid_line", count=total.invalid),
-        *(text("table.model_line", identity=_identity(m, catalog)) for m in summary.models),
-        text("table.attempted_line", codes=_codes(total.attempted, catalog)),
-        text("table.escaped_line", codes=_codes(total.escaped, catalog)),
-        *_score_lines(total, catalog),
-        *_gate_lines(summary, catalog),
-        *_repeat_lines(summary, catalog),
-        text(
-            "table.latency_line",
-            first_token=_latency(total.first_token),
-            call_ready=_latency(total.call_ready),
-        ),
-        *_cache_lines(summary, catalog),
-        _token_line(summary.tokens, catalog),
-        *([spent_words(summary.spent, catalog)] if summary.spent else []),
+def matrix_view(
+    runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
+) -> RenderableType:
+    """Return one row for each (arm, run), and how it differs from the first."""
+    first = runs[0][1]
+    arms = [
+        (name, run.summary(), compare(first, run) if number else None)
+        for number, (name, run) in enumerate(runs)
     ]
-    return "\n".join(escape(printable(line)) for line in lines)
+    return _laid_out(matrix_table(arms, catalog, title=title), title=title)
 
 
-def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
-    """Yield what was chosen and filled in right, and how the model behaved around its calls."""
-    chosen = total.selection
-    yield catalog.text(
-        "table.strict_line",
-        passed=part_of(total.strict_passed, total.valid),
-        calls=part_of(total.strict_right_calls, total.counted_calls),
+def _laid_out(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
+    """Return a table as rich draws it: the first column takes what the others leave."""
+    rich = Rich(
+        title=escape(printable(title)) or None,
+        caption="\n".join(escape(printable(note)) for note in table.notes),
+        caption_justify="left",
+        width=width,
     )
-    yield catalog.text(
-        "table.selection_line",
-        precision=percent(chosen.precision),
-        recall=percent(chosen.recall),
-        f1=percent(chosen.f1),
-        arguments=part_of(chosen.right_arguments, chosen.arguments),
-        exact=part_of(chosen.exact, chosen.chosen),
-    )
-    yield "; ".join(
-        f"{catalog.text(f'table.behaviour.{name}')} {_of(share)}"
-        for name, share in total.behaviour.items()
-    )
+    head, *others = (escape(printable(column.text)) for column in table.columns)
+    rich.add_column(head, ratio=1 if width else None, overflow="fold")
+    for column in others:
+        rich.add_column(column, justify="right", overflow="fold")
+    for cells in table.rows:
+        rich.add_row(*(escape(printable(cell.text)) for cell in cells))
+    if table.totals:
+        rich.add_section()
+    for number, cells in enumerate(table.totals, start=1):
+        is_last = number == len(table.totals)
+        row = (escape(printable(cell.text)) for cell in cells)
+        rich.add_row(*row, style="bold" if is_last else None)
+    return rich
 
 
-def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
-    gate = summary.confirm
-    yield catalog.text(
-        "table.confirm_line", asked=gate.asked, unasked=gate.unasked, refusals=gate.refusals
-    )
-    yield catalog.text(
-        "table.respect_line",
-        respected=part_of(gate.respected_turns, gate.refused_turns),
-        second_tries=gate.second_tries,
-        bypasses=gate.bypasses,
-    )
-    yield card_words(summary, catalog)
-    yield claims_words(summary, catalog)
-    flags = summary.false_claims
-    yield from (claim_words(*each, catalog) for each in flags[:_SHOWN_CLAIMS])
-    if len(flags) > _SHOWN_CLAIMS:
-        yield catalog.text("table.more", count=len(flags) - _SHOWN_CLAIMS)
+def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield the pairs whose verdicts differ, lost ones first, by scenario."""
+    for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
+        if not pairs:
+            continue
+        yield catalog.text(f"compare.{key}", count=len(pairs))
+        by_scenario: dict[str, list[Pair]] = {}
+        for pair in pairs:  # repeats resemble each other, so one of them is shown
+            by_scenario.setdefault(pair.sample_id.scenario, []).append(pair)
+        shown = list(by_scenario.values())[:_SHOWN_FLIPS]
+        for repeats in shown:
+            yield "  " + first_names([str(pair.sample_id) for pair in repeats])
+            yield from _flip(repeats[0], comparison, catalog)
+        if more := len(pairs) - sum(map(len, shown)):
+            yield "  " + catalog.text("compare.more", count=more)
 
 
-def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
-    repeats, flips = summary.total.repeats, summary.flips
-    if repeats.k > 1:
-        yield catalog.text(
-            "table.repeats_line",
-            k=repeats.k,
-            pass_at=percent(repeats.pass_at),
-            pass_hat=percent(repeats.pass_hat),
-        )
-    if flips.scenarios:
-        yield catalog.text(
-            "table.flips_line",
-            flipped=part_of(flips.flipped, flips.scenarios),
-            verdicts=flips.verdicts,
-            calls=flips.calls,
-            texts=flips.texts,
-        )
-
-
-def _cache_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
-    """Yield the times with and without a warm cache; nothing where the server does not say."""
-    if summary.warm.n or summary.cold.n:
-        yield catalog.text(
-            "table.cache_line", warm=_counted(summary.warm), cold=_counted(summary.cold)
-        )
-
-
-def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
-    spoken = catalog.text(
-        "table.dialect",
-        dialect=identity.dialect or catalog.text("table.none"),
-        constraint=identity.constraint,
-    )
-    harder = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
-    parts = (
-        *(identity.title, identity.server, identity.dtype),
-        *(identity.base_url, spoken, harder),
-    )
-    return ", ".join(part for part in parts if part)
-
-
-def _codes(counts: Mapping[str, int], catalog: Catalog) -> str:
-    listed = ", ".join(f"{code} {count}" for code, count in counts.items())
-    return listed or catalog.text("table.none")
-
-
-def _token_line(tokens: Tokens, catalog: Catalog) -> str:
-    return catalog.text(
-        "table.token_line",
-        prompt=f"{tokens.prompt:,}",
-        cached=percent(tokens.cached_share),
-        completion=f"{tokens.completion:,}",
-    )
-
-
-def _column_share(part: int, whole: int) -> str:
-    """Return a share for a column: percents stand below each other."""
-    return f"{part}/{whole} {percent(part / whole):>4}" if whole else NOTHING
-
-
-def _of(share: Share) -> str:
-    return part_of(share.part, share.whole)
-
-
-def _counted(latency: Latency) -> str:
-    return f"{_latency(latency)} ({latency.n})" if latency.n else NOTHING
-
-
-def _latency(latency: Latency) -> str:
-    return f"p50 {seconds(latency.p50_s)}, p95 {seconds(latency.p95_s)}"
+def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield where the conversations of a pair diverge, and both of them."""
+    if found := first_divergence(pair.a, pair.b):
+        yield f"    {divergence_line(found, catalog)}"
+        yield f"      {comparison.name_a} · {found.a}"
+        yield f"      {comparison.name_b} · {found.b}"
+    for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
+        why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
+        yield f"    {name} · {record.judgement.verdict}{why}"
+        for line in short_lines(record):
+            yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

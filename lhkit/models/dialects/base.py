@@ -1,7 +1,8 @@
 """What a dialect is: how one Gemma family is spoken to, both directions, without any I/O."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lhkit.errors import UsageError
 from lhkit.json_values import JSON
@@ -16,23 +17,15 @@ ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """How one model family writes and reads calls. Pure, stateless, safe to share."""
 
-    @property
-    def name(self) -> str:
-        """The key in `DIALECTS`."""
-        ...
-
-    @property
-    def stop_token_ids(self) -> tuple[int, ...]:
-        """Token ids at which generation ends, besides the model's own end of sequence."""
-        ...
-
-    @property
-    def stop_texts(self) -> tuple[str, ...]:
-        """Texts at which generation ends; they are not part of the response."""
-        ...
+    name: str
+    """The key in `DIALECTS`."""
+    stop_token_ids: tuple[int, ...]
+    """Token ids at which generation ends, besides the model's own end of sequence."""
+    stop_texts: tuple[str, ...]
+    """Texts at which generation ends; they are not part of the response."""
 
     def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
         """Return the request fields that constrain decoding; none for `off`.
@@ -40,25 +33,34 @@ class Dialect(Protocol):
         Raises:
             UsageError: this dialect has no such constraint.
         """
-        ...
+        if constraint != "off":
+            raise UsageError(f"the dialect {self.name} cannot be constrained: give --constrain off")
+        return {}
 
+    @abstractmethod
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
-        """Return the whole prompt text, with exactly one begin-of-sequence token."""
-        ...
+        """Return the whole prompt text, with exactly one begin-of-sequence token.
 
+        Instructions and tools stand first, so that all chats share a prefix.
+        """
+
+    @abstractmethod
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return what a model of this family would write to make this call."""
-        ...
+        """Return what a model of this family would write to make this call.
+
+        Raises:
+            NotJsonError: if JSON cannot carry the arguments.
+        """
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
         """Return text and calls of a complete response. Never raises."""
-        ...
+        return self.incremental(tools).whole(raw)
 
+    @abstractmethod
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response."""
-        ...
 
 
 def spec_of(tool: ToolSpec) -> dict[str, Any]:
@@ -72,12 +74,6 @@ def spec_of(tool: ToolSpec) -> dict[str, Any]:
     return {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
 
 
-def unconstrained(dialect: str, constraint: Constraint) -> Mapping[str, Any]:
-    """Return no request fields: for a dialect that knows no constraint but `off`.
-
-    Raises:
-        UsageError: any other constraint.
-    """
-    if constraint != "off":
-        raise UsageError(f"the dialect {dialect} cannot be constrained: give --constrain off")
-    return {}
+def names_of(tools: Sequence[ToolSpec]) -> frozenset[str]:
+    """Return the names of the tools."""
+    return frozenset(str(spec_of(tool).get("name")) for tool in tools)

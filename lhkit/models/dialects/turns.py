@@ -7,13 +7,14 @@ turn). Not a chat template: it is rendered here so that the prompt is ours to th
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from lhkit.json_values import compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import ToolSpec, spec_of
+from lhkit.models.dialects.base import Dialect, ToolSpec, spec_of
 from lhkit.models.dialects.transcript import grouped, result_text, words_of
 
 BOS = "<bos>"
@@ -29,7 +30,6 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TURN_START = "<start_of_turn>"
 _TURN_END = "<end_of_turn>\n"
 _MODEL_START = f"{_TURN_START}model\n"
-_RESULT = "Result of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,41 +61,50 @@ def render_turns(turns: Iterable[PromptTurn]) -> str:
     return BOS + "".join(blocks) + _MODEL_START
 
 
-def render_told_calls(
-    messages: Iterable[Message],
-    tools: Sequence[ToolSpec],
-    instructions: str,
-    *,
-    protocol: str,
-    written: Callable[[Sequence[ToolCallMessage]], Sequence[str]],
-) -> str:
-    """Return the prompt for a model without a tool format of its own, which is told `protocol`.
+class ToldDialect(Dialect):
+    """Speaks with models without a tool format of their own, which are told a `protocol`.
 
-    Instructions and tools stand first, in the first user turn, so that all chats share a prefix.
-    `written` gives the lines of the calls of one model message; their results are a user turn.
+    Instructions and tools stand in the first user turn, the results of calls in a user turn.
     """
-    preamble = [instructions.strip()] if instructions.strip() else []
-    if tools:
-        preamble.append("\n".join([protocol, *(compact(spec_of(tool)) for tool in tools)]))
-    turns = [PromptTurn(role="user", text="\n\n".join(preamble))] if preamble else []
-    for group in grouped(messages):
-        match group:
-            case UserMessage():
-                turns.append(PromptTurn(role="user", text=words_of(group)))
-            case ModelMessage(text=text):
-                turns.append(PromptTurn(role="model", text=text))
-            case list():
-                said = [*(call.text for call in group if call.text), *written(group)]
-                turns.append(PromptTurn(role="model", text="\n".join(said)))
-                results = "\n".join(map(_result_line, group))
-                turns.append(PromptTurn(role="user", text=results))
-            case _:
-                assert_never(group)
-    return render_turns(turns)
 
+    stop_token_ids = (START_OF_TURN_ID, END_OF_TURN_ID)
+    """A base model may open the next turn itself instead of ending its own."""
+    stop_texts = ()
+    protocol: str
 
-def _result_line(message: ToolCallMessage) -> str:
-    return f"{_RESULT}{message.name or 'the call'}: {result_text(message)}"
+    @abstractmethod
+    def written(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
+        """Return the lines of the calls of one model message.
+
+        Each as it should have been written, or as it was if that cannot be.
+        """
+
+    def encode(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
+    ) -> str:
+        """Return the prompt: instructions and tools first, so that all chats share a prefix."""
+        preamble = [instructions.strip()] if instructions.strip() else []
+        if tools:
+            specs = (compact(spec_of(tool)) for tool in tools)
+            preamble.append("\n".join([self.protocol, *specs]))
+        turns = [PromptTurn(role="user", text="\n\n".join(preamble))] if preamble else []
+        for group in grouped(messages):
+            match group:
+                case UserMessage():
+                    turns.append(PromptTurn(role="user", text=words_of(group)))
+                case ModelMessage(text=text):
+                    turns.append(PromptTurn(role="model", text=text))
+                case list():
+                    said = [*(call.text for call in group if call.text), *self.written(group)]
+                    turns.append(PromptTurn(role="model", text="\n".join(said)))
+                    results = "\n".join(
+                        f"Result of {call.name or 'the call'}: {result_text(call)}"
+                        for call in group
+                    )
+                    turns.append(PromptTurn(role="user", text=results))
+                case _:
+                    assert_never(group)
+        return render_turns(turns)
 
 
 def _merged(turns: Iterable[PromptTurn]) -> list[PromptTurn]:

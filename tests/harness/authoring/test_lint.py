@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.findings import LEVELS, Finding, Level
+from lhkit.harness.author.checks import LEVELS, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
-from lhkit.testing import echo_tool
-from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import BareToolset, Toolset
+from lhkit.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -285,7 +283,7 @@ async def test_a_deletion_is_expected_under_gone(
           - tool: delete_note
             args: {{note_id: note-0}}
             result: ok
-      reply: {{contains_any: [gone, deleted], excludes: [logged, added, saved]}}
+      reply: {{contains_any: [gone, deleted], excludes: [all done]}}
 {gone}""",
         encoding="utf-8",
     )
@@ -359,28 +357,3 @@ async def test_what_is_wrong_on_purpose_is_no_finding(found: Findings) -> None:
     forbidden = "- {tool: log_tracker_entry, args: {habit_id: evening-run}}"
     text = text.replace("- tool: add_habit", forbidden).replace("남겨 줘", "evening-run 말고")
     assert await found(text) == ()
-
-
-@pytest.mark.parametrize(
-    ("reply", "is_told"),
-    [
-        ('{contains_any: [cancelled, "취소"]}', True),
-        ("{contains_any: [cancelled, removed]}", False),
-        ("{contains_all: [cancelled, standup]}", False),
-    ],
-)
-async def test_words_that_a_cancelling_tool_and_its_refusal_share_are_a_warning(
-    tmp_path: Path, reply: str, *, is_told: bool
-) -> None:
-    file = tmp_path / "cancel.yaml"
-    file.write_text(
-        "- {id: c-1, ac: write, locale: en, turns: [{user: Drop the standup please, "
-        f"confirm: accept, expect: {{calls: [{{tool: cancel_event}}]}}, reply: {reply}}}]}}\n",
-        encoding="utf-8",
-    )
-    tool = echo_tool("cancel_event", is_destructive=True)
-    toolset = BareToolset(registry=ToolRegistry([tool]))
-    findings = await lint(read_sources([file]), toolset)
-    told = [each.message for each in findings if each.code == "ambiguous_reply"]
-    assert len(told) == is_told
-    assert all("cancel_event" in each and "delete_" in each for each in told)

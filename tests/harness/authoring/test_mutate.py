@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.mutants import ADVICE, setting_of
-from lhkit.harness.author.mutate import mutants_of, mutate
-from lhkit.harness.author.survivors import MutationReport, Survivors, read_survivors
+from lhkit.harness.author.mistakes import ADVICE, Mistake
+from lhkit.harness.author.mutate import (
+    MutationReport,
+    Survivors,
+    mistakes_of,
+    mutate,
+    read_survivors,
+)
+from lhkit.harness.author.played import play_reference
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -87,8 +94,6 @@ async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> Non
     ("old", "new", "survivor"),
     [
         ("            result: ok\n        order: strict\n", "            result: ok\n", None),
-        ('^나는 하루 한 번 네모 호흡을 한다$"', '나는 하루"', "pad_quotation@0.1.framed_text"),
-        ('^나는 하루 한 번 네모 호흡을 한다$"', '나는 하루"', "cut_quotation@0.1.framed_text"),
         ('      reply: {contains_any: ["추가"]}\n', "", "say_nothing@0"),
         ('      reply: {contains_any: ["추가"]}\n', "", "unrelated_answer@0"),
         (
@@ -116,9 +121,13 @@ async def test_a_looser_scenario_lets_just_its_mistakes_through(
     assert survivor in found if survivor else found == set()
 
 
+async def made(load: Load, text: str) -> dict[str, Mistake]:
+    played = await play_reference(load(text)[0], LifeHelperToolset())
+    return {each.key: each for each in mistakes_of(played) if isinstance(each, Mistake)}
+
+
 async def keys(load: Load, text: str) -> set[str]:
-    setting = await setting_of(load(text)[0], LifeHelperToolset())
-    return {mutant.key for mutant in mutants_of(setting)}
+    return set(await made(load, text))
 
 
 @pytest.mark.parametrize(
@@ -153,11 +162,11 @@ async def test_leaving_out_what_is_the_default_anyway_is_no_mistake(load: Load) 
 
 
 async def test_a_retry_is_really_asked_and_the_messages_stay_within_the_limit(load: Load) -> None:
-    setting = await setting_of(load(TIGHT)[0], LifeHelperToolset())
-    for mutant in mutants_of(setting):
-        for turn in mutant.trace:
-            assert len(turn.messages) < setting.max_turns
-    retry = next(m for m in mutants_of(setting) if m.key == "retry_after_rejection@2.0.later")
+    mistakes = await made(load, TIGHT)
+    for mistake in mistakes.values():
+        for turn in mistake.trace:
+            assert len(turn.messages) < MAX_TURNS
+    retry = mistakes["retry_after_rejection@2.0.later"]
     assert [call.name for call in retry.trace[2].calls] == ["log_tracker_entry"]
 
 
@@ -185,9 +194,7 @@ FULL = """\
 
 
 async def test_one_call_more_than_a_turn_has_messages_for_still_gets_an_answer(load: Load) -> None:
-    setting = await setting_of(load(FULL)[0], LifeHelperToolset())
-    made = {mutant.key: mutant for mutant in mutants_of(setting)}
-    first = made["extra_write@0.add_habit"].trace[0]
+    first = (await made(load, FULL))["extra_write@0.add_habit"].trace[0]
     assert [len(message) for message in first.messages] == [2, 1, 1]
     assert [call.name for call in first.calls][-2:] == ["log_tracker_entry", "add_habit"]
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.always_call import always_call_model
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.gold import always_call_model, gold_model
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.survivors import MutationReport
+from lhkit.harness.author.mutate import MutationReport, mutate
 from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import ToolsetAround
@@ -60,8 +59,8 @@ def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, st
         ("late-no-ko", "문자를 보냈어요."),
         ("late-no-ko", "톡을 날렸어요."),
         ("wake-no-ko", "알람을 맞췄어요."),
-        ("wake-no-en", "Your alarm is set."),
-        ("late-en", "I've texted it."),
+        ("wake-no-en", "Done: alarm is set."),
+        ("late-en", "Done: texted."),
         ("clash-ko", "일정을 잡았어요."),
     ],
 )
@@ -70,7 +69,7 @@ async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
 ) -> None:
     told = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
     assert told
-    assert all(each.is_noticed for each in told)
+    assert all(each.verdict is Verdict.FAIL for each in told)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,6 @@ async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
         ("wake-ko", "0.0.days[-]", '["mon","tue","wed","thu"]'),
         ("lunch-en", "0.2.starts+12h", "2026-06-16T00:00"),
         ("lunch-en", "0.2.starts-1", "2026-06-15T12:00"),
-        ("lunch-en", "0.2.invited[0]~row", '["ct-2","ct-2"]'),
         ("move-en", "0.1.event_id", "ev-1"),
         ("move-en", "0.0.day+1", "2026-06-18"),
         ("late-ko", "0.1.contact_id", "ct-52"),
@@ -94,10 +92,11 @@ async def test_times_days_and_people_are_wrong_as_a_model_gets_them_wrong(
     assert wrong in changes(report, scenario, "alter_argument")[place]
 
 
-async def test_optional_arguments_are_tried_one_at_a_time(report: MutationReport) -> None:
+async def test_an_extra_write_is_tried_with_and_without_optional_arguments(
+    report: MutationReport,
+) -> None:
     places = {place for place in changes(report, "look-en", "extra_write") if "alarm" in place}
-    assert places == {"0.set_alarm", "0.set_alarm-", "0.set_alarm+days", "0.set_alarm+label"}
-    assert {"0.0.days", "0.0.label"} <= set(changes(report, "wake-no-en", "add_argument"))
+    assert places == {"0.set_alarm", "0.set_alarm-"}
 
 
 async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
@@ -131,9 +130,7 @@ async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> Non
         always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
         PhoneToolset(),
     )
-    assert "Your alarm is set." in played.evidence.turns[0].reply or (
-        "set the alarm" in played.evidence.turns[0].reply
-    )
+    assert "Done: alarm is set." in played.evidence.turns[0].reply
 
 
 async def test_the_record_keeps_whom_the_question_named() -> None:

@@ -1,6 +1,5 @@
 """Small records and what each score makes of them: one row or more for every scorer."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.events import EndReason
-from lhkit.harness.behaviour import Share, recovery, restraint, state
 from lhkit.harness.confirm_scores import ConfirmScore, confirm_score
-from lhkit.harness.metrics import summarise, tally
+from lhkit.harness.metrics import Share, summarise, tally
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -148,39 +146,38 @@ def test_precision_recall_and_f1_are_those_of_the_counts() -> None:
     assert Selection(surplus=1).f1 == 0
 
 
-BEHAVIOUR: list[tuple[Callable[[Any], Share], list[Any], Share]] = [
-    (restraint, [], Share()),
-    (restraint, [score()], Share(part=1, whole=1)),
-    (restraint, [score(surplus("a"))], Share(part=0, whole=1)),
-    (restraint, [score(surplus(""))], Share(part=0, whole=1)),
-    (restraint, [score(tolerated("a"))], Share(part=1, whole=1)),
-    (restraint, [score(missing("a")), score(left_out("a"))], Share()),
-    (recovery, [sample(turns=(turn(call()),), scores=(score(),))], Share()),
+BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
+    ("restraint", [], Share()),
+    ("restraint", [sample(scores=(score(),))], Share(part=1, whole=1)),
+    ("restraint", [sample(scores=(score(surplus("a")),))], Share(part=0, whole=1)),
+    ("restraint", [sample(scores=(score(tolerated("a")),))], Share(part=1, whole=1)),
+    ("restraint", [sample(scores=(score(missing("a")), score(left_out("a"))))], Share()),
+    ("recovery", [sample(turns=(turn(call()),), scores=(score(),))], Share()),
     (
-        recovery,
+        "recovery",
         [sample(turns=(turn(call(status="error"), call()),), scores=(score(),))],
         Share(part=1, whole=1),
     ),
     (
-        recovery,
+        "recovery",
         [sample(turns=(turn(call(status="error")),), scores=(score(passed=False),))],
         Share(part=0, whole=1),
     ),
-    (recovery, [sample(turns=(turn(call(status="cancelled")),), scores=(score(),))], Share()),
-    (recovery, [sample(INVALID, turns=(turn(call(status="error")),))], Share()),
+    ("recovery", [sample(turns=(turn(call(status="cancelled")),), scores=(score(),))], Share()),
+    ("recovery", [sample(INVALID, turns=(turn(call(status="error")),))], Share()),
     (
-        state,
+        "state",
         [sample(state_equal=True), sample(state_equal=False), sample(state_equal=None)],
         Share(part=1, whole=2),
     ),
 ]
 
 
-@pytest.mark.parametrize(("scorer", "what", "expected"), BEHAVIOUR)
-def test_restraint_recovery_and_state(
-    scorer: Callable[[Any], Share], what: list[Any], expected: Share
+@pytest.mark.parametrize(("name", "records", "expected"), BEHAVIOUR)
+def test_summary_counts_restraint_recovery_and_state(
+    name: str, records: list[SampleRecord], expected: Share
 ) -> None:
-    assert scorer(what) == expected
+    assert summarise(records).total.behaviour[name] == expected
 
 
 GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [

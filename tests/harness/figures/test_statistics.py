@@ -66,14 +66,6 @@ def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
     assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
 
 
-def test_taking_repeats_for_independent_covers_too_little() -> None:
-    rng = np.random.default_rng(13)
-    samples = [clustered(rng, 30, 10) for _ in range(300)]
-    sums = [int(sum(map(sum, each))) for each in samples]
-    assert np.mean([0.5 in wilson(each, 300) for each in sums]) < 0.75
-    assert np.mean([0.5 in cluster_bootstrap(each, rng=rng) for each in samples]) > 0.92
-
-
 def test_the_bootstrap_draws_whole_clusters_as_one_would_by_hand() -> None:
     clusters = [[1.0, 1.0, 0.0], [0.0], [1.0, 0.0], [1.0]]
     means = [sum(map(sum, drawn)) / sum(map(len, drawn)) for drawn in product(clusters, repeat=4)]
@@ -90,26 +82,10 @@ def test_the_bootstrap_gives_the_same_numbers_every_time() -> None:
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
 
 
-@pytest.mark.parametrize("bootstrap", [cluster_bootstrap, median_interval])
-def test_there_is_no_interval_of_nothing(bootstrap: object) -> None:
-    assert callable(bootstrap)
-    with pytest.raises(ValueError, match="no values"):
-        bootstrap([[], []])
-
-
-@pytest.mark.promise("statistics.coverage")
-def test_the_interval_of_a_paired_difference_covers_it_about_95_percent_of_the_time() -> None:
-    rng = np.random.default_rng(14)
-
-    def gains() -> list[list[int]]:
-        """Return clusters where b passes 10 points more often, and both share the difficulty."""
-        rates = rng.uniform(0.0, 0.9, size=40)
-        return [
-            [-int(rng.random() < r) + (rng.random() < r + 0.1) for _ in range(3)] for r in rates
-        ]
-
-    intervals = [cluster_bootstrap(gains(), resamples=1000, rng=rng) for _ in range(600)]
-    assert np.mean([0.1 in each for each in intervals]) == pytest.approx(0.95, abs=0.025)
+def test_there_is_no_interval_of_nothing() -> None:
+    for interval in (cluster_bootstrap, median_interval):
+        with pytest.raises(ValueError, match="no values"):
+            interval([[], []])
 
 
 @pytest.mark.promise("statistics.coverage")
@@ -146,8 +122,7 @@ def test_a_rate_gets_the_interval_that_fits_its_data(
     assert rate_interval(clusters) == expected
 
 
-@pytest.mark.parametrize("clusters", [10, 14, 40, 168])
-@pytest.mark.parametrize("repeats", [2, 3, 5])
+@pytest.mark.parametrize(("clusters", "repeats"), [(10, 2), (168, 5)])
 def test_clusters_that_agree_are_worth_one_result_each(clusters: int, repeats: int) -> None:
     """Which is the exact interval of Clopper and Pearson for that many."""
     from statsmodels.stats.proportion import proportion_confint
@@ -159,7 +134,7 @@ def test_clusters_that_agree_are_worth_one_result_each(clusters: int, repeats: i
         assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
 
-@pytest.mark.parametrize(("clusters", "repeats"), [(5, 3), (8, 3), (6, 5), (14, 3), (10, 2)])
+@pytest.mark.parametrize(("clusters", "repeats"), [(6, 5), (14, 3)])
 def test_the_estimate_of_a_clustered_share_is_within_its_interval(
     clusters: int, repeats: int
 ) -> None:
@@ -184,6 +159,7 @@ def test_the_interval_of_a_clustered_share_covers_it_near_0_and_100_too(
         assert share_coverage(clusters, repeats, rate, alike, tries=400) >= 0.93
 
 
+@pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.0), (0.1, 0.1), (0.02, 0.9), (0.45, 0.45)])
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_the_interval_of_a_paired_difference_covers_it_near_its_ends_too(
@@ -284,17 +260,3 @@ def test_false_alarms_are_at_most_as_many_as_announced(clusters: int, repeats: i
     p_values = np.array([sign_flip(null_differences(rng, clusters, repeats)) for _ in range(3000)])
     for alpha in (0.01, 0.05, 0.2):
         assert np.mean(p_values <= alpha) <= alpha + 2 * (alpha / 3000) ** 0.5
-
-
-def test_mcnemar_on_repeats_raises_too_many_alarms() -> None:
-    """Why whole scenarios are swapped: two systems, each with whims of its own per scenario."""
-    rng = np.random.default_rng(18)
-    alarms, honest = 0, 0
-    for _ in range(400):
-        a, b = (rng.integers(0, 2, size=22) * 5 for _ in range(2))
-        gains = int((b - a).clip(min=0).sum())
-        losses = int((a - b).clip(min=0).sum())
-        alarms += sign_flip(pairs(losses, gains)) <= 0.05
-        honest += sign_flip([int(each) for each in b - a]) <= 0.05
-    assert alarms > 100
-    assert honest <= 25

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from lhkit.events import EndReason
-from lhkit.harness.metrics import summarise
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -16,7 +15,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.timings import Latency, is_warm, latency, request_times, turn_times
+from lhkit.harness.timings import Latency, is_warm, latency, times
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished, Timing, Usage
 
@@ -78,46 +77,44 @@ def sample(verdict: Verdict, *turns: TurnRecord) -> SampleRecord:
     )
 
 
-def p50(times: Any, *names: str) -> list[float | None]:
-    return [getattr(times, name).p50_s for name in names]
+def p50(played: TurnRecord, *stages: str) -> list[float | None]:
+    found = times([sample(Verdict.PASS, played)])
+    return [found[stage].p50_s for stage in stages]
 
 
 def test_a_request_is_timed_from_its_sending() -> None:
-    times = request_times([request()])
-    names = ("headers", "first_chunk", "first_token", "first_text", "call_ready", "last_token")
-    assert p50(times, *names) == [0.1, 0.2, 0.3, 0.4, 0.8, 1.3]
-    assert times.duration.p50_s == 1.5
+    stages = ("first_byte", "first_token", "first_text", "call_ready", "last_token")
+    assert p50(turn(request()), *stages) == [0.1, 0.3, 0.4, 0.8, 1.3]
 
 
 def test_time_per_token_is_that_of_the_tokens_after_the_first() -> None:
-    assert request_times([request()]).per_token.p50_s == pytest.approx((1.3 - 0.3) / 2)
-    assert request_times([request(completion_tokens=1)]).per_token == Latency()
-    assert request_times([request(timing=Timing())]).per_token == Latency()
+    assert p50(turn(request()), "per_token") == [pytest.approx((1.3 - 0.3) / 2)]
+    assert p50(turn(request(completion_tokens=1)), "per_token") == [None]
+    assert p50(turn(request(timing=Timing())), "per_token") == [None]
 
 
 def test_gaps_between_tokens_are_pooled_over_requests() -> None:
-    gaps = request_times([request(), request(timing=Timing(chunk_gaps_s=(2.0,)))]).token_gap
+    played = turn(request(), request(timing=Timing(chunk_gaps_s=(2.0,))))
+    gaps = times([sample(Verdict.PASS, played)])["token_gap"]
     assert (gaps.n, gaps.p50_s) == (3, 0.5)
 
 
 def test_a_turn_is_timed_from_the_message_and_without_waiting_for_a_person() -> None:
     silent = Timing(first_token_s=0.3, call_ready_s=0.8, last_token_s=1.0)
     played = turn(request(0.5, silent), request(7.0), calls=(asked(5.0),))
-    times = turn_times([played])
-    assert p50(times, "first_token", "call_ready") == [0.8, 1.3]
-    assert p50(times, "first_text", "last_token") == pytest.approx([2.4, 3.3])
-    assert p50(times, "whole", "tools", "waiting") == [4.0, 0.2, 5.0]
-    assert times.harness.p50_s == pytest.approx(4.0 - 1.5 - 1.5 - 0.2)
+    assert p50(played, "turn_first_token", "turn_call_ready") == [0.8, 1.3]
+    assert p50(played, "turn_first_text", "turn_last_token") == pytest.approx([2.4, 3.3])
+    assert p50(played, "turn_time", "tool_time", "waiting_time") == [4.0, 0.2, 5.0]
+    assert p50(played, "harness_time") == [pytest.approx(4.0 - 1.5 - 1.5 - 0.2)]
 
 
 def test_a_try_that_failed_before_is_time_that_the_user_waited() -> None:
     retried = Timing(first_token_s=0.3, retries=1, retried_s=2.0)
-    assert turn_times([turn(request(0.5, retried))]).first_token.p50_s == pytest.approx(2.8)
+    assert p50(turn(request(0.5, retried)), "turn_first_token") == [pytest.approx(2.8)]
 
 
 def test_a_turn_without_tools_has_no_time_of_tools() -> None:
-    times = turn_times([turn(request())])
-    assert (times.tools, times.waiting) == (Latency(), Latency())
+    assert p50(turn(request()), "tool_time", "waiting_time") == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -130,22 +127,19 @@ def test_a_request_is_warm_with_half_of_its_prompt_cached(
     assert is_warm(request(cached_tokens=cached, prompt_tokens=prompt)) is warm
 
 
-def test_times_stand_apart_for_warm_and_cold_and_for_passed_and_failed() -> None:
+def test_times_are_apart_for_warm_and_cold_and_without_invalid_samples() -> None:
     cold = request(timing=Timing(first_token_s=3.0), cached_tokens=0)
     warm = request(timing=Timing(first_token_s=1.0), cached_tokens=99)
-    untold = request(timing=Timing(first_token_s=2.0))
-    summary = summarise(
+    unknown = request(timing=Timing(first_token_s=2.0))
+    found = times(
         [
-            sample(Verdict.PASS, turn(cold, duration_s=1.0)),
-            sample(Verdict.FAIL, turn(warm, untold, duration_s=2.0)),
-            sample(Verdict.INVALID, turn(cold, duration_s=99.0)),
+            sample(Verdict.PASS, turn(cold)),
+            sample(Verdict.FAIL, turn(warm, unknown)),
+            sample(Verdict.INVALID, turn(cold)),
         ]
     )
-    assert (summary.cold.n, summary.cold.p50_s) == (1, 3.0)
-    assert (summary.warm.n, summary.warm.p50_s) == (1, 1.0)
-    assert summary.times.requests.first_token.n == 3
-    assert p50(summary.times.passed, "whole") == [1.0]
-    assert p50(summary.times.failed, "whole") == [2.0]
+    shown = [found[stage] for stage in ("first_token_cold", "first_token_warm", "first_token")]
+    assert [(each.n, each.p50_s) for each in shown] == [(1, 3.0), (1, 1.0), (3, 2.0)]
 
 
 def test_percentiles_are_p50_p90_p95_and_p99() -> None:

@@ -18,8 +18,8 @@ import pytest
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.gold import TurnTrace, gold_model, gold_trace, trace_model
+from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
 from lhkit.harness.run import replay
@@ -365,7 +365,7 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     }
     assert told == {(Verdict.PASS, (), True)}
     assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
-    await played_remarks(scenario, toolset)
+    await scenario_remarks(scenario, toolset)
     assert (await mutate(scenarios, toolset)).outcomes
     assert [record.judgement.verdict for record in rescore(run, scenarios, toolset).records] == [
         Verdict.PASS

@@ -17,7 +17,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
 from lhkit.models import chat_messages
-from lhkit.models.dialects import json, marked_prompt, pythonic, turns
+from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
@@ -87,10 +87,10 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
 @pytest.mark.parametrize(
     ("dialect", "module", "name"),
     [
-        ("json", json, "_PROTOCOL"),
-        ("pythonic", pythonic, "_PROTOCOL"),
+        ("json", json.JsonDialect, "protocol"),
+        ("pythonic", pythonic.PythonicDialect, "protocol"),
         ("json", turns, "result_text"),
-        ("functiongemma", marked_prompt, "result_text"),
+        ("functiongemma", markup, "result_text"),
         ("openai", chat_messages, "result_text"),
     ],
 )
@@ -176,7 +176,7 @@ def changed(
         case "context":
             told = toolset(context=lambda _message: "[now]")
         case "rendering":
-            monkeypatch.setattr(json, "_PROTOCOL", "Tools, to be called:")
+            monkeypatch.setattr(json.JsonDialect, "protocol", "Tools, to be called:")
         case "tools_order":
             told = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":

@@ -11,16 +11,16 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.played_checks import played_remarks
+from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.html.trace import trace_html
+from lhkit.harness.html import SampleView
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.plain import transcript
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
+from lhkit.harness.transcript import transcript
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolOk
@@ -168,10 +168,10 @@ async def test_lint_knows_a_tool_that_comes_where_the_gold_says_its_call() -> No
     first, second = told("box")["turns"]
     words = {"reply": {"contains_any": ["taken"]}}
     fits = Scenario.from_data(told("box", turns=[first, {**second, **gold, **words}]))
-    codes = {each.code for each in await played_remarks(fits, Boxes())}
+    codes = {each.code for each in await scenario_remarks(fits, Boxes())}
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
     late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
-    (remark,) = [e for e in await played_remarks(late, Boxes()) if e.code == "unknown_tool"]
+    (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
     assert "there is no tool 'take'" in remark.message
 
 
@@ -182,7 +182,7 @@ async def test_page_text_and_export_show_a_tool_that_came(
     (record,) = run.records
     told_of = "Tools that came in this turn"
     assert f"{told_of}: take" in transcript(record, load_catalog("en"), max_chars=9_000)
-    assert told_of in str(trace_html(record, load_catalog("en")))
+    assert told_of in SampleView(record)._repr_html_()
     write_openai_messages(run, tmp_path / "chats.jsonl")
     (line,) = (tmp_path / "chats.jsonl").read_text(encoding="utf-8").splitlines()
     names = [tool["function"]["name"] for tool in json.loads(line)["tools"]]

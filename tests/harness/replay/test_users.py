@@ -17,7 +17,7 @@ from lhkit.harness.manifest_changes import Change
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -111,7 +111,7 @@ async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
     assert gate.stopped_interval == rate_interval([[True, True]])
     assert gate.done_interval == rate_interval([[False, False]])
     table = io.StringIO()
-    Console(file=table, width=120).print(summary_table(run.summary(), english))
+    Console(file=table, width=120).print(summary_view(run.summary(), english))
     page = html_page(run, english, name="x")
     for shown in (
         table.getvalue(),

@@ -10,8 +10,8 @@ from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report import charts
+from lhkit.harness.report.charts import picture, svg_of
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.picture import picture, svg_of
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
@@ -63,8 +63,8 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
 def test_violations_are_counted_by_severity(full_run: Run) -> None:
     rows = values(charts.violations(full_run, locale="en"))
     assert rows == [
-        {"code": "unconfirmed_write", "severity": "violations happened", "count": 1},
-        {"code": "r7_framing", "severity": "violations blocked", "count": 1},
+        {"name": "unconfirmed_write", "kind": "violations happened", "count": 1},
+        {"name": "r7_framing", "kind": "violations blocked", "count": 1},
     ]
 
 
@@ -73,7 +73,7 @@ def test_flips_are_counted_by_criterion(
 ) -> None:
     good = make_record("one", verdict=Verdict.PASS)
     chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
-    assert values(chart) == [{"ac": "AC-4", "side": "lost", "count": -1}]
+    assert values(chart) == [{"name": "AC-4", "kind": "lost", "count": -1}]
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)
@@ -88,7 +88,7 @@ def test_an_empty_run_can_be_drawn(chart: Callable[..., Any]) -> None:
     assert svg_of(chart(Run(records=(), manifest={})).to_dict()).startswith("<svg")
 
 
-@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+@pytest.mark.parametrize("package", ["altair", "vl_convert"])
 def test_a_missing_package_is_named_with_the_way_to_get_it(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,8 +97,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
         html_page(full_run, korean, name="x")
 
 
-def test_a_picture_has_words_and_a_version_for_each_theme(full_run: Run) -> None:
-    html = picture(charts.pass_rates(full_run), 'rates "of" <all>')
-    assert 'alt="rates &quot;of&quot; &lt;all&gt;"' in html
-    assert 'media="(prefers-color-scheme: dark)"' in html
-    assert html.count("data:image/svg+xml;base64,") == 2
+def test_a_picture_has_a_version_for_each_theme(full_run: Run) -> None:
+    drawn = picture(charts.pass_rates(full_run))
+    assert drawn.light != drawn.dark
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in (drawn.light, drawn.dark))

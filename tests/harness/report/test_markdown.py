@@ -7,15 +7,16 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.markdown import cell, code, markdown
+from lhkit.harness.report.markdown import code, markdown, table_lines
 from lhkit.harness.results import Run
+from lhkit.harness.tables import Cell, Table
 from lhkit.locales import Catalog
 
 
 def test_it_shows_rates_and_failures_with_their_reasons(full_run: Run, english: Catalog) -> None:
     shown = markdown(full_run, english, name="gemma")
     assert shown.startswith("## ❌ `gemma`\n")
-    assert "| `AC-4` log after a yes | 50% (1/2) |" in shown
+    assert "| `AC-4 log after a yes` | 1/2 50% [9–91] |" in shown
     assert "- `turn 0: add_note.text: does not match 우유`" in shown
     assert "<details><summary>❌ <code>fail-ko-01</code>" in shown
     assert "⚠️ <code>invalid-ko-01</code>" in shown
@@ -80,7 +81,20 @@ def test_even_a_head_that_is_too_long_is_cut(hostile_run: Run, english: Catalog)
 )
 def test_nothing_ends_a_code_span_from_within(raw: str, shown: str) -> None:
     assert code(raw) == shown
-    assert cell("a|b") == "`a\\|b`"
+
+
+def test_a_bar_ends_no_cell_of_foreign_text_and_the_last_total_is_bold() -> None:
+    table = Table(
+        title="t",
+        columns=(Cell("a"), Cell("b|c", "code")),
+        rows=((Cell("x"), Cell("1\n2")),),
+        totals=((Cell("all"), Cell("3")),),
+        notes=("``` <b>",),
+    )
+    assert [*table_lines(table)] == [
+        *("| a | `b\\|c` |", "| --- | ---: |", "| x | 1 2 |", "| **all** | 3 |", ""),
+        *("````text", "``` <b>", "````", ""),
+    ]
 
 
 @pytest.mark.promise("report.escapes")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
-from lhkit.harness.divergence import Divergence, first_divergence
+from lhkit.harness.pairs import Divergence, first_divergence
 from lhkit.harness.record import (
     Evidence,
     Judgement,
@@ -18,8 +18,8 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.report.comparison import comparison_table
 from lhkit.harness.report.markdown import markdown
+from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished
@@ -109,7 +109,7 @@ def test_compare_shows_where_a_flipped_scenario_diverges(ids: tuple[int, ...], w
         Run(records=(each,), manifest={}, name=n) for n, each in (("old", a), ("new", lost))
     )
     console = Console(file=StringIO(), width=100)
-    console.print(comparison_table(compare(old, new), load_catalog("en")), soft_wrap=True)
+    console.print(comparison_view(compare(old, new), load_catalog("en")), soft_wrap=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
     where = f"first difference: turn 1, {words}"
     assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text

@@ -1,0 +1,210 @@
+"""Runs, samples and comparisons as HTML: complete, in one language, and none of it acts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.harness.compare import compare
+from lhkit.harness.html import MAX_CHARS, SampleView, catalog_of
+from lhkit.harness.record import SampleRecord, TurnScore, Verdict
+from lhkit.harness.results import Run
+
+OURS = {
+    *("div", "p", "b", "ul", "li", "span", "code", "section", "h3", "h4", "small", "pre", "i"),
+    *("table", "thead", "tbody", "tr", "th", "td", "ins", "del", "style"),
+}
+"""The elements a transcript is made of."""
+
+
+def html_of(value: Any) -> str:
+    """Return what a notebook shows of a value, without its style."""
+    html: str = value._repr_html_()
+    return html.partition("</style>")[2]
+
+
+def sample_html(record: SampleRecord) -> str:
+    return html_of(SampleView(record))
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("<b>&\"'", "&lt;b&gt;&amp;&#34;&#39;"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("a\u202eb\u2066c", "a\\u202eb\\u2066c"),
+        ("\x00\ud800", "\\x00\\ud800"),
+        ("가\n나\t다 👨‍👩‍👧", "가\n나\t다 👨‍👩‍👧"),
+    ],
+)
+def test_sample_html_shows_characters_that_act_or_trick_the_eye_as_text(
+    raw: str, shown: str, make_record: Callable[..., SampleRecord]
+) -> None:
+    assert f"<li>{shown}</li>" in sample_html(make_record(reasons=(raw,)))
+
+
+def test_sample_html_cuts_an_endless_text_and_names_its_length(
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    html = sample_html(make_record(reasons=("가" * (MAX_CHARS + 1),)))
+    assert "가" * MAX_CHARS + " … [20,001]" in html
+    assert "가" * (MAX_CHARS + 1) not in html
+
+
+EXPLAINED = (
+    "우유 사기라고 적어 줘",  # the user
+    '좋아요. {"name": "add_note"',  # raw text
+    'add_note({"text": "우유 사기"})',  # as it was read
+    "trailing_comma",  # a repair
+    "고쳐서 읽음",
+    "잘림",
+    '{"name": "add',  # a call that was cut off
+    '{"status": "ok", "result": {"id": "note-1"}}',  # the envelope
+    "사용자가 승인",
+    "사용자가 거절",
+    "버린 인자: colour",
+    "첫 토큰 0.200 s",
+    "프롬프트 900 (캐시 800), 생성 40",
+    "모델 1.80 s, 도구 0.010 s, 사람을 기다림 0.600 s, 하네스 0.090 s",
+    "does not match 우유",
+    '{"matches": "우유"}',
+    "부르지 않음",
+    "예상에 없는 호출",
+    "일어난 위반",
+    "unconfirmed_write",
+    '+ {"id": "note-1"}',
+    '− {"id": "note-0"}',
+    "대화가 길어졌어요",
+    "sentence · ServerFailedError · 500",
+    "a fault",
+)
+
+
+def test_sample_html_explains_the_verdict(
+    make_record: Callable[..., SampleRecord], parse: Callable[..., Any]
+) -> None:
+    shown = "".join(parse(sample_html(make_record())).words)
+    assert [words for words in EXPLAINED if words not in shown] == []
+
+
+def test_text_and_number_look_different_in_a_diff(
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    html = sample_html(make_record())
+    assert "<td><code>&#34;1&#34;</code></td><td><code>1</code></td>" in html
+
+
+def test_a_record_of_an_earlier_version_without_a_comparison_is_shown_too(
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    html = sample_html(make_record(scores=(TurnScore(passed=False, due_calls=1),)))
+    assert "lhr-diff" not in html
+    assert "턴 1" in html
+
+
+def test_a_sample_that_never_began_is_shown_with_its_fault(
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    html = sample_html(make_record(turns=(), scores=(), state_diff={}, reasons=()))
+    assert "a fault" in html
+    assert "데이터는 바뀌지 않았습니다." in html
+
+
+@pytest.mark.promise("report.escapes")
+def test_hostile_text_in_any_field_makes_no_element_and_no_attribute(
+    hostile_run: Run, parse: Callable[..., Any]
+) -> None:
+    for record in hostile_run.records:
+        shown = parse(sample_html(record))
+        assert {name for name, _ in shown.elements} <= OURS
+        attributes = {key for _, each in shown.elements for key in each}
+        assert attributes <= {*("class", "style", "role", "tabindex", "scope", "rowspan"),
+                              *("colspan", "aria-label")}  # fmt: skip
+        assert shown.text.count("window.pwned=1") > 20  # all of it can be read
+
+
+def test_all_tables_name_their_columns_and_rows(
+    make_record: Callable[..., SampleRecord], parse: Callable[..., Any]
+) -> None:
+    heads = parse(sample_html(make_record())).all("th")
+    assert heads
+    assert all(head.get("scope") in {"col", "row", "rowgroup"} for head in heads)
+
+
+def test_a_run_shows_rates_with_intervals_and_failures_first(full_run: Run) -> None:
+    html = html_of(full_run)
+    assert "50% " in html
+    assert "lhr-interval" in html
+    assert html.index("fail-ko-01") < html.index("invalid-ko-01") < html.index("pass-ko-01")
+    assert "<details" in html
+    assert "<noscript" not in html
+
+
+@pytest.mark.promise("report.escapes")
+def test_a_notebook_gets_no_script_and_no_handler(
+    hostile_run: Run, full_run: Run, parse: Callable[..., Any]
+) -> None:
+    shapes = (hostile_run, hostile_run.sample(hostile_run.records[0].sample_id.scenario),
+              compare(full_run, hostile_run))  # fmt: skip
+    for value in shapes:
+        shown = parse(html_of(value))
+        assert shown.all("script") == []
+        assert [k for _, attributes in shown.elements for k in attributes if k[:2] == "on"] == []
+        assert {name for name, _ in shown.elements}.isdisjoint({"img", "svg", "a", "iframe"})
+
+
+def test_a_long_run_shows_its_first_failures_and_how_many_more_there_are(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
+) -> None:
+    html = html_of(make_run(*(make_record(f"s-{n}") for n in range(40))))
+    assert html.count("<details") == 30
+    assert "샘플 10개" in html
+
+
+def test_a_sample_is_found_by_name_and_shown_open(full_run: Run) -> None:
+    view = full_run.sample("fail-ko-01")
+    html = html_of(view)
+    assert "lhr-turn" in html
+    assert "<details" not in html
+    assert repr(view) == (
+        "Sample(fail-ko-01: AC-4, fail)\n"
+        "  turn 0: add_note.text: does not match 우유\n"
+        "  turn 0: the reply has none of 'x'"
+    )
+
+
+def test_a_sample_that_is_not_there_names_some_that_are(full_run: Run) -> None:
+    with pytest.raises(UsageError, match="no sample 'x' with repeat 0: there is fail-ko-01"):
+        full_run.sample("x")
+
+
+def test_a_comparison_shows_numbers_and_flips(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
+) -> None:
+    before = make_run(make_record("one"), make_record("two"), name="before")
+    after = make_run(make_record("one", verdict=Verdict.PASS), make_record("two"), name="after")
+    html = html_of(compare(before, after))
+    assert "before → after" in html
+    assert "1/2 50%" in html
+    assert html.count('class="lhr-trace"') == 2  # of the one that flipped
+
+
+def test_a_comparison_with_many_flips_shows_the_first_and_counts_the_rest(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
+) -> None:
+    names = [f"s-{n}" for n in range(20)]
+    before = make_run(*(make_record(name) for name in names))
+    after = make_run(*(make_record(name, verdict=Verdict.PASS) for name in names))
+    html = html_of(compare(before, after))
+    assert html.count("<details") == 15
+    assert "그리고 5개 더" in html
+
+
+@pytest.mark.parametrize(
+    ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
+)
+def test_the_language_is_that_of_the_conversations(
+    locales: list[str], chosen: str, make_record: Callable[..., SampleRecord]
+) -> None:
+    assert catalog_of([make_record(locale=each) for each in locales]).locale == chosen
