@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.events import GateOutcome
 from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import versions
@@ -34,6 +33,7 @@ from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.store import RESCORED_FROM
 from lhkit.harness.turn import Turn
+from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (

@@ -386,7 +386,7 @@ def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dial
 
 def call(name: str = "log_water", *, index: int = 0, text: str = "", **args: Any) -> Message:
     result = ToolOk({"saved": True, "ml": 200, "note": "물"})
-    return ToolCallMessage(name=name, args=args, result=result, index=index, text=text)
+    return ToolCallMessage.of(name=name, args=args, result=result, index=index, text=text)
 
 
 WATER = {
@@ -528,7 +528,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
         | st.just(ToolCancelled())
     )
     calls = st.builds(
-        ToolCallMessage,
+        ToolCallMessage.of,
         name=HOSTILE,
         args=st.dictionaries(HOSTILE, HOSTILE, max_size=2) | HOSTILE | st.just({"a": {1}}),
         result=results,
@@ -558,7 +558,7 @@ def harmless(message: Message) -> Message:
         case ModelMessage():
             return ModelMessage(text="x")
         case ToolCallMessage(index=index):
-            return ToolCallMessage(name="x", args={}, result=ToolCancelled(), index=index)
+            return ToolCallMessage.of(name="x", args={}, result=ToolCancelled(), index=index)
     raise AssertionError(message)
 
 
@@ -620,7 +620,7 @@ def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
 def test_a_call_that_cannot_be_written_is_shown_as_the_model_wrote_it(
     dialect: Dialect, name: str, args: Any
 ) -> None:
-    message = ToolCallMessage(name=name, args=args, raw="f(원문", result=ToolCancelled())
+    message = ToolCallMessage.of(name=name, args=args, raw="f(원문", result=ToolCancelled())
     assert "model\nf(원문<" in dialect.encode([UserMessage(text="?"), message], ())
 
 

@@ -30,7 +30,7 @@ Tools:
 
 
 def call(name: str = "log_water", *, index: int = 0, **args: Any) -> ToolCallMessage:
-    return ToolCallMessage(name=name, args=args, result=ToolOk({"saved": True}), index=index)
+    return ToolCallMessage.of(name=name, args=args, result=ToolOk({"saved": True}), index=index)
 
 
 def user(text: str) -> UserMessage:
@@ -41,14 +41,14 @@ def model(text: str) -> ModelMessage:
     return ModelMessage(text=text)
 
 
-CUT = ToolCallMessage(
+CUT = ToolCallMessage.of(
     name="",
     args={},
     raw='{"name": "log_water", "param',
     text="네.",
     result=ToolErr("truncated_call", "shorter"),
 )
-NONSENSE = ToolCallMessage(
+NONSENSE = ToolCallMessage.of(
     name="log_water",
     args='{"name": "log_water", "parameters": {ml}}',
     raw='{"name": "log_water", "parameters": {ml}}',
@@ -183,7 +183,7 @@ def test_instructions_and_tools_open_the_first_user_turn() -> None:
 
 
 def test_arguments_that_cannot_be_written_are_shown_as_the_model_wrote_them() -> None:
-    message = ToolCallMessage(name="f", args={"a": {1}}, raw="f({1})", result=ToolCancelled())
+    message = ToolCallMessage.of(name="f", args={"a": {1}}, raw="f({1})", result=ToolCancelled())
     assert "model\nf({1})<end_of_turn>" in DIALECT.encode([user("x"), message], ())
 
 
@@ -223,7 +223,7 @@ RESULTS = (
 )
 CALLS: st.SearchStrategy[list[Message]] = st.lists(
     st.builds(
-        ToolCallMessage,
+        ToolCallMessage.of,
         name=HOSTILE,
         args=st.dictionaries(HOSTILE, HOSTILE, max_size=2) | HOSTILE,
         result=RESULTS,
@@ -238,7 +238,7 @@ MODELS = st.builds(ModelMessage, text=HOSTILE)
 
 
 def _at(message: ToolCallMessage, index: int) -> ToolCallMessage:
-    return ToolCallMessage(
+    return ToolCallMessage.of(
         name=message.name,
         args=message.args,
         result=message.result,
