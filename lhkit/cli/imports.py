@@ -21,7 +21,7 @@ from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.loader import read_sources
-from lhkit.imports.bfcl_scenarios import import_bfcl
+from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.tau import import_tau

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from lhkit.errors import UsageError
-from lhkit.events import CallSettled, ChatEvent, TurnEnded, TurnStarted
+from lhkit.events import ChatEvent, TurnEnded, TurnStarted
 from lhkit.files import DRAFT
 from lhkit.harness.author.from_chat import tables_of
 from lhkit.harness.fingerprint import sha256, tool_specs
@@ -91,26 +91,18 @@ class ChatKeeper:
         self._earlier: list[TurnRecord] = []
         self._user = ""
         self._events: list[Timed] = []
-        self._answers: list[str] = []
         self._is_kept = True
 
-    def hear(self, event: ChatEvent, *, answer: str = "") -> None:
-        """Take in an event of the controller.
-
-        Args:
-            event: it.
-            answer: of a call that is settled, how its card was answered.
-        """
+    def hear(self, event: ChatEvent) -> None:
+        """Take in an event of the controller."""
         match event:
             case TurnStarted(message=UserMessage(text=text)):
                 self._earlier = self._turns()
-                self._user, self._events, self._answers = text, [], []
+                self._user, self._events = text, []
             case TurnStarted() if self._events:  # the same turn after a fault, without the pause
                 pause_s = self._clock() - self._events[-1][0]
                 self._events = [(at_s + pause_s, each) for at_s, each in self._events]
                 return
-            case CallSettled():
-                self._answers.append(answer)
             case TurnEnded():
                 self._is_kept = False
             case _:
@@ -161,9 +153,7 @@ class ChatKeeper:
             return self._earlier
         registry = self._surroundings.session.registry
         turn = turn_record(self._user, self._events, destructive=registry.destructive)
-        calls = zip(turn.calls, self._answers, strict=True)
-        told = replace(turn, calls=tuple(replace(call, answer=how) for call, how in calls))
-        return [*self._earlier, told]
+        return [*self._earlier, turn]
 
     def record(self, locale: str) -> SampleRecord:
         """Return the conversation so far as it is kept.

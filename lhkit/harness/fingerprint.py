@@ -39,12 +39,12 @@ _MODEL_TEXTS = ("dispatch.", "validation.")
 
 _CONVERSATION: tuple[Message, ...] = (
     UserMessage(text="hello", context="[now]"),
-    ToolCallMessage(name="look", args={"at": 1}, result=ToolOk({"seen": "x" * 4096}), text="so"),
-    ToolCallMessage(name="look", args={"at": None}, result=ToolErr("code", "why"), index=1),
-    ToolCallMessage(name="", args={}, result=ToolCancelled(), index=2, raw='{"name":"l'),
+    ToolCallMessage.of(name="look", args={"at": 1}, result=ToolOk({"seen": "x" * 4096}), text="so"),
+    ToolCallMessage.of(name="look", args={"at": None}, result=ToolErr("code", "why"), index=1),
+    ToolCallMessage.of(name="", args={}, result=ToolCancelled(), index=2, raw='{"name":"l'),
     ModelMessage(text="there"),
     UserMessage(text="and"),
-    ToolCallMessage(name="look", args={"at": [True, 1.5, {"a": "b"}]}, result=ToolOk({"n": 1})),
+    ToolCallMessage.of(name="look", args={"at": [True, 1.5, {"a": "b"}]}, result=ToolOk({"n": 1})),
 )
 """One message of each kind, so that what a dialect makes of each is in the hash."""
 

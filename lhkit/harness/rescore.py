@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from lhkit.errors import UsageError
-from lhkit.events import GateOutcome
 from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
@@ -33,6 +32,7 @@ from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.turn import Turn
+from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (

@@ -304,7 +304,7 @@ class _CarefulGate:
 
     def __init__(self, turn: Turn, session: Session) -> None:
         self._expected = [
-            replace(wish.expectation, result=None)
+            wish.model_copy(update={"result": None})
             for wish in turn.expect.calls
             if wish.result != "cancelled"
         ]

@@ -6,17 +6,16 @@ them is `cli.matrix`'s business.
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.harness.faults import Path, known_fields, shape_words, shown_path
+from lhkit.harness.faults import paths_in, shape_faults, shown_path
 from lhkit.harness.run_options import PlayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
@@ -87,40 +86,24 @@ def load_suite(path: FilePath) -> Suite:
             line or field, one line a fault.
     """
     try:
-        suite = Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
         ) from error
-    except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {fault}" for fault in _faults(error))) from error
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is no TOML: {error}") from error
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        faults = shape_faults(error, TypeAdapter(Suite), set(paths_in(data)))
+        told = [f"{path}: {shown_path(fault.path)}: {fault.message}" for fault in faults]
+        raise UsageError("\n".join(told)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:
         known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
         raise UsageError(f"{path}: arms.prompts: no prompt {unknown[0]!r}: choose one of {known}")
     return suite
-
-
-def _faults(error: ValidationError) -> Iterator[str]:
-    """Yield each field with what is wrong there."""
-    found: dict[Path, list[ErrorDetails]] = {}
-    for each in error.errors(include_url=False):
-        if each["type"] == "too_short" and each["input"]:
-            continue  # its items are there and wrong: said elsewhere
-        found.setdefault(_path_of(each), []).append(each)
-    schema = Suite.model_json_schema()
-    return (
-        f"{shown_path(path)}: {shape_words(errors, known_fields(schema, path[:-1]))}"
-        for path, errors in found.items()
-    )
-
-
-def _path_of(error: ErrorDetails) -> Path:
-    """Return the place of a field; the branches of a union are not part of it."""
-    names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
-    return tuple(part for part in error["loc"] if part not in names and "[" not in str(part))
 
 
 def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:

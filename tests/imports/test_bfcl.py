@@ -15,7 +15,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.imports.bfcl_scenarios import import_bfcl
+from lhkit.imports.bfcl import import_bfcl
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load

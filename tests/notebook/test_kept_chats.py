@@ -17,9 +17,10 @@ from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.store import RECORDS, read_records
+from lhkit.messages import SystemMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.items import ErrorItem, NoteItem
+from lhkit.notebook.events import ErrorItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
@@ -116,10 +117,10 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
     monkeypatch.chdir(tmp_path)
     panel = make_panel([say("hi")], locale="en")
     await panel.send("hello")
-    assert not [item for item in panel.state.items if isinstance(item, NoteItem)]
+    assert not [item for item in panel.state.items if isinstance(item, SystemMessage)]
     assert RECORDS not in files_in(tmp_path)
     told = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
-    assert isinstance(told.state.items[0], NoteItem)
+    assert isinstance(told.state.items[0], SystemMessage)
     assert "Kept on this machine in runs/chats" in told.state.items[0].text
     told.clear()
     assert "runs/chats" in told.state.items[0].text

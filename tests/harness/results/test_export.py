@@ -24,7 +24,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.imported import scenario_of
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.recorded_chats import read_conversations
+from lhkit.imports.recorded import read_conversations
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
