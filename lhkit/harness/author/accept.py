@@ -20,12 +20,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.arguments import ANY_OF, parse_matcher
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, shown_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
-from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, parse_slot
-from lhkit.harness.mismatch import Place, mismatch
+from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.text_forms import folded
@@ -162,8 +162,8 @@ def accept_argument(
         after = _widened(text, (*path, name), written)
     node = SchemaNode.of(schema)
     place = Place(node.at(property_of(node.branches()[0], name)))
-    matcher = parse_slot(_value_at(after, (*path, name))).matcher
-    if isinstance(matcher, AnyValue) or mismatch(matcher, value, place) is not None:
+    matcher = parse_matcher(_value_at(after, (*path, name)))
+    if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{shown_path((*path[1:], name))}: cannot be edited: widen it by hand")
     return Edit(file=origin.file, before=text, after=after)
 

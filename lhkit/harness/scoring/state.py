@@ -16,10 +16,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
 from lhkit.harness.equality import normal
-from lhkit.harness.matchers import Equals, Fields, parse_row
-from lhkit.harness.mismatch import Place, mismatch
+from lhkit.harness.matchers import Equals, Fields, Place
 from lhkit.harness.record import RowKeys, Rows, State
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
 from lhkit.json_values import shown
@@ -132,7 +132,7 @@ def fits_row(wish: Equals | Fields, row: Any, today: date | None) -> bool:
     """Return whether a row, or the data of a result (any JSON), is what was listed."""
     if not isinstance(row, Mapping):
         return False
-    return mismatch(wish, _by_nfc(row), Place(SchemaNode.of({}), today)) is None
+    return wish.fits(_by_nfc(row), Place(SchemaNode.of({}), today))
 
 
 def _by_nfc(row: Mapping[str, Any]) -> Mapping[str, Any]:

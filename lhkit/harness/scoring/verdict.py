@@ -11,7 +11,7 @@ from datetime import date
 from itertools import chain
 from typing import Any
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matching import MadeCall, MatchResult, match_calls, values_equal
 from lhkit.harness.record import (
@@ -35,12 +35,12 @@ from lhkit.harness.scoring.violations import violations_of
 from lhkit.harness.state_diff import NO_KEYS, with_diff
 from lhkit.harness.turn import Before, Turn
 from lhkit.json_values import shown
+from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
 ALL_REPLIES = "all replies: "
 """How a reason begins that is about the words of the whole conversation."""
 
-_ASKED = (GateOutcome.ACCEPTED, GateOutcome.REJECTED)
 _NEEDS_ASKING = (None, "ok", "cancelled")
 
 
@@ -195,7 +195,7 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
     ]
     order = script.expect.order
     return match_calls(
-        [expected.expectation for expected in script.expect.calls],
+        script.expect.calls,
         made,
         schemas=tools.schemas,
         order=order.before if isinstance(order, Before) else order,
@@ -228,7 +228,7 @@ def _gate(turn: PlayedTurn) -> Iterator[str]:
     for i, j in turn.match.pairs if turn.script.confirm != "absent" else ():
         expected, call = turn.script.expect.calls[i], turn.record.calls[j]
         is_write = expected.tool in turn.tools.destructive
-        if is_write and expected.result in _NEEDS_ASKING and call.gate not in _ASKED:
+        if is_write and expected.result in _NEEDS_ASKING and not call.gate.is_answer:
             yield f"{expected.tool}: the user was not asked (gate: {call.gate})"
 
 

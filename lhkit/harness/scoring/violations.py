@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
+from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MatchResult
-from lhkit.harness.mismatch import arguments_reasons
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.ids import ids_of, whole_id, words_of
 from lhkit.harness.text_forms import folded
 from lhkit.harness.turn import ForbiddenCall
 from lhkit.json_values import json_or_repr, shown
+from lhkit.messages import GateOutcome
 from lhkit.tools.schema import nfc
 
 REFUSALS = frozenset({"validation", "unknown_tool", "repeated_call", "truncated_call"})

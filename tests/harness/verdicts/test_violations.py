@@ -42,7 +42,8 @@ def codes(
 ) -> list[str]:
     """Return the violations of one call of `write`."""
     forbidden = () if forbid is None else (ForbiddenCall(tool="write", args=forbid),)
-    scenario = Scenario(id="s", ac="AC-1", turns=(Turn(user=user, forbid=forbidden),))
+    turn = Turn.model_construct(user=user, forbid=forbidden)
+    scenario = Scenario(id="s", ac="AC-1", turns=(turn,))
     read = CallRecord(tool="read", raw_args={}, result=result or {"status": "ok", "data": {}})
     write = CallRecord(tool="write", raw_args=args, result={"status": "ok", "data": {}})
     turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
