@@ -123,7 +123,7 @@ async def judged(
 
 @pytest.mark.promise("eval.claims")
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", range(0, 13, 3))
+@pytest.mark.parametrize("number", [0, 6])
 @pytest.mark.parametrize("model", [talker, reader])
 async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
     model: object, number: int
