@@ -6,9 +6,9 @@ them is `cli.matrix`'s business.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import compress, product
 from pathlib import Path as FilePath
 from typing import Annotated, Literal, TypeAlias
 
@@ -133,57 +133,39 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt's file cannot be read, or two arms are the same.
     """
     axes = suite.arms
-    models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
-    varying = _varying(axes)
-    arms = []
+    runtimes = axes.runtimes or (None,)
+    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
+    if not any(is_named):
+        is_named[0] = True
+    arms: dict[str, Arm] = {}
     for model, runtime, dialect, constraint, prompt, stress in product(
-        models,
-        axes.runtimes or (None,),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
+        axes.models, runtimes, *rest
     ):
-        served = model.name or model.base_url or "served"
-        words = (served, runtime or "", dialect, constraint, prompt, stress)
-        arms.append(
-            Arm(
-                name=_slug(words, varying),
-                model=model,
-                runtime=runtime,
-                dialect=dialect,
-                constraint=constraint,
-                stress=stress,
-                instructions=_instructions(suite.prompts.get(prompt, {}), folder),
-            )
+        served = ServedModel(name=model) if isinstance(model, str) else model
+        words = (
+            served.name or served.base_url or "served",
+            runtime or "",
+            dialect,
+            constraint,
+            prompt,
+            stress,
         )
-    names = [arm.name for arm in arms]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"two arms are called {twice[0]!r}: list each value of an axis once")
-    return tuple(arms)
-
-
-def _varying(axes: Arms) -> Sequence[bool]:
-    every: tuple[Sequence[object], ...] = (
-        axes.models,
-        axes.runtimes or (),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
-    )
-    several = [len(axis) > 1 for axis in every]
-    return several if any(several) else [True, *several[1:]]
-
-
-def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
-    chosen = [word or "plain" for word, is_used in zip(words, varying, strict=True) if is_used]
-    return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
-
-
-def _instructions(prompt: Mapping[str, str | PromptFile], folder: FilePath) -> dict[str, str]:
-    return {locale: _text(text, folder) for locale, text in prompt.items()}
+        name = "-".join(word or "plain" for word in compress(words, is_named))
+        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
+        if name in arms:
+            raise UsageError(f"two arms are called {name!r}: list each value of an axis once")
+        instructions = suite.prompts.get(prompt, {}).items()
+        arms[name] = Arm(
+            name=name,
+            model=served,
+            runtime=runtime,
+            dialect=dialect,
+            constraint=constraint,
+            stress=stress,
+            instructions={locale: _text(text, folder) for locale, text in instructions},
+        )
+    return tuple(arms.values())
 
 
 def _text(text: str | PromptFile, folder: FilePath) -> str:
