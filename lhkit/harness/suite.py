@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.harness.faults import paths_in, shape_faults, shown_path
+from lhkit.harness.faults import shape_faults, shown_path
 from lhkit.harness.scenario import User
 from lhkit.runtimes import Runtime
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
@@ -112,7 +112,7 @@ def load_suite(path: FilePath) -> Suite:
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        faults = shape_faults(error, TypeAdapter(Suite), set(paths_in(data)))
+        faults = shape_faults(error, TypeAdapter(Suite), data)
         told = [f"{path}: {shown_path(fault.path)}: {fault.message}" for fault in faults]
         raise UsageError("\n".join(told)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
