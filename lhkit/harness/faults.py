@@ -73,9 +73,11 @@ def shape_faults(
         value: plain data.
         at: where in a document it stands.
     """
-    schema, places = adapter.json_schema(), set(paths_in(value))
-    found: dict[Path, list[ErrorDetails]] = {}
-    for each in error.errors(include_url=False):
+    places, found = set(paths_in(value)), dict[Path, list[ErrorDetails]]()
+    listed = error.errors(include_url=False)
+    has_unknown = any(each["type"] == "extra_forbidden" for each in listed)
+    schema = adapter.json_schema() if has_unknown else {}
+    for each in listed:
         if each["type"] == "too_short" and each["input"]:
             continue  # its items are there and wrong: said elsewhere
         path = _path_of(each["loc"], each["type"], places)
