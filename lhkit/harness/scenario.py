@@ -7,11 +7,11 @@ toolset's to say.
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 
-from lhkit.errors import ScenarioError, UsageError
+from lhkit.errors import ScenarioError
 from lhkit.harness.faults import (
     Fault,
     Many,
@@ -32,18 +32,6 @@ User: TypeAlias = Literal["script", "careful", "hasty"]
 DIFFICULTIES = ("plain", "hard")
 """Tags that say how much a conversation asks: a plain one has one or two turns, one wish and no
 trap. A table tells both apart: one number of easy and hostile talks says little."""
-
-
-def user_of(word: str) -> User:
-    """Return the user that a word names.
-
-    Raises:
-        UsageError: it names none.
-    """
-    users: Mapping[str, User] = {user: user for user in get_args(User)}
-    if word in users:
-        return users[word]
-    raise UsageError(f"no user {word!r}: choose one of {', '.join(users)}")
 
 
 def is_moment(value: Any) -> bool:

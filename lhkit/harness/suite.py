@@ -10,21 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import compress, product
 from pathlib import Path as FilePath
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
 from lhkit.harness.faults import shape_faults, shown_path
-from lhkit.harness.scenario import User
+from lhkit.harness.run_options import PlayOptions, RunOptions
+from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
+from lhkit.toolset import seen_from
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
-
-_Constraint: TypeAlias = Literal["off", "auto", "required"]
-_Least: TypeAlias = Annotated[int, Field(ge=1, strict=True)]
 
 
 class _Table(BaseModel):
@@ -53,25 +51,19 @@ class Arms(_Table):
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
     runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
     dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
-    constraints: Annotated[tuple[_Constraint, ...], Field(min_length=1)] = ("off",)
+    constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
     stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
 
 
-class Suite(_Table):
+class Suite(PlayOptions):
     """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
 
     `toolset` is a reference; a file in it is seen from there, too. Without `concurrency` it is
     chosen for each arm's server.
     """
 
-    toolset: str = DEFAULT_TOOLSET
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
-    limit: _Least | None = None
-    repeats: _Least = 1
-    user: User = "script"
-    concurrency: _Least | None = None
-    max_tokens: _Least = REPLY_TOKENS
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
     arms: Arms = Arms()
@@ -80,18 +72,10 @@ class Suite(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder.
-
-    `runtime` None: the one that the settings name.
-    """
+    """One combination: what it is asked for, and the name of its folder."""
 
     name: str
-    model: ServedModel
-    runtime: Runtime | None
-    dialect: str
-    constraint: _Constraint
-    stress: str
-    instructions: Mapping[str, str]
+    options: RunOptions
 
 
 def load_suite(path: FilePath) -> Suite:
@@ -133,6 +117,8 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt's file cannot be read, or two arms are the same.
     """
     axes = suite.arms
+    shared = {name: getattr(suite, name) for name in PlayOptions.model_fields}
+    shared["toolset"] = seen_from(folder, suite.toolset)
     runtimes = axes.runtimes or (None,)
     rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
     is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
@@ -156,15 +142,17 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         if name in arms:
             raise UsageError(f"two arms are called {name!r}: list each value of an axis once")
         instructions = suite.prompts.get(prompt, {}).items()
-        arms[name] = Arm(
-            name=name,
-            model=served,
+        options = RunOptions(
+            **shared,
+            model=served.name,
+            base_urls=() if served.base_url is None else (served.base_url,),
             runtime=runtime,
             dialect=dialect,
             constraint=constraint,
             stress=stress,
             instructions={locale: _text(text, folder) for locale, text in instructions},
         )
+        arms[name] = Arm(name=name, options=options)
     return tuple(arms.values())
 
 

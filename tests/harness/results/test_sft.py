@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.export import export_run
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
