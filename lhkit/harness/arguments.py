@@ -17,7 +17,7 @@ from pydantic_core import core_schema
 from typing_extensions import TypeAliasType
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.faults import TAG, Many, Path, StrictModel, paths_in, shape_faults, shown_path
+from lhkit.harness.faults import TAG, Many, Path, StrictModel, shape_faults, shown_path
 from lhkit.harness.matchers import ArgumentSet, Equals, Fields, Matcher, as_written
 
 _T = TypeVar("_T")
@@ -146,6 +146,6 @@ def parsed(adapter: TypeAdapter[_T], raw: Any) -> _T:
     try:
         return adapter.validate_python(raw)
     except ValidationError as error:
-        faults = shape_faults(error, adapter, set(paths_in(raw)))
+        faults = shape_faults(error, adapter, raw)
         told = "\n".join(f"{shown_path(fault.path)}: {fault.message}" for fault in faults)
         raise ScenarioError(told) from error

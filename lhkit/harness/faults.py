@@ -63,25 +63,27 @@ def checked_by(check: Callable[[_T], Iterable[Fault]]) -> AfterValidator:
 
 
 def shape_faults(
-    error: ValidationError, adapter: TypeAdapter[Any], places: Container[Path], at: Path = ()
+    error: ValidationError, adapter: TypeAdapter[Any], value: Any, at: Path = ()
 ) -> tuple[Fault, ...]:
     """Return what an adapter found wrong with a value, one fault a place.
 
     Args:
         error: what the adapter raised.
         adapter: knows which fields there are.
-        places: the places of a document that exist (`paths_in`).
-        at: where in the document the value stands.
+        value: plain data.
+        at: where in a document it stands.
     """
-    schema = adapter.json_schema()
-    found: dict[Path, list[ErrorDetails]] = {}
-    for each in error.errors(include_url=False):
+    places, found = set(paths_in(value)), dict[Path, list[ErrorDetails]]()
+    listed = error.errors(include_url=False)
+    has_unknown = any(each["type"] == "extra_forbidden" for each in listed)
+    schema = adapter.json_schema() if has_unknown else {}
+    for each in listed:
         if each["type"] == "too_short" and each["input"]:
             continue  # its items are there and wrong: said elsewhere
-        path = _path_of((*at, *each["loc"]), each["type"], places)
+        path = _path_of(each["loc"], each["type"], places)
         found.setdefault(path, []).append(each)
     return tuple(
-        Fault(path, _sentence(errors, _known_fields(schema, path[len(at) : -1])))
+        Fault((*at, *path), _sentence(errors, _known_fields(schema, path[:-1])))
         for path, errors in found.items()
     )
 

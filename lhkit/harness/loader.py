@@ -117,7 +117,7 @@ def _scenarios(
     if not entries and not found:
         found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
     for index in range(len(entries)) if not found else ():
-        scenario = validated(entries, index, document.lines, found)
+        scenario = validated(entries, index, found)
         if scenario is not None:
             yield Origin(file=file, index=index, document=document), scenario
     for fault in sorted(found, key=lambda each: document.line(each.path)):

@@ -12,27 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-    WithJsonSchema,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, model_validator
 from typing_extensions import TypeAliasType
 
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
 from lhkit.harness.equality import equal, is_number
-from lhkit.harness.faults import (
-    TAG,
-    Fault,
-    Many,
-    StrictModel,
-    checked_by,
-)
+from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
 from lhkit.harness.patterns import is_found, pattern_fault
 from lhkit.harness.relative_dates import day_fault, resolved_day
 from lhkit.harness.text_forms import folded, spaceless
@@ -41,8 +28,6 @@ from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property
 
 DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
-
-_T = TypeVar("_T")
 
 
 def as_written(value: Any, validate: Callable[[Any], Any]) -> Any:
@@ -53,7 +38,6 @@ def as_written(value: Any, validate: Callable[[Any], Any]) -> Any:
 
 _Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(as_written)]
 _Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(as_written)]
-
 
 Today: TypeAlias = date | None
 

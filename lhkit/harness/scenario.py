@@ -5,7 +5,7 @@ toolset's to say.
 """
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -18,7 +18,6 @@ from lhkit.harness.faults import (
     Path,
     StrictModel,
     checked_by,
-    paths_in,
     shape_faults,
     shown_path,
 )
@@ -152,7 +151,7 @@ class Scenario(StrictModel):
         except (NotJsonError, RecursionError) as error:
             raise ScenarioError(f"a scenario is plain data as JSON has it: {error}") from error
         faults: list[Fault] = []
-        scenario = validated([value], 0, set(paths_in([value])), faults)
+        scenario = validated([value], 0, faults)
         if scenario is None:
             told = [f"{labelled([value], each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(told))
@@ -216,15 +215,12 @@ def labelled(entries: list[Any], path: Path) -> str:
     return shown_path((name, *path[1:]) if isinstance(name, str) else path)
 
 
-def validated(
-    entries: list[Any], index: int, places: Container[Path], faults: list[Fault]
-) -> Scenario | None:
+def validated(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
     """Return the scenario of an entry; None if it has faults, which are added to `faults`.
 
     Args:
         entries: what a document lists.
         index: which of them.
-        places: the places of the document.
         faults: to add to.
     """
     try:
@@ -234,5 +230,5 @@ def validated(
         faults.append(Fault((index,), "holds one half of a pair of surrogates, which is no text"))
         return None
     except ValidationError as error:
-        faults += shape_faults(error, _ADAPTER, places, (index,))
+        faults += shape_faults(error, _ADAPTER, entries[index], (index,))
         return None

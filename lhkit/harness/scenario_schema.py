@@ -1,5 +1,10 @@
-"""The JSON Schema of a scenario file, for editors."""
+"""The JSON Schema of a scenario file, for editors.
 
+`python -m lhkit.harness.scenario_schema` writes it beside this file.
+"""
+
+import json
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,3 +16,8 @@ def scenario_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (Draft 2020-12) of a scenario file, for editors."""
     schema = TypeAdapter(tuple[Scenario, ...]).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+if __name__ == "__main__":
+    text = json.dumps(scenario_json_schema(), ensure_ascii=False, indent=2)
+    Path(__file__).with_name("scenario.schema.json").write_text(text + "\n", encoding="utf-8")

@@ -6,16 +6,16 @@ them is `cli.matrix`'s business.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import compress, product
 from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.harness.faults import paths_in, shape_faults, shown_path
+from lhkit.harness.faults import shape_faults, shown_path
 from lhkit.harness.run_options import PlayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
@@ -96,7 +96,7 @@ def load_suite(path: FilePath) -> Suite:
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        faults = shape_faults(error, TypeAdapter(Suite), set(paths_in(data)))
+        faults = shape_faults(error, TypeAdapter(Suite), data)
         told = [f"{path}: {shown_path(fault.path)}: {fault.message}" for fault in faults]
         raise UsageError("\n".join(told)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
@@ -119,60 +119,41 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     axes = suite.arms
     shared = {name: getattr(suite, name) for name in PlayOptions.model_fields}
     shared["toolset"] = seen_from(folder, suite.toolset)
-    models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
-    varying = _varying(axes)
-    arms = []
+    runtimes = axes.runtimes or (None,)
+    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
+    if not any(is_named):
+        is_named[0] = True
+    arms: dict[str, Arm] = {}
     for model, runtime, dialect, constraint, prompt, stress in product(
-        models,
-        axes.runtimes or (None,),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
+        axes.models, runtimes, *rest
     ):
-        served = model.name or model.base_url or "served"
-        words = (served, runtime or "", dialect, constraint, prompt, stress)
-        arms.append(
-            Arm(
-                name=_slug(words, varying),
-                options=RunOptions(
-                    **shared,
-                    model=model.name,
-                    base_urls=() if model.base_url is None else (model.base_url,),
-                    runtime=runtime,
-                    dialect=dialect,
-                    constraint=constraint,
-                    stress=stress,
-                    instructions={
-                        locale: _text(text, folder)
-                        for locale, text in suite.prompts.get(prompt, {}).items()
-                    },
-                ),
-            )
+        served = ServedModel(name=model) if isinstance(model, str) else model
+        words = (
+            served.name or served.base_url or "served",
+            runtime or "",
+            dialect,
+            constraint,
+            prompt,
+            stress,
         )
-    names = [arm.name for arm in arms]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"two arms are called {twice[0]!r}: list each value of an axis once")
-    return tuple(arms)
-
-
-def _varying(axes: Arms) -> Sequence[bool]:
-    every: tuple[Sequence[object], ...] = (
-        axes.models,
-        axes.runtimes or (),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
-    )
-    several = [len(axis) > 1 for axis in every]
-    return several if any(several) else [True, *several[1:]]
-
-
-def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
-    chosen = [word or "plain" for word, is_used in zip(words, varying, strict=True) if is_used]
-    return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
+        name = "-".join(word or "plain" for word in compress(words, is_named))
+        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
+        if name in arms:
+            raise UsageError(f"two arms are called {name!r}: list each value of an axis once")
+        instructions = suite.prompts.get(prompt, {}).items()
+        options = RunOptions(
+            **shared,
+            model=served.name,
+            base_urls=() if served.base_url is None else (served.base_url,),
+            runtime=runtime,
+            dialect=dialect,
+            constraint=constraint,
+            stress=stress,
+            instructions={locale: _text(text, folder) for locale, text in instructions},
+        )
+        arms[name] = Arm(name=name, options=options)
+    return tuple(arms.values())
 
 
 def _text(text: str | PromptFile, folder: FilePath) -> str:

@@ -276,7 +276,7 @@ def test_no_character_of_a_file_is_read_by_yamls_own_python() -> None:
 
 
 def test_the_schema_for_editors_is_up_to_date() -> None:
-    """Write it anew with the line in datasets/ac/card.md."""
+    """After a change: `python -m lhkit.harness.scenario_schema`."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
 
 
