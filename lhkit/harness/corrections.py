@@ -4,19 +4,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import scenario_of_talk
+from lhkit.harness.author.from_chat import Answer, answer_of, scenario_of_talk
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, Held, Labels
 from lhkit.harness.sessions import row_keys_of
 from lhkit.json_values import compact
 from lhkit.messages import (
-    GateOutcome,
     Message,
     ModelMessage,
     ToolCall,
@@ -26,8 +25,6 @@ from lhkit.messages import (
 )
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Toolset, opened, require_isolated, state_of
-
-Answer: TypeAlias = Literal["accept", "reject", "absent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +86,11 @@ def _mended_calls(turn: TurnRecord, name: str, number: int, labels: Labels) -> I
         if call.outcome == "repeated_call":  # refused, because it had been made: no call to ask for
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = _answer(call.gate)
+        answer = answer_of(call.gate)
         if label.held is Held.SHOULD_BE:
             yield MendedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
         elif label.held is Held.RIGHT and isinstance(call.raw_args, Mapping):
             yield MendedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
-
-
-def _answer(gate: GateOutcome) -> Answer:
-    match gate:
-        case GateOutcome.NOT_NEEDED | GateOutcome.NOT_ASKED | GateOutcome.ACCEPTED:
-            return "accept"
-        case GateOutcome.ABSENT:
-            return "absent"
-        case _:
-            return "reject"
 
 
 async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | None = None) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from lhkit.json_values import json_or_repr
-from lhkit.tools.formats import FORMS
-from lhkit.tools.json_schema import ValidationError
+from lhkit.tools.json_schema import FORMS, ValidationError
 from lhkit.tools.schema import SchemaNode, in_place
 
 

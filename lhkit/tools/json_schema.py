@@ -7,12 +7,15 @@ imported, which reads the real one when somebody's `iri` has to be checked: noth
 nobody's program. https://github.com/python-jsonschema/jsonschema/issues/1428
 """
 
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, datetime, time
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
+from ipaddress import IPv4Address, IPv6Address
 from types import ModuleType
 from typing import Any
 
@@ -63,6 +66,8 @@ with _read_late(_SLOW):
 
 __all__ = [
     "EMPTY_REGISTRY",
+    "FORMATS",
+    "FORMS",
     "Draft4Validator",
     "Draft6Validator",
     "Draft7Validator",
@@ -131,3 +136,49 @@ SchemaValidator: Any = extend(
     },
 )  # type: ignore[no-untyped-call]
 """Draft 2020-12 with decimal multiples and ECMAScript's regular expressions."""
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_HOUR = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
+_TIME = re.compile(_HOUR)
+_MOMENT = re.compile(rf"{_DAY.pattern}[Tt ]{_HOUR}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+FORMS = {
+    "date": "YYYY-MM-DD",
+    "date-time": "YYYY-MM-DDTHH:MM:SS",
+    "time": "HH:MM:SS",
+    "uuid": "8-4-4-4-12 hexadecimal digits",
+    "ipv4": "such as 192.0.2.1",
+    "ipv6": "such as 2001:db8::1",
+}
+
+_READERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
+    "date": (_DAY, date.fromisoformat),
+    "date-time": (_MOMENT, lambda text: datetime.fromisoformat(text.upper())),
+    "time": (_TIME, lambda text: time.fromisoformat(text.upper())),
+    "uuid": (_UUID, str),
+    "ipv4": (re.compile(r"[0-9.]+"), IPv4Address),
+    "ipv6": (re.compile(r"[0-9a-fA-F:.]+"), IPv6Address),
+}
+
+
+def _format_checker() -> FormatChecker:
+    checker = FormatChecker(formats=())
+
+    def add(name: str, form: re.Pattern[str], read: Callable[[str], object]) -> None:
+        def is_so(value: object) -> bool:
+            return not isinstance(value, str) or (
+                form.fullmatch(value) is not None and read(value) is not None
+            )
+
+        checker.checks(name, raises=ValueError)(is_so)
+
+    for name, (form, read) in _READERS.items():
+        add(name, form, read)
+    return checker
+
+
+FORMATS = _format_checker()
+"""Checks the `format`s that the standard library can check; others only tell the model something:
+use a pattern, the tool's `check`, or check in the handler. ISO 8601 times may leave out seconds and
+offset, since models write local time."""

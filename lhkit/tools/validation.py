@@ -16,8 +16,13 @@ from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
 from lhkit.tools.describe import describe, expected_by
-from lhkit.tools.formats import FORMATS
-from lhkit.tools.json_schema import EMPTY_REGISTRY, SchemaValidator, ValidationError, best_match
+from lhkit.tools.json_schema import (
+    EMPTY_REGISTRY,
+    FORMATS,
+    SchemaValidator,
+    ValidationError,
+    best_match,
+)
 from lhkit.tools.schema import (
     KnownKeys,
     SchemaNode,

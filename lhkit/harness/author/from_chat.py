@@ -9,7 +9,7 @@ write what matters under `reply`.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
@@ -19,6 +19,9 @@ from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import GateOutcome, Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
+
+Answer: TypeAlias = Literal["accept", "reject", "absent"]
+"""What the user answers to a write."""
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -34,7 +37,7 @@ class _Call:
     tool: str
     args: Any
     result: str
-    answer: str | None
+    answer: Answer | None
 
 
 def scenario_of_talk(
@@ -108,7 +111,7 @@ def _reply(turn: Sequence[Message]) -> str:
 
 def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
     outcome = message.outcome
-    if outcome is None or outcome.gate in {None, GateOutcome.NOT_ASKED}:
+    if outcome is None or outcome.gate is None or outcome.gate is GateOutcome.NOT_ASKED:
         return None
     match outcome.result:
         case ToolOk():
@@ -125,18 +128,16 @@ def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | Non
         compact(plain)
     except NotJsonError:
         return None
-    answer = _answer(outcome.gate) if message.name in destructive else None
+    answer = answer_of(outcome.gate) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
 
 
-def _answer(gate: GateOutcome | None) -> str:
-    match gate:
-        case GateOutcome.ACCEPTED:
-            return "accept"
-        case GateOutcome.ABSENT:
-            return "absent"
-        case _:  # rejected, failed, or stopped while the question was open
-            return "reject"
+def answer_of(gate: GateOutcome) -> Answer:
+    """Return the answer under `confirm:` in a scenario; "accept" where nobody had to be asked."""
+    if gate is GateOutcome.ABSENT:
+        return "absent"
+    # rejected, failed, or stopped while the question was open
+    return "reject" if gate.was_asked and gate is not GateOutcome.ACCEPTED else "accept"
 
 
 def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
