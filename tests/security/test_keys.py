@@ -17,8 +17,7 @@ import lhkit
 from lhkit import app
 from lhkit.cli.export import _send
 from lhkit.cli.finish import log_to_file
-from lhkit.cli.options import ReportOptions
-from lhkit.cli.report import report_run
+from lhkit.cli.report import ReportOptions, report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
 from lhkit.harness.record import Verdict

@@ -12,8 +12,7 @@ import fastparquet  # noqa: TID253 - what is written is read by it
 import pytest
 
 from evals.benchmarks import peers
-from lhkit.cli.export import export_run
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.export import parquet
