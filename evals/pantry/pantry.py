@@ -31,7 +31,6 @@ Place = Literal["fridge", "freezer", "shelf"]
 DEFAULT_DAYS = 3
 
 
-# ------------------------------------------------------------------------------------- the data
 class Item(BaseModel):
     """Something in the kitchen. What is used up stays, with an amount of 0."""
 
@@ -66,7 +65,6 @@ class Pantry:
         return self.refused("not_found", "unknown", id=item_id, nearest=", ".join(near) or "-")
 
 
-# ------------------------------------------------------------------- what the tools do: handlers
 # Each takes the validated arguments and the pantry, and returns ToolOk or ToolErr: never an
 # exception for what the model can mend. Scenarios expect the codes: not_found, r1_stock, …
 def find_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
@@ -119,7 +117,6 @@ def _is_asked(args: Mapping[str, Any], name: str) -> bool:
     return not query or any(w in folded or any(p in w for p in parts) for w in query.split())
 
 
-# -------------------------------------------------------------- what the model reads, ko and en
 INSTRUCTIONS = {
     "ko": """\
 너는 부엌 살림을 돕는 도우미 pantry야. 사용자가 쓴 언어로 짧고 다정하게 답해.
@@ -214,7 +211,6 @@ def _object(*required: str, **properties: Any) -> dict[str, Any]:
     return {**schema, "required": list(required)} if required else schema
 
 
-# ----------------------------------------------- what the person reads before something is written
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "add_item": {"ko": "넣기: {name} {amount}개", "en": "Put in: {amount} of {name}"},
     "use_item": {"ko": "쓰기: {item} {amount}개", "en": "Use: {amount} of {item}"},
@@ -235,7 +231,6 @@ def _summary(tool: str, args: Mapping[str, Any], catalog: Catalog, *, deps: Pant
     return _SUMMARIES[tool][catalog.locale].format_map({**args, "item": item})
 
 
-# ---------------------------------------------------------------------------------- the registry
 @cache
 def build_registry(locale: str) -> ToolRegistry:
     """Return the five tools, described in `locale`; a person is asked before those that write.
@@ -260,7 +255,6 @@ def build_registry(locale: str) -> ToolRegistry:
     )
 
 
-# ------------------------------------------------------------------------------- the toolset
 class World(BaseModel):
     """What stands under `world:` in a scenario: the clock and the rows of each table."""
 

@@ -176,14 +176,14 @@ class _Trace:
 
     def _turn(self, turn: TurnRecord, number: int, root: Any, at_s: float) -> None:
         """Add a turn that began `at_s` seconds after its conversation."""
-        told = {
+        attributes = {
             "lhkit.turn": number,
             "lhkit.ended": str(turn.ended),
             "error.type": turn.cause,
             "lhkit.hint": turn.hint,
         }
         ended_s = at_s + turn.duration_s
-        span = self._span(f"turn {number + 1}", root, at_s, ended_s, told, fault=turn.error)
+        span = self._span(f"turn {number + 1}", root, at_s, ended_s, attributes, fault=turn.error)
         self._history.append(_message("user", _text(turn.user)))
         sent: list[ModelCallRecord | None] = [None, *turn.model_calls]
         for index, request in enumerate(sent):
@@ -203,12 +203,12 @@ class _Trace:
         parent: Any,
         at_s: float,
     ) -> None:
-        """Add a request to the model, if one is told, and what it answered to the history."""
+        """Add a request to the model, if there is one, and what it answered to the history."""
         if request is None and not calls:
             return
-        said = "" if request is None else request.response.text
+        text = "" if request is None else request.response.text
         parts = [
-            *_text(said),
+            *_text(text),
             *(
                 {"type": "tool_call", "id": name, "name": call.tool, "arguments": call.raw_args}
                 for name, call in calls
@@ -259,7 +259,7 @@ class _Trace:
         """Add a tool's span, with the question to the user inside; return when it was over."""
         ended_s = at_s + call.validation_s + call.waiting_s + call.handler_s
         is_error = call.result.get("status") == "error"
-        told = {
+        attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
             "gen_ai.tool.type": "function",
@@ -272,7 +272,9 @@ class _Trace:
             "lhkit.destructive": call.destructive,
         }
         fault = str(call.result.get("reason", call.outcome)) if is_error else None
-        span = self._span(f"execute_tool {call.tool}", parent, at_s, ended_s, told, fault=fault)
+        span = self._span(
+            f"execute_tool {call.tool}", parent, at_s, ended_s, attributes, fault=fault
+        )
         if call.gate.was_asked:
             asked_s = at_s + call.validation_s
             question = {

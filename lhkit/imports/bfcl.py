@@ -96,17 +96,17 @@ def read_package(path: str) -> Package:
     if str(folder.parent) not in sys.path:
         sys.path.append(str(folder.parent))
     with their_code(f"BFCL in {folder}: importing it"):
-        told: ModuleType = importlib.import_module(
+        config: ModuleType = importlib.import_module(
             f"{_PACKAGE}.constants.executable_backend_config"
         )
-        if not Path(str(told.__file__)).is_relative_to(folder):
+        if not Path(str(config.__file__)).is_relative_to(folder):
             raise UsageError(
-                f"another {_PACKAGE} comes first here ({told.__file__}): give that, or remove it"
+                f"another {_PACKAGE} comes first here ({config.__file__}): give that, or remove it"
             )
         return Package(
             folder=folder,
-            classes=told.CLASS_FILE_PATH_MAPPING,
-            documents=told.MULTI_TURN_FUNC_DOC_FILE_MAPPING,
+            classes=config.CLASS_FILE_PATH_MAPPING,
+            documents=config.MULTI_TURN_FUNC_DOC_FILE_MAPPING,
         )
 
 
@@ -126,7 +126,7 @@ def attributes(objects: Mapping[str, Any]) -> Attributes:
 def _plain(value: Any) -> Any:
     """Return what an attribute or a result holds as JSON: folders and files by their contents.
 
-    What JSON has no word for is told exactly, as BFCL does: a short form could hide a difference.
+    What JSON cannot carry is written exactly, as BFCL does: a short form could hide a difference.
     """
     if hasattr(value, "contents"):
         return {name: _plain(each) for name, each in value.contents.items()}
@@ -162,13 +162,13 @@ def registry_of(path: str, classes: tuple[str, ...]) -> ToolRegistry:
     )
 
 
-def _schema(told: Any) -> Any:
+def _schema(written: Any) -> Any:
     """Return BFCL's way of writing a schema as JSON Schema."""
-    if isinstance(told, list):
-        return [_schema(each) for each in told]
-    if not isinstance(told, Mapping):
-        return told
-    kept = {key: _schema(value) for key, value in told.items() if key != "default"}
+    if isinstance(written, list):
+        return [_schema(each) for each in written]
+    if not isinstance(written, Mapping):
+        return written
+    kept = {key: _schema(value) for key, value in written.items() if key != "default"}
     if isinstance(kept.get("type"), str):
         kept["type"] = _TYPES.get(kept["type"], kept["type"])
     return {key: value for key, value in kept.items() if value is not None}
@@ -315,7 +315,7 @@ def _scenario(
     ]
     world = {"classes": rows} | ({"arriving": late} if late else {})
     package, registry = read_package(folder), registry_of(folder, names)
-    gold = [[_call(told, registry) for told in turn] for turn in truth]
+    gold = [[_call(written, registry) for written in turn] for turn in truth]
     reached = list(stages(package, world, gold))
     states = [each.state for each in reached]
     said = [
@@ -370,7 +370,7 @@ def _changes(
     """Yield what each turn does to the state.
 
     BFCL judges none of a turn without a gold, so that what stands before the next is not known:
-    of that, the whole state is told.
+    of that, the whole state is given.
     """
     for i, calls in enumerate(gold):
         if not calls:
@@ -388,11 +388,11 @@ def _changed(before: Attributes, after: Attributes) -> dict[str, Any]:
     return changes(before, after, dict.fromkeys(before, ("name",)))
 
 
-def _call(told: str, registry: ToolRegistry) -> ToolCall:
+def _call(written: str, registry: ToolRegistry) -> ToolCall:
     """Return a call as BFCL writes it, in Python, with named arguments."""
-    made = ast.parse(told, mode="eval").body
+    made = ast.parse(written, mode="eval").body
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
-        raise UsageError(f"BFCL: {told} is no call: the package has another form than v4")
+        raise UsageError(f"BFCL: {written} is no call: the package has another form than v4")
     name = made.func.id
     tool = registry.get(name)
     order = list(tool.parameters["properties"]) if tool else []

@@ -46,7 +46,7 @@ _READS = re.compile(
 def reads_by_name(names: Iterable[str]) -> frozenset[str]:
     """Return the tools that change nothing, going by their names: `get_order`, `search_flights`.
 
-    All others ask first: a card too many is better than a write that nobody saw.
+    All others ask first: a card too many is better than an unseen write.
     """
     return frozenset(name for name in names if _READS.match(snake(name)))
 
@@ -56,19 +56,19 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
 
-def tools_in(told: Any) -> tuple[dict[str, Any], ...]:
+def tools_in(tools: Any) -> tuple[dict[str, Any], ...]:
     """Return the functions that a `tools` array describes: name, description, parameters.
 
     Args:
-        told: the array, with or without `{"type": "function", "function": …}` around each; or an
+        tools: the array, with or without `{"type": "function", "function": …}` around each; or an
             object that has it under `tools` or `functions`.
 
     Raises:
         UsageError: it is something else; the sentence says where.
     """
-    listed = told
-    if isinstance(told, Mapping):
-        listed = told.get("tools", told.get("functions"))
+    listed = tools
+    if isinstance(tools, Mapping):
+        listed = tools.get("tools", tools.get("functions"))
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise UsageError('tools: give a list such as [{"type": "function", "function": {…}}]')
     found = []
@@ -179,14 +179,14 @@ def playing_back(name: str) -> Handler:
     return handle
 
 
-def functions_in(found: Any, names: Iterable[str], told: str) -> dict[str, Function]:
+def functions_in(found: Any, names: Iterable[str], what: str) -> dict[str, Function]:
     """Return the function of each tool.
 
     Args:
         found: a mapping by name, a list of functions with these names, or an object (a class, a
             module) that has them; what has `invoke` is called by that.
         names: the tools.
-        told: how a message calls `found`.
+        what: how a message calls `found`.
 
     Raises:
         UsageError: a tool has none.
@@ -198,7 +198,7 @@ def functions_in(found: Any, names: Iterable[str], told: str) -> dict[str, Funct
         one = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
         one = getattr(one, "invoke", one)
         if not callable(one):
-            raise UsageError(f"{told} has no function {name!r}: give one, called as (data, **args)")
+            raise UsageError(f"{what} has no function {name!r}: give one, called as (data, **args)")
         functions[name] = one
     return functions
 
@@ -236,7 +236,7 @@ class FunctionSession:
         return rows_of({name: each for name, each in self.data.items() if name != _PLAYED})
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
-        """Return that the rows of a mapping are told apart by what they were called."""
+        """Return that the rows of a mapping are distinguished by their names."""
         return {
             name: [KEY]
             for name, each in self.data.items()
@@ -266,9 +266,9 @@ class FunctionToolset:
     def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:
         """Return a session with a copy of the data."""
         own = {"now": None, INSTRUCTIONS: [], **world}
-        now, told = own.pop("now"), own.pop(INSTRUCTIONS)
+        now, texts = own.pop("now"), own.pop(INSTRUCTIONS)
         data = json.loads(self.start) | own
-        instructions = "\n\n".join(str(row.get("text", "")) for row in told)
+        instructions = "\n\n".join(str(row.get("text", "")) for row in texts)
         return FunctionSession(
             registry=self.registry,
             assistant=replace(

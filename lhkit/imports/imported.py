@@ -11,7 +11,7 @@ from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 
 SILENCE_FAILS = {"matches": r"\S"}
-"""The least that is asked of a reply whose words nobody can judge: that there is one."""
+"""The least that is required of a reply whose words cannot be judged: that there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

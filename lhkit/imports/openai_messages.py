@@ -59,7 +59,7 @@ async def import_messages(
     Args:
         file: the chats (`read_conversations`).
         tools: JSON, as OpenAI's API takes it under `tools`; by default what the file gives along,
-            and for tools that nobody describes what their calls show.
+            and for tools without a description what their calls show.
         functions: `FILE.py:NAME` of functions `(data, **args)` that do the work; by default the
             recorded results are played back.
         data: JSON: what the functions begin with.
@@ -126,7 +126,7 @@ def _described(
     listed: Iterable[tuple[str, Sequence[dict[str, Any]]]],
     losses: list[Loss],
 ) -> list[dict[str, Any]]:
-    """Return every tool that was given or called; what nobody describes is seen by its calls."""
+    """Return every tool that was given or called; what is not described is inferred from calls."""
     described: dict[str, dict[str, Any]] = {}
     for where, tools in listed:
         for tool in tools:
@@ -225,20 +225,20 @@ class _Writer:
                 "result": json_or_text(called.content),
             }
 
-    def _turn(self, said: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:
-        turn: dict[str, Any] = {"user": said.user}
-        calls = [each.call for each in said.called]
+    def _turn(self, recorded: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:
+        turn: dict[str, Any] = {"user": recorded.user}
+        calls = [each.call for each in recorded.called]
         if any(call.name in self.toolset.registry.destructive for call in calls):
             turn["confirm"] = "accept"
         if calls:
             expected = [self._expected(call, losses) for call in calls]
             turn["expect"] = {"calls": expected, "extra": "reads"}
             turn["gold"] = {"calls": gold_calls(calls)}
-        if said.words:
+        if recorded.words:
             turn["reply"] = SILENCE_FAILS
-            turn["gold"] = turn.get("gold", {}) | {"say": said.words[-1]}
+            turn["gold"] = turn.get("gold", {}) | {"say": recorded.words[-1]}
         else:
-            losses.append(Loss(code="unanswered", where=self.reader.where, detail=said.user))
+            losses.append(Loss(code="unanswered", where=self.reader.where, detail=recorded.user))
         return turn
 
     def _expected(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:

@@ -113,11 +113,11 @@ def _read_chat(text: str, where: str) -> RecordedChat:
     return _chat(entry, where)
 
 
-def _is_conversation(told: Any) -> bool:
-    if isinstance(told, Mapping):
+def _is_conversation(entry: Any) -> bool:
+    if isinstance(entry, Mapping):
         return True
-    return isinstance(told, list) and any(
-        isinstance(each, Mapping) and "role" in each for each in told
+    return isinstance(entry, list) and any(
+        isinstance(each, Mapping) and "role" in each for each in entry
     )
 
 
@@ -155,7 +155,7 @@ class RecordedCall:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedTurn:
-    """One thing a user said, and all that came until the next."""
+    """A user message, and all that followed until the next."""
 
     user: str
     called: list[RecordedCall] = field(default_factory=list)

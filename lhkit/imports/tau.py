@@ -53,7 +53,7 @@ _ASKING_NOBODY = {"transfer_to_human_agents"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """One domain of a checkout: tools by name, what the model is told, data, tasks by split."""
+    """One domain of a checkout: tools by name, instructions, data, tasks by split."""
 
     name: str
     tools: tuple[dict[str, Any], ...]
@@ -87,14 +87,14 @@ def read_domain(folder: Path, name: str) -> Domain:
     root = _root(folder)
     with their_code(f"tau-bench in {folder}: importing {name}"):
         _reserve(root, name)
-        told = {part: _module(name, part) for part in ("tools", "data", "wiki")}
-        classes = {each.get_info()["function"]["name"]: each for each in told["tools"].ALL_TOOLS}
+        parts = {part: _module(name, part) for part in ("tools", "data", "wiki")}
+        classes = {each.get_info()["function"]["name"]: each for each in parts["tools"].ALL_TOOLS}
         return Domain(
             name=name,
             tools=tools_in([each.get_info() for each in classes.values()]),
-            functions={key: _told(each.invoke) for key, each in classes.items()},
-            instructions=told["wiki"].WIKI,
-            start=compact(told["data"].load_data()),
+            functions={key: _reporting(each.invoke) for key, each in classes.items()},
+            instructions=parts["wiki"].WIKI,
+            start=compact(parts["data"].load_data()),
             tasks={
                 split: _tasks(_module(name, f"tasks_{split}"))
                 for split in SPLITS
@@ -135,16 +135,16 @@ def _module(domain: str, part: str) -> ModuleType:
     return importlib.import_module(f"{_PACKAGE}.envs.{domain}.{part}")
 
 
-def _told(invoke: Function) -> Function:
-    """Return a function that tells what it raises, as tau-bench does."""
+def _reporting(invoke: Function) -> Function:
+    """Return a function that returns what it raises as text, as tau-bench does."""
 
-    def told(data: Any, **args: Any) -> Any:
+    def reporting(data: Any, **args: Any) -> Any:
         try:
             return invoke(data=data, **args)
         except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
             return f"Error: {error}"
 
-    return told
+    return reporting
 
 
 def tau_toolset(folder: str, domain: str) -> FunctionToolset:
@@ -222,8 +222,8 @@ def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[
         calls = []
         for call, result in zip(wanted, results, strict=True):
             if isinstance(result, ToolErr):
-                told = f"{call.name} {compact(call.args)}: {result.reason}"
-                losses.append(Loss(code="spoiled_gold", where=name, detail=told))
+                detail = f"{call.name} {compact(call.args)}: {result.reason}"
+                losses.append(Loss(code="spoiled_gold", where=name, detail=detail))
             else:
                 calls.append(call)
         writes = [call for call in calls if call.name in writing]

@@ -78,13 +78,13 @@ Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[FormAnswer]]
 
 
 class McpConnection:
-    """A server that has answered and told its tools.
+    """A server that has answered and listed its tools.
 
     Args:
         server: where it is, with its variables filled in.
         shown: how messages name it.
         secrets: what messages show for values that nobody may read there.
-        start_s: how long it may take until it has told its tools, in seconds.
+        start_s: how long it may take until it has listed its tools, in seconds.
         elicit: who answers what the server asks while a tool of its runs.
 
     Raises:
@@ -120,7 +120,7 @@ class McpConnection:
         except TimeoutError:
             self._give_up(f"it told no tools within {start_s:g} s{self._noise_words()}")
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
-            self._give_up(self._told(error))
+            self._give_up(self._reason(error))
         except BaseException:  # Ctrl-C
             self.close()
             raise
@@ -212,7 +212,7 @@ class McpConnection:
         except asyncio.CancelledError:
             self._ended = self._ended or "it was closed"
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
-            self._ended = self._ended or self._told(error)
+            self._ended = self._ended or self._reason(error)
             _log.debug("the connection to %s ended: %s", self._shown, self._ended)
             if not self._ready.done():
                 self._ready.set_exception(error)
@@ -374,7 +374,7 @@ class McpConnection:
             cause = _first(error)
             if isinstance(cause, MCPError) and not self._is_no_answer(cause):
                 return self._refusal(cause)
-            self._doubt = self._told(error)
+            self._doubt = self._reason(error)
             raise self._gone(self._ended or self._doubt) from None  # it may contain a key
 
     def _is_no_answer(self, error: MCPError) -> bool:
@@ -422,13 +422,13 @@ class McpConnection:
             self._loop.call_soon_threadsafe(step)
 
     def _gone(self, why: str) -> McpServerError:
-        told = f"{self._mask.message(why)}{self._last_words()}"
+        reason = f"{self._mask.message(why)}{self._last_words()}"
         return McpServerError(
-            f"the MCP server `{self._shown}`: {told}: start anew, and look at what it says "
+            f"the MCP server `{self._shown}`: {reason}: start anew, and look at what it says "
             "by itself"
         )
 
-    def _told(self, error: BaseException) -> str:
+    def _reason(self, error: BaseException) -> str:
         """Return what went wrong first, in a line, masked before it is cut."""
         error = _first(error)
         if isinstance(error, ValidationError):

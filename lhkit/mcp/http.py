@@ -91,13 +91,13 @@ async def _explained(request: httpx2.Request, response: httpx2.Response) -> http
     kind = response.headers.get("content-type", "").lower()
     if not kind.startswith("application/json") or not isinstance(_parsed(body), JSONRPCError):
         status = response.status_code
-        told = f"HTTP {status} {response.reason_phrase}".strip()
+        message = f"HTTP {status} {response.reason_phrase}".strip()
         if kind.startswith(("application/json", "text/plain")) and body.strip():
-            told = f"{told} ({body.decode(errors='replace').strip()})"
+            message = f"{message} ({body.decode(errors='replace').strip()})"
         code = INTERNAL_ERROR
         if status == _NOT_FOUND:  # as the SDK has it
             code = INVALID_REQUEST if "mcp-session-id" in request.headers else METHOD_NOT_FOUND
-        error = {"code": code, "message": told, "data": {_MARK: status}}
+        error = {"code": code, "message": message, "data": {_MARK: status}}
         body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     return httpx2.Response(
         response.status_code,

@@ -33,8 +33,8 @@ class Launch:
     def __repr__(self) -> str:
         """Show what was written, not what variables contain."""
         env = ", ".join(self.env)
-        told = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
-        return self.written or told
+        shown = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
+        return self.written or shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +57,30 @@ class Remote:
 ENTRY = re.compile(r"(?P<file>\S+\.json)#(?P<name>.+)")
 
 
-def server_of(told: str, base: Path | None) -> Launch | Remote:
+def server_of(reference: str, base: Path | None) -> Launch | Remote:
     """Return the server of an address, of `FILE.json#NAME`, or of a command line."""
-    if told.startswith(("http://", "https://")):
-        return Remote(url=told)
-    if found := ENTRY.fullmatch(told):
+    if reference.startswith(("http://", "https://")):
+        return Remote(url=reference)
+    if found := ENTRY.fullmatch(reference):
         return _entry((base or Path()) / found["file"], found["name"])
     try:
-        command, *args = shlex.split(told)
+        command, *args = shlex.split(reference)
     except ValueError as error:
-        raise UsageError(f"{told!r} is no command line ({error}): {HOW}") from error
+        raise UsageError(f"{reference!r} is no command line ({error}): {HOW}") from error
     return Launch(command=command, args=tuple(args))
 
 
 def _entry(file: Path, name: str) -> Launch | Remote:
     """Return an entry of a file that other clients read: `mcpServers`, or `servers`."""
     try:
-        told = _json_with_comments(file.read_text(encoding="utf-8-sig"))
+        content = _json_with_comments(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is no JSON: {error}") from error
-    tables = [told.get(key) for key in ("mcpServers", "servers")] if isinstance(told, dict) else []
+    tables = (
+        [content.get(key) for key in ("mcpServers", "servers")] if isinstance(content, dict) else []
+    )
     entries = next((each for each in tables if isinstance(each, dict)), {})
     if name not in entries:
         known = ", ".join(map(str, entries)) or "none"

@@ -41,7 +41,7 @@ def result_of(answer: "CallToolResult") -> ToolOk | ToolErr:
     texts: list[str] = []
     notes: list[str] = []
     for block in answer.content:
-        text, is_note = _said(block)
+        text, is_note = _text_of(block)
         (notes if is_note else texts).append(text)
     structured = answer.structured_content
     if answer.is_error:
@@ -105,7 +105,7 @@ def _read(text: str) -> Any:
         return text
 
 
-def _said(block: "ContentBlock") -> tuple[str, bool]:
+def _text_of(block: "ContentBlock") -> tuple[str, bool]:
     """Return a block as text, and whether it is only a note that something was there."""
     match block.type:
         case "text":

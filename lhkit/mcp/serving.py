@@ -115,7 +115,7 @@ class McpServing:
         )
         if gate.question is not None:
             return gate.question
-        return _told(result, gate.refusal)
+        return _call_result(result, gate.refusal)
 
     async def allows(
         self,
@@ -205,7 +205,7 @@ def _about(request: ConfirmRequest) -> str:
     return canonical([request.tool, request.args, request.summary])
 
 
-def _told(result: ToolResult, refusal: str) -> CallToolResult:
+def _call_result(result: ToolResult, refusal: str) -> CallToolResult:
     match result:
         case ToolOk(data=data):
             plain: Mapping[str, Any] = plain_json(data)

@@ -62,12 +62,12 @@ class Questions:
             _log.warning("%s: the form that it asked with is declined: %s", self.name, error)
             return DECLINED
         questions, loop, tool = present
-        told = message if len(message) <= _MOST_ASKED else f"{message[:_MOST_ASKED]}…"
+        shown = message if len(message) <= _MOST_ASKED else f"{message[:_MOST_ASKED]}…"
         request = ConfirmRequest(
             tool=tool,
             description=catalog.text("mcp.asks", server=self.name),
             args=plain_json(form.given),
-            summary="\n".join(filter(None, [told, form.words])),
+            summary="\n".join(filter(None, [shown, form.words])),
         )
         asked = asyncio.run_coroutine_threadsafe(questions.fill_in(request, form), loop)
         return await asyncio.wrap_future(asked)
@@ -168,8 +168,8 @@ class McpSession:
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
         """Return the fields that tell rows apart, where the user says so."""
-        told = {table: read.key for table, read in self._state.items() if read.key}
-        return told | ({FILES: ("path",)} if self._place is not None else {})
+        keys = {table: read.key for table, read in self._state.items() if read.key}
+        return keys | ({FILES: ("path",)} if self._place is not None else {})
 
     def close(self) -> None:
         """End the server, and take its folder away."""
@@ -234,18 +234,18 @@ def _replaced(value: Any, old: str, new: str) -> Any:
 
 def _rows_in(data: Mapping[str, Any], read: StateRead, table: str) -> list[JSON]:
     """Return the rows that a result tells; texts that are JSON are read."""
-    told: Any = data
+    content: Any = data
     if data.keys() == {"text"}:
         with suppress(ValueError, RecursionError):
-            told = json.loads(str(data["text"]))
+            content = json.loads(str(data["text"]))
     for part in filter(None, read.rows.split(".")):
-        if not isinstance(told, Mapping) or part not in told:
+        if not isinstance(content, Mapping) or part not in content:
             raise UsageError(
                 f"state.{table}.rows: the result of {read.tool} has no {read.rows!r}: "
-                f"it is {compact(plain_json(told))[:200]}"
+                f"it is {compact(plain_json(content))[:200]}"
             )
-        told = told[part]
-    rows = told if isinstance(told, list) else [told]
+        content = content[part]
+    rows = content if isinstance(content, list) else [content]
     return [row if isinstance(row, Mapping) else {"value": row} for row in rows]
 
 

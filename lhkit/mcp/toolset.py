@@ -79,8 +79,8 @@ class McpToolset:
         isolated: whether a session changes nothing outside itself; by default only with a `folder`.
             Without it `lint`, `mutate`, reviews, baselines and `calls` of a world call no tool.
         state: which reads tell the state, by the name of the table.
-        claims: how the success of a write is told, by tool and language (see `ToolDefinition`).
-        instructions: what the model is told of its task: a text, or one for each language.
+        claims: the words of a successful write, by tool and language (see `ToolDefinition`).
+        instructions: the instructions of the model: a text, or one for each language.
         name: a word for reports; by default made of `server`.
         timeout_s: how long a call may take, in seconds, without the time that a person thinks.
         start_s: how long the server may take to start, in seconds: `npx` may download first.
@@ -118,7 +118,7 @@ class McpToolset:
         server = self._written
         if not self.name:
             object.__setattr__(self, "name", label(server))
-        fill_in(server)  # whatever is not set is told now
+        fill_in(server)  # refuses a variable that is not set
         if self.folder and not re.fullmatch(r"/[\w.-]+(/[\w.-]+)*", self.folder):
             raise UsageError(
                 f"folder: {self.folder!r} is no name for a folder: write one like /notes"
@@ -345,44 +345,44 @@ def from_reference(reference: str) -> McpToolset:
     Raises:
         UsageError: there is no such file or entry, it is wrong, or it cannot be read as a command.
     """
-    told = reference.removeprefix(PREFIX).strip()
-    if not told:
+    server = reference.removeprefix(PREFIX).strip()
+    if not server:
         raise UsageError(f"toolset {reference} names no server: {HOW}")
-    if told.endswith(".toml") and " " not in told.replace("\\ ", ""):
-        return _declared(Path(told))
+    if server.endswith(".toml") and " " not in server.replace("\\ ", ""):
+        return _declared(Path(server))
     try:
-        return McpToolset(server=told)
+        return McpToolset(server=server)
     except UsageError as error:
         raise UsageError(f"toolset {reference}: {error}") from error
 
 
 def seen_from(folder: Path, reference: str) -> str:
     """Return a reference whose file is looked for in `folder`."""
-    told = reference.removeprefix(PREFIX).strip()
-    is_file = told.endswith(".toml") or ENTRY.fullmatch(told)
-    return f"{PREFIX}{folder / told}" if is_file else reference
+    server = reference.removeprefix(PREFIX).strip()
+    is_file = server.endswith(".toml") or ENTRY.fullmatch(server)
+    return f"{PREFIX}{folder / server}" if is_file else reference
 
 
 def label_of(reference: str) -> str:
     """Return one word for a reference."""
-    told = reference.removeprefix(PREFIX).strip()
-    if told.endswith(".toml"):
-        return Path(told).stem
-    if found := ENTRY.fullmatch(told):
+    server = reference.removeprefix(PREFIX).strip()
+    if server.endswith(".toml"):
+        return Path(server).stem
+    if found := ENTRY.fullmatch(server):
         return found["name"]
-    return label(server_of(told, None))
+    return label(server_of(server, None))
 
 
 def _declared(file: Path) -> McpToolset:
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        declared = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is no TOML: {error}") from error
-    told = {"name": file.stem, "base": file.parent, **told}
+    declared = {"name": file.stem, "base": file.parent, **declared}
     try:
-        return _DECLARATION.validate_python(told)
+        return _DECLARATION.validate_python(declared)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where = ".".join(

@@ -41,9 +41,9 @@ def load(reference: str = DEFAULT) -> Toolset:
     if reference.startswith(_MCP):
         served: Toolset = _mcp().from_reference(reference)
         return served
-    told = f"toolset {reference}"
-    found = _found(_SHIPPED.get(reference, reference), told, HOW, fits=_may_be_toolset)
-    return _toolset(found, told)
+    what = f"toolset {reference}"
+    found = _found(_SHIPPED.get(reference, reference), what, HOW, fits=_may_be_toolset)
+    return _toolset(found, what)
 
 
 def load_named(what: str, reference: str) -> Any:
@@ -89,40 +89,40 @@ def _mcp() -> Any:
     return importlib.import_module(_MCP_HOME)
 
 
-def _found(reference: str, told: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
+def _found(reference: str, what: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
-        raise UsageError(f"{told} has no colon and name: {how}")
-    return _named(_module(place, told, how), name, told, fits)
+        raise UsageError(f"{what} has no colon and name: {how}")
+    return _named(_module(place, what, how), name, what, fits)
 
 
-def _module(place: str, told: str, how: str) -> ModuleType:
+def _module(place: str, what: str, how: str) -> ModuleType:
     if place.endswith(".py") or "/" in place or "\\" in place:
-        return _file_module(Path(place), told, how)
+        return _file_module(Path(place), what, how)
     _importable(Path.cwd())
     try:
         spec = importlib.util.find_spec(place)
     except (ModuleNotFoundError, ValueError):
         spec = None
     if spec is None:
-        raise UsageError(f"{told}: no module {place!r} here: {how}")
-    with their_code(f"{told}: importing it"):
+        raise UsageError(f"{what}: no module {place!r} here: {how}")
+    with their_code(f"{what}: importing it"):
         return importlib.import_module(place)
 
 
-def _file_module(file: Path, told: str, how: str) -> ModuleType:
+def _file_module(file: Path, what: str, how: str) -> ModuleType:
     if not file.is_file() or file.suffix != ".py":
-        raise UsageError(f"{told}: no Python file {file}: {how}")
+        raise UsageError(f"{what}: no Python file {file}: {how}")
     path = file.resolve()
     _importable(path.parent)
     name = f"{_PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{told}: Python cannot import {file}: {how}")
+        raise UsageError(f"{what}: Python cannot import {file}: {how}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickles look their module up by name
     try:
-        with their_code(f"{told}: importing it"):
+        with their_code(f"{what}: importing it"):
             # Compiled anew: kept bytecode does not notice two saves within a second.
             exec(compile(path.read_bytes(), path, "exec"), vars(module))  # noqa: S102 - as an import does
     except UsageError:
@@ -137,7 +137,7 @@ def _importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _named(module: ModuleType, name: str, told: str, fits: Callable[[Any], bool]) -> Any:
+def _named(module: ModuleType, name: str, what: str, fits: Callable[[Any], bool]) -> Any:
     if not hasattr(module, name):
         choices = [
             choice
@@ -150,7 +150,7 @@ def _named(module: ModuleType, name: str, told: str, fits: Callable[[Any], bool]
             and fits(value)
         ]
         raise UsageError(
-            f"{told}: {module.__file__} has no {name!r}: "
+            f"{what}: {module.__file__} has no {name!r}: "
             + (f"it defines {', '.join(sorted(choices))}" if choices else "nor another that may be")
         )
     return getattr(module, name)
@@ -166,19 +166,19 @@ def _may_be_toolset(value: Any) -> bool:
     return all(each.default is not each.empty for each in given)
 
 
-def _toolset(found: Any, told: str) -> Toolset:
+def _toolset(found: Any, what: str) -> Toolset:
     is_made = isinstance(found, ToolRegistry) or (
         hasattr(found, "open") and not inspect.isclass(found)
     )
     if not is_made and callable(found):
         maker = getattr(found, "__name__", repr(found))
-        with their_code(f"{told}: calling {maker} without arguments"):
+        with their_code(f"{what}: calling {maker} without arguments"):
             found = found()
     if isinstance(found, ToolRegistry):
         return BareToolset(registry=found)
     if not callable(getattr(found, "open", None)):
         raise UsageError(
-            f"{told}: an object of type {type(found).__name__} has no method open(world, locale) "
+            f"{what}: an object of type {type(found).__name__} has no method open(world, locale) "
             "and is no ToolRegistry: see docs/own-tools.md"
         )
     toolset: Toolset = found

@@ -358,9 +358,6 @@ async def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path)
         await folder_of(tmp_path, CHAT, tmp_path)
 
 
-# --- which result belongs to which call
-
-
 def tool_calls(*made: tuple[str | None, str, Any]) -> dict[str, Any]:
     listed = [
         {"function": {"name": name, "arguments": args}} | ({"id": call_id} if call_id else {})
@@ -500,8 +497,6 @@ async def test_calls_and_tools_are_read_from_json_text(tmp_path: Path) -> None:
         "move_order",
     ]
 
-
-# --- an odd conversation costs only itself
 
 ODD: dict[str, str] = {
     "call text": json.dumps([user("?"), {"role": "assistant", "tool_calls": ["x"]}]),

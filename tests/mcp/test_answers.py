@@ -55,7 +55,6 @@ def raw(tmp_path: Path) -> Raw:
     return made
 
 
-# ------------------------------------------------------------------------------------------ errors
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -120,7 +119,6 @@ async def test_the_reason_of_an_error_has_its_structured_content(
     assert result == ToolErr(code="tool_error", reason=reason)
 
 
-# ----------------------------------------------------------------------------------------- results
 @pytest.mark.parametrize(
     ("answer", "data"),
     [
@@ -168,7 +166,6 @@ async def test_a_number_that_is_no_json_is_reported_and_the_text_kept(raw: Raw) 
         assert "structured content" in str(told.data["not_shown"])
 
 
-# -------------------------------------------------------------------------------------------- keys
 @pytest.fixture
 def keyed(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> Raw:
     """Return `raw` with a key of the environment among the words of the command."""
@@ -254,7 +251,6 @@ def test_the_repr_of_a_server_shows_no_value(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-# ------------------------------------------------------------------------------------ mcp.json
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
@@ -292,7 +288,6 @@ def test_an_mcp_json_may_have_comments_and_last_commas(tmp_path: Path) -> None:
     assert toolset.launched == Launch(command="x", args=("http://y//z", "a,]", "/* no */", '"//'))
 
 
-# ----------------------------------------------------------------------------- HTTP and stdout
 class Refusing(BaseHTTPRequestHandler):
     """Answers each request with one status."""
 

@@ -49,7 +49,6 @@ def yes() -> ScriptedGate:
     return ScriptedGate(repeat(True))
 
 
-# ------------------------------------------------------------------------------------ who is asked
 @pytest.mark.promise("mcp.asks_first")
 async def test_every_tool_asks_first_whatever_the_server_says_of_itself(
     ledger: Ledger, file: Path
@@ -192,7 +191,6 @@ async def test_a_server_that_asks_for_the_clients_model_is_refused(ledger: Ledge
     assert str(done.data["result"]).startswith("refused:")
 
 
-# --------------------------------------------------------------------------------- what comes back
 async def test_answers_become_envelopes(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         refused = await dispatched(session, "refuse", yes())
@@ -319,7 +317,6 @@ async def test_a_command_that_is_not_there_says_so() -> None:
         open_session(load("mcp:no-such-command-of-anybody --x"), {}, "en")
 
 
-# --------------------------------------------------------------------------------------- by HTTP
 async def test_a_server_at_an_address_is_the_same(address: str, file: Path) -> None:
     toolset = McpToolset(server=address, reads=["read_entries"])
     with opened(toolset, {}, "ko") as one, opened(toolset, {}, "ko") as other:
@@ -338,7 +335,6 @@ async def test_an_address_where_nobody_is_says_so() -> None:
         open_session(McpToolset(server="http://127.0.0.1:9/mcp", start_s=20), {}, "en")
 
 
-# ------------------------------------------------------------------------------ reference servers
 @pytest.mark.nightly
 async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
     toolset = McpToolset(
@@ -398,7 +394,6 @@ async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: P
         pass
 
 
-# ----------------------------------------------------------------------------------- what is said
 def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
