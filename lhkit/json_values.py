@@ -19,6 +19,9 @@ CLOCK_YEARS = range(1000, 9001)
 _MOST_DIGITS = 4_300
 """Of an integer: Python makes no text of a longer one, unless it is told to."""
 
+_ALWAYS_PRINTED = 10**640
+"""Python makes a text of an integer below, however it was configured."""
+
 _BEYOND = 10**_MOST_DIGITS
 _TOO_LONG = f"a number of more than {_MOST_DIGITS:,} digits"
 _ATOMS = frozenset({str, bool, type(None)})
@@ -85,21 +88,31 @@ def read_only_json(value: Any) -> Any:
 
     Mappings and lists are `dict` and `list` still, so that everything that reads them works;
     changing one raises a TypeError. A copy (`dict(…)`, `copy.deepcopy(…)`, a pickle) is an ordinary
-    one.
+    one. A value that is read-only already is returned as it is.
 
     Raises:
         NotJsonError: as `compact`: what can be kept can be printed.
     """
-    plain = plain_json(value)
-    _dump(plain, sort_keys=False)
-    return _frozen(plain)
+    return _read_only(value, 0)
 
 
-def _frozen(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return _ReadOnlyDict({key: _frozen(item) for key, item in plain.items()})
-    if isinstance(plain, list):
-        return _ReadOnlyList(map(_frozen, plain))
+def _read_only(value: Any, depth: int) -> Any:
+    kind = type(value)
+    if kind in _READ_ONLY or kind in _ATOMS:
+        return value
+    if kind is int and -_ALWAYS_PRINTED < value < _ALWAYS_PRINTED:
+        return value
+    if depth > MAX_DEPTH:
+        raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, list | tuple):
+        return _ReadOnlyList(_read_only(item, depth + 1) for item in value)
+    if isinstance(value, Mapping):
+        return _ReadOnlyDict(
+            {_key(key): _read_only(item, depth + 1) for key, item in value.items()}
+        )
+    plain = _plain_scalar(value)
+    if isinstance(plain, int):
+        _dump(plain, sort_keys=False)
     return plain
 
 
@@ -128,6 +141,9 @@ class _ReadOnlyList(list[Any]):
         return list, (list(self),)
 
 
+_READ_ONLY = frozenset({_ReadOnlyDict, _ReadOnlyList})
+
+
 def _printable(number: int) -> int:
     if not -_BEYOND < number < _BEYOND:
         raise NotJsonError(_TOO_LONG)
@@ -154,7 +170,7 @@ def compact(value: Any) -> str:
     Raises:
         NotJsonError: as `plain_json`.
     """
-    return _dump(plain_json(value), sort_keys=False)
+    return _dump(_plain(value), sort_keys=False)
 
 
 def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
@@ -196,7 +212,12 @@ def canonical(value: Any) -> str:
     Raises:
         NotJsonError: as `compact`.
     """
-    return _dump(plain_json(value), sort_keys=True)
+    return _dump(_plain(value), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as plain JSON to be read: what is read-only is plain, and needs no copy."""
+    return value if type(value) in _READ_ONLY else plain_json(value)
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:

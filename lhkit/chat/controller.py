@@ -6,7 +6,7 @@ Not covered: persistence. The history lives as long as the controller.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
@@ -26,36 +26,35 @@ from lhkit.chat.step import (
     next_step,
     wants_clear_hint,
 )
-from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.events import (
-    CallReady,
     CallSettled,
     ChatEvent,
-    DispatchTrace,
     EndReason,
-    GateOutcome,
-    HintAdded,
     HistoryCleared,
     ModelCalled,
-    ModelFinished,
-    TextStreamed,
-    ThinkingStreamed,
     TurnEnded,
     TurnStarted,
 )
 from lhkit.json_values import NotJsonError, read_only_json
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.messages import (
+    GateOutcome,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.responses import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.responses import Finished, Sampling, ToolCallParsed
 from lhkit.tool_results import (
     MAX_RESULT_BYTES,
     MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,
-    ToolResult,
     envelope_bytes,
 )
 from lhkit.tools.definition import ToolDefinition
@@ -187,7 +186,7 @@ class ChatController:
             self._settle_the_rest()
             self._emit(ended)
         if wants_clear_hint(self._state.transcript):
-            self._emit(HintAdded(message=SystemMessage(text=self._catalog.text("chat.clear_hint"))))
+            self._emit(SystemMessage(text=self._catalog.text("chat.clear_hint")))
 
     async def _drive(self) -> EndReason:
         while True:
@@ -234,73 +233,78 @@ class ChatController:
             sampling=self._assistant.sampling,
         )
         self._emit(ModelCalled(turn=turn))
-        response: Finished | None = None
+        first = sum(isinstance(message, ToolCallMessage) for message in self._state.messages)
+        parsed: list[tuple[ToolCall, ToolCall]] = []  # as the model gave them, and as they are kept
+        is_finished = False
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 match event:
-                    case TextDelta(text=text):
-                        self._emit(TextStreamed(text=text))
-                    case ThinkingDelta(text=text):
-                        self._emit(ThinkingStreamed(text=text))
                     case ToolCallParsed(call=call):
-                        self._emit(CallReady(call=_kept(call)))
-                    case Finished():
-                        response = _kept_calls(event)
+                        parsed.append((call, _kept(call, first + len(parsed))))
+                        self._emit(ToolCallParsed(call=parsed[-1][1]))
+                    case Finished(calls=calls):
+                        is_finished = True
+                        kept = tuple(
+                            parsed[i][1]
+                            if i < len(parsed) and parsed[i][0] is call
+                            else _kept(call, first + i)
+                            for i, call in enumerate(calls)
+                        )
+                        self._emit(replace(event, calls=kept))
                     case _:
-                        assert_never(event)
-        if response is None:
+                        self._emit(event)
+        if not is_finished:
             raise StreamBrokenError(
                 "the model's stream ended without a last event: a ChatModel yields Finished at the "
                 "end, or raises a ModelError"
             )
-        self._emit(ModelFinished(response=response))
 
     async def _carry_out(self, plan: CallPlan) -> None:
         match plan:
             case Dispatch(pending=pending):
                 await self._dispatch(pending)
             case SkipUnasked(pending=pending):
-                trace = _skipped(pending)
-                self._emit(CallSettled(message=self._joined(pending, trace.result), trace=trace))
+                skipped = ToolCallOutcome(result=ToolCancelled(), gate=GateOutcome.NOT_ASKED)
+                self._settle(pending, skipped)
             case AnswerRepeated(pending=pending):
-                self._answer(pending, self._refusal("repeated_call"))
+                self._settle(pending, ToolCallOutcome(result=self._refusal("repeated_call")))
             case AnswerTruncated(pending=pending):
-                self._answer(pending, self._refusal("truncated_call"))
+                self._settle(pending, ToolCallOutcome(result=self._refusal("truncated_call")))
             case _:
                 assert_never(plan)
 
-    async def _dispatch(self, pending: PendingCall) -> None:
-        traces: list[DispatchTrace] = []
+    async def _dispatch(self, pending: ToolCallMessage) -> None:
+        outcomes: list[ToolCallOutcome] = []
         try:
             await self._dispatcher.dispatch(
-                pending.call.name,
-                pending.call.args,
+                pending.name,
+                pending.args,
                 confirm=self.confirm,
                 deps=self._assistant.deps,
-                observe=traces.append,
+                observe=outcomes.append,
             )
         finally:  # also when stopped: a finished write stays reported
-            for trace in traces:
-                self._emit(CallSettled(message=self._joined(pending, trace.result), trace=trace))
+            for outcome in outcomes:
+                self._settle(pending, outcome)
 
-    def _answer(self, pending: PendingCall, result: ToolResult) -> None:
-        self._emit(CallSettled(message=self._joined(pending, result), trace=None))
-
-    def _joined(self, pending: PendingCall, result: ToolResult) -> ToolCallMessage:
-        most, size = self._assistant.max_result_bytes, envelope_bytes(result)
+    def _settle(self, pending: ToolCallMessage, outcome: ToolCallOutcome) -> None:
+        most, size = self._assistant.max_result_bytes, envelope_bytes(outcome.result)
         if size > most:
             _log.warning(
                 "%s returned %d bytes: the model reads at most max_result_bytes=%d (Assistant)",
-                pending.call.name,
+                pending.name,
                 size,
                 most,
             )
-        return pending.settled(result, hint=self._assistant.truncation_hint, max_bytes=most)
+        message = replace(
+            pending, outcome=outcome, hint=self._assistant.truncation_hint, max_bytes=most
+        )
+        self._emit(CallSettled(message=message))
 
     def _settle_the_rest(self) -> None:
         """Give every call a result, so that the next request has a well-formed history."""
         for pending in self._state.transcript.pending:
-            self._answer(pending, ToolCancelled())
+            self._settle(pending, ToolCallOutcome(result=ToolCancelled()))
 
     def _refusal(self, code: str) -> ToolErr:
         return ToolErr(code, self._catalog.text(f"dispatch.{code}"))
@@ -335,30 +339,9 @@ class ChatController:
                 _log.exception("a subscriber failed on %s", type(event).__name__)
 
 
-def _skipped(pending: PendingCall) -> DispatchTrace:
-    return DispatchTrace(
-        name=pending.call.name,
-        raw_args=pending.call.args,
-        args=None,
-        extra_args=(),
-        gate=GateOutcome.NOT_ASKED,
-        ran=False,
-        result=ToolCancelled(),
-    )
-
-
-def _kept(call: ToolCall) -> ToolCall:
-    """Return a call that the model which made it cannot change any more."""
-    try:
-        return replace(call, args=read_only_json(call.args))
-    except NotJsonError:
-        return call
-
-
-def _kept_calls(response: Finished) -> Finished:
-    if not response.calls:
-        return response
-    return replace(
-        response,
-        calls=tuple(map(_kept, response.calls)),
-    )
+def _kept(call: ToolCall, number: int) -> ToolCall:
+    """Return a call with an id, and with arguments that its model cannot change any more."""
+    args = call.args
+    with suppress(NotJsonError):
+        args = read_only_json(args)
+    return replace(call, id=call.id or f"call{number:05d}", args=args)

@@ -5,23 +5,16 @@ from typing import assert_never
 
 from lhkit.chat.transcript import Transcript
 from lhkit.events import (
-    CallReady,
     CallSettled,
     ChatEvent,
     EndReason,
-    HintAdded,
     HistoryCleared,
     ModelCalled,
-    ModelFinished,
-    TextStreamed,
-    ThinkingStreamed,
     TurnEnded,
     TurnStarted,
 )
-from lhkit.messages import (
-    Message,
-    ModelMessage,
-)
+from lhkit.messages import Message, ModelMessage, SystemMessage
+from lhkit.responses import Finished, TextDelta, ThinkingDelta, ToolCallParsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +46,19 @@ def apply_event(state: ChatState, event: ChatEvent) -> ChatState:
             )
         case ModelCalled():
             return replace(state, transcript=transcript.model_called(), streaming_text="")
-        case TextStreamed(text=text):
+        case TextDelta(text=text):
             return replace(state, streaming_text=(state.streaming_text or "") + text)
-        case ModelFinished(response=response):
-            return replace(state, transcript=transcript.answered(response), streaming_text="")
+        case Finished():
+            return replace(state, transcript=transcript.answered(event), streaming_text=None)
         case CallSettled(message=message):
             return replace(state, transcript=transcript.settled(message))
-        case HintAdded(message=message):
-            return replace(state, transcript=transcript.appended(message))
+        case SystemMessage():
+            return replace(state, transcript=transcript.appended(event))
         case TurnEnded():
             return _ended(state, event)
         case HistoryCleared():
             return ChatState()
-        case ThinkingStreamed() | CallReady():
+        case ThinkingDelta() | ToolCallParsed():
             return state
         case _:
             assert_never(event)

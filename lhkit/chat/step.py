@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.chat.transcript import Transcript
 from lhkit.events import EndReason
 from lhkit.json_values import NotJsonError, canonical, plain_json
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
@@ -55,28 +55,28 @@ class CallModel:
 class Dispatch:
     """Run this call through the dispatcher."""
 
-    pending: PendingCall
+    pending: ToolCallMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipUnasked:
     """Cancel this destructive call without asking: one was already asked in this message."""
 
-    pending: PendingCall
+    pending: ToolCallMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRepeated:
     """Answer with `repeated_call`: the call before it, if it was asked or run, was the same."""
 
-    pending: PendingCall
+    pending: ToolCallMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerTruncated:
     """Answer with `truncated_call`: the model's text ended inside this call."""
 
-    pending: PendingCall
+    pending: ToolCallMessage
 
 
 CallPlan: TypeAlias = Dispatch | SkipUnasked | AnswerRepeated | AnswerTruncated
@@ -159,7 +159,7 @@ def _was_dispatched(call: ToolCallMessage, *, is_blocked: bool) -> bool:
     return not (is_blocked and isinstance(call.result, ToolCancelled))
 
 
-def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> CallPlan:
+def _plan(pending: ToolCallMessage, *, is_repeated: bool, is_blocked: bool) -> CallPlan:
     if pending.is_cut:
         return AnswerTruncated(pending=pending)
     if is_repeated:

@@ -8,7 +8,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import assert_never
@@ -19,24 +18,14 @@ from rich.text import Text
 from lhkit.chat.controller import ChatController
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
-from lhkit.events import (
-    CallSettled,
-    ChatEvent,
-    DispatchTrace,
-    EndReason,
-    GateOutcome,
-    HintAdded,
-    ModelFinished,
-    TextStreamed,
-    TurnEnded,
-    TurnStarted,
-)
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
+from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
+from lhkit.harness.author.from_chat import scenario_of_talk
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog
-from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.messages import SystemMessage, ToolCallMessage
+from lhkit.responses import Finished, TextDelta
 from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
@@ -75,7 +64,6 @@ class TerminalChat:
         self._now = now
         self._keeper = keeper
         self._begun = surroundings.world()
-        self._said: list[Said] = []
         self._is_mid_line = False
 
     async def run(self, *, model_name: str) -> None:
@@ -112,7 +100,6 @@ class TerminalChat:
                 return False
             case "/clear":
                 self._controller.clear()
-                self._said.clear()
                 self._begun = self._surroundings.world()
                 if self._keeper is not None:
                     self._keeper.begin()
@@ -134,7 +121,7 @@ class TerminalChat:
         path = Path(file or f"scenarios/{name}.yaml")
         try:
             text = scenario_of_talk(
-                self._said,
+                self._controller.state.messages,
                 begun=self._begun,
                 ended=self._surroundings.world(),
                 destructive=self._surroundings.session.registry.destructive,
@@ -160,39 +147,27 @@ class TerminalChat:
         except (LhkitError, OSError) as error:
             self._line(str(error), style="red")
 
-    def _keep(self, event: ChatEvent) -> None:
-        """Keep what a scenario of this talk has to say, and what is to be written down."""
-        if self._keeper is not None:
-            self._keeper.hear(event, answer=_typed(event))
-        match event:
-            case TurnStarted(message=UserMessage(text=text)):
-                self._said.append(Said(user=text))
-            case CallSettled(trace=DispatchTrace() as trace):
-                self._said[-1] = replace(self._said[-1], traces=(*self._said[-1].traces, trace))
-            case ModelFinished(response=response) if response.text.strip():
-                self._said[-1] = replace(self._said[-1], reply=response.text)
-            case _:
-                pass
-
     def _show(self, event: ChatEvent) -> None:
-        self._keep(event)
+        if self._keeper is not None:
+            self._keeper.hear(event)
         match event:
-            case TextStreamed(text=text):
+            case TextDelta(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)
                 self._is_mid_line = True
-            case ModelFinished():
+            case Finished():
                 self._end_line()
-            case CallSettled(message=message, trace=trace):
-                self._show_call(message, trace.handler_s if trace else 0.0)
-            case HintAdded(message=hint):
-                self._line(hint.text, style="yellow")
+            case CallSettled(message=message):
+                self._show_call(message)
+            case SystemMessage(text=text):
+                self._line(text, style="yellow")
             case TurnEnded(reason=reason, error=error, detail=detail):
                 self._show_end(reason, error, detail)
             case _:
                 pass
 
-    def _show_call(self, message: ToolCallMessage, handler_s: float) -> None:
+    def _show_call(self, message: ToolCallMessage) -> None:
         self._end_line()
+        handler_s = message.outcome.handler_s if message.outcome else 0.0
         outcome, style = self._outcome(message.result)
         name = message.name or "?"
         line = f"  ⚙ {name} {visible(_short(message))} → {outcome} ({handler_s * 1000:.0f} ms)"
@@ -242,17 +217,6 @@ def _stops_on_interrupt(controller: ChatController) -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-
-
-def _typed(event: ChatEvent) -> str:
-    """Return how the question about a call was answered, in a panel's words; empty without one."""
-    match event:
-        case CallSettled(trace=DispatchTrace(gate=GateOutcome.ACCEPTED)):
-            return "typed_yes"
-        case CallSettled(trace=DispatchTrace(gate=GateOutcome.REJECTED)):
-            return "typed_no"
-        case _:
-            return ""
 
 
 def _short(message: ToolCallMessage) -> str:

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from lhkit.confirm.decision import Decision, is_approved
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.json_values import JSON
 
@@ -39,8 +40,8 @@ class ConfirmGate(Protocol):
     such a gate is asked what a tool wants to know in the midst of its work.
     """
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return True only if the user explicitly said to run it."""
+    async def confirm(self, request: ConfirmRequest) -> bool | Decision:
+        """Return True, or a `Decision` for it, only if the user explicitly said to run it."""
         ...
 
 
@@ -86,13 +87,14 @@ class GuardedGate:
         self._is_open = False
         self.is_person = _is_person(inner)
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
+    async def confirm(self, request: ConfirmRequest) -> bool | Decision:
         """Return the inner gate's answer; False if busy, too late or broken.
 
         An inner gate that goes on although it was told that time is up, or that the caller was
         cancelled, is too late as well: what it says then is no yes.
         """
-        return await self._answer(request, self._inner.confirm) is True
+        answer = await self._answer(request, self._inner.confirm)
+        return answer if type(answer) is Decision else answer is True
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return what the inner gate's person filled in; cancelled if busy, too late or broken.
@@ -103,7 +105,7 @@ class GuardedGate:
         async def asked(request: ConfirmRequest) -> FormAnswer:
             if isinstance(self._inner, FormGate):
                 return await self._inner.fill_in(request, form)
-            is_yes = not form.fields and await self._inner.confirm(request) is True
+            is_yes = not form.fields and is_approved(await self._inner.confirm(request))
             return FormAnswer(action=FormAction.ACCEPT, content=form.given) if is_yes else DECLINED
 
         answer = await self._answer(request, asked)

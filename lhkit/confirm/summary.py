@@ -4,10 +4,9 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from typing import Any, Protocol, TypeAlias
 
-from lhkit.json_values import JSON
+from lhkit.json_values import JSON, read_only_json
 from lhkit.locales import Catalog
 
 _log = logging.getLogger(__name__)
@@ -16,9 +15,9 @@ DEPS_PARAMETER = "deps"
 """A parameter of this name gets what the tools work on, in handlers and in summaries."""
 
 Summarizer: TypeAlias = Callable[..., str]
-"""A tool's own summary: (a copy of the validated arguments, texts) to words. With a parameter
-named `deps` it is handed what the handlers get, to look up whom or what an id means. That is no
-copy: a summary only reads it."""
+"""A tool's own summary: (the validated arguments, in a mapping of its own, texts) to words.
+With a parameter named `deps` it is handed what the handlers get, to look up whom or what an id
+means. That is no copy: a summary only reads it."""
 
 
 class Summarizable(Protocol):
@@ -42,7 +41,7 @@ def summarize(
         return pretty(args)
     try:
         more = {DEPS_PARAMETER: deps} if _takes_deps(own) else {}
-        return str(own(deepcopy(args), catalog, **more))
+        return str(own(dict(read_only_json(args)), catalog, **more))
     except Exception as error:  # noqa: BLE001 - boundary: it must not hide the arguments
         _log.warning("a summary failed: the arguments are shown as they are", exc_info=True)
         return f"{catalog.text('confirm.no_summary', type=type(error).__name__)}\n{pretty(args)}"

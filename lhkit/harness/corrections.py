@@ -10,12 +10,20 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.events import DispatchTrace, GateOutcome
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import scenario_of_talk
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, Held, Labels
 from lhkit.harness.sessions import row_keys_of
 from lhkit.json_values import compact
+from lhkit.messages import (
+    GateOutcome,
+    Message,
+    ModelMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Toolset, opened, require_isolated, state_of
 
@@ -110,13 +118,13 @@ async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | No
     require_isolated(toolset, "make the calls of a review")
     with opened(toolset, talk.world, talk.locale) as session:
         begun, row_keys = state_of(session), row_keys_of(session, state_of(session))
-        said = [
-            await _played(turn, ToolDispatcher(session.registry), session.assistant.deps, talk)
-            for turn in talk.turns
-        ]
+        dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
+        messages: list[Message] = []
+        for turn in talk.turns:
+            messages += await _played(turn, dispatcher, deps, talk)
         ended = state_of(session)
         return scenario_of_talk(
-            said,
+            messages,
             begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
             ended={table: list(rows) for table, rows in ended.items()},
             destructive=session.registry.destructive,
@@ -129,23 +137,27 @@ async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | No
 
 async def _played(
     turn: MendedTurn, dispatcher: ToolDispatcher, deps: Any, talk: MendedTalk
-) -> Said:
-    traces: list[DispatchTrace] = []
+) -> list[Message]:
+    """Return the messages of a turn, whose calls are made."""
+    messages: list[Message] = [UserMessage(text=turn.user)]
+    outcomes: list[ToolCallOutcome] = []
     for call in turn.calls:
         gate: ConfirmGate | None = (
             None if call.answer == "absent" else ScriptedGate([call.answer == "accept"])
         )
+        made = ToolCall(name=call.tool, args=dict(call.args))
         await dispatcher.dispatch(
-            call.tool, dict(call.args), confirm=gate, deps=deps, observe=traces.append
+            made.name, made.args, confirm=gate, deps=deps, observe=outcomes.append
         )
-        code = getattr(traces[-1].result, "code", "")
+        code = getattr(outcomes[-1].result, "code", "")
         if code in {"unknown_tool", "validation", "handler_error"}:
             raise UsageError(
                 f"{talk.name}: {call.tool} {compact(dict(call.args))} as reviewed comes to {code}: "
                 "review that call again"
             )
+        messages.append(ToolCallMessage(call=made, outcome=outcomes[-1]))
     reply = turn.reply if turn.is_reply_fine else _NO_WORDS
-    return Said(user=turn.user, traces=tuple(traces), reply=reply)
+    return [*messages, ModelMessage(text=reply)]
 
 
 _TALK = TypeAdapter(MendedTalk)

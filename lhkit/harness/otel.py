@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
-from lhkit.events import GateOutcome
 from lhkit.files import version_of
 from lhkit.harness.export.conversation import json_bytes
 from lhkit.harness.export.inspect_log import begin_of
@@ -30,8 +29,6 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _IDS = ("traceId", "spanId", "parentSpanId")
 _AT_ONCE = 50
 """So many conversations travel in one request."""
-
-_ASKED = frozenset({GateOutcome.ACCEPTED, GateOutcome.REJECTED, GateOutcome.FAILED})
 
 
 def trace_lines(run: Run) -> Iterator[bytes]:
@@ -276,7 +273,7 @@ class _Trace:
         }
         fault = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(f"execute_tool {call.tool}", parent, at_s, ended_s, told, fault=fault)
-        if call.gate in _ASKED:
+        if call.gate.was_asked:
             asked_s = at_s + call.validation_s
             question = {
                 "gen_ai.tool.call.id": name,

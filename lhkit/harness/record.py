@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
+from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
 SCHEMA: Final = 2
@@ -80,11 +81,8 @@ class CallRecord:
 
     `args` are the validated arguments, None where validation failed or nothing was dispatched.
     `summary` is what a person who was asked read of it; empty where nobody was. `answer` is how
-    they answered a card: run, cancel, escape and others (`notebook.events.QuestionOutcome`); empty
-    where there was no card.
-    A row of its own, made of the runtime's `ToolCallMessage` and `DispatchTrace`: both name the
-    call and its result, one of them is not always there, and the file holds the envelope as the
-    model read it, with its status.
+    they answered a card: run, cancel, escape and others (`confirm.decision.QuestionOutcome`); empty
+    where there was no card. A row of the file: a `ToolCallMessage` and its outcome, flat.
     """
 
     tool: str

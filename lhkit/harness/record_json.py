@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -19,6 +19,11 @@ _ADAPTER = TypeAdapter(SampleRecord)
 _READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False))
 """In a tuple, because a dataclass takes its configuration only from what is around it."""
 
+_ALL: Final = "__all__"
+_CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id"}}}}
+_CALL_IDS: Final[Any] = {"evidence": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}}}
+"""No part of a record: the place of a call in its turn is enough."""
+
 
 class OtherSchemaError(ValueError):
     """A record of another version's shape."""
@@ -27,9 +32,9 @@ class OtherSchemaError(ValueError):
 def encode_record(record: SampleRecord) -> str:
     """Return the record as one line of strict JSON, without its newline."""
     try:
-        return _ADAPTER.dump_json(record, warnings=False).decode()
+        return _ADAPTER.dump_json(record, warnings=False, exclude=_CALL_IDS).decode()
     except PydanticSerializationError:  # a lone surrogate, which has to be escaped
-        return compact(_ADAPTER.dump_python(record, warnings=False))
+        return compact(_ADAPTER.dump_python(record, warnings=False, exclude=_CALL_IDS))
 
 
 def decode_line(line: str | bytes) -> SampleRecord:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any, TypeAlias
 
-from lhkit.events import GateOutcome
 from lhkit.harness.record import ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.responses import Timing
 
@@ -129,10 +128,7 @@ def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
         "tool_time": map(_tools_s, turns),
         "harness_time": map(_harness_s, turns),
         "waiting_time": (
-            call.waiting_s
-            for turn in turns
-            for call in turn.calls
-            if call.gate in {GateOutcome.ACCEPTED, GateOutcome.REJECTED}
+            call.waiting_s for turn in turns for call in turn.calls if call.gate.is_answer
         ),
     }
     return {stage: latency(measured) for stage, measured in durations.items()}

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from lhkit.events import GateOutcome
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, TurnScore
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
+from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
 PartKind: TypeAlias = Literal[

@@ -4,22 +4,14 @@ Events are only collected during the turn; what they mean is decided after it is
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-from lhkit.events import (
-    CallSettled,
-    ChatEvent,
-    HintAdded,
-    ModelCalled,
-    ModelFinished,
-    TextStreamed,
-    TurnEnded,
-    TurnStarted,
-)
+from lhkit.events import CallSettled, ChatEvent, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
 from lhkit.json_values import plain_or_repr
-from lhkit.responses import Finished
+from lhkit.messages import GateOutcome, SystemMessage, ToolCallMessage
+from lhkit.responses import Finished, TextDelta
 from lhkit.tool_results import envelope
 
 Timed: TypeAlias = tuple[float, ChatEvent]
@@ -62,97 +54,81 @@ def turn_record(
     """
     if not events or not isinstance(events[0][1], TurnStarted):
         raise ValueError(f"the turn {user!r} did not start")
-    fold = _Fold(started_s=events[0][0], destructive=destructive, keep_prompts=keep_prompts)
+    started_s, sent_s, streamed = events[0][0], None, ""
+    model_calls: list[ModelCallRecord] = []
+    calls: list[CallRecord] = []
+    ended: tuple[float, TurnEnded] | None = None
+    hint: str | None = None
     for at_s, event in events:
-        fold.take(at_s, event)
-    if fold.ended is None:
+        if isinstance(event, Finished | TurnEnded) and sent_s is not None:
+            broken_off = Finished(reason="", text=streamed)
+            response = (
+                _kept(event, keep_prompts=keep_prompts)
+                if isinstance(event, Finished)
+                else broken_off
+            )
+            model_calls.append(
+                ModelCallRecord(
+                    offset_s=sent_s - started_s, duration_s=at_s - sent_s, response=response
+                )
+            )
+            sent_s = None
+        match event:
+            case ModelCalled():
+                sent_s, streamed = at_s, ""
+            case TextDelta(text=text):
+                streamed += text
+            case CallSettled(message=message):
+                made_by = len(model_calls) - 1 if model_calls else None
+                calls.append(
+                    _call_record(message, made_by, is_destructive=message.name in destructive)
+                )
+            case SystemMessage(text=text):
+                hint = text
+            case TurnEnded():
+                ended = at_s, event
+            case _:
+                pass
+    if ended is None:
         raise ValueError(f"the turn {user!r} did not end")
+    ended_s, end = ended
     return TurnRecord(
         user=user,
-        ended=fold.ended.reason,
-        error=fold.ended.error,
-        cause=fold.ended.cause,
-        detail=fold.ended.detail,
-        calls=tuple(fold.calls),
-        model_calls=tuple(fold.model_calls),
-        reply="\n".join(text for each in fold.model_calls if (text := each.response.text).strip()),
-        hint=fold.hint,
-        duration_s=fold.ended_s - fold.started_s,
+        ended=end.reason,
+        error=end.error,
+        cause=end.cause,
+        detail=end.detail,
+        calls=tuple(calls),
+        model_calls=tuple(model_calls),
+        reply="\n".join(text for each in model_calls if (text := each.response.text).strip()),
+        hint=hint,
+        duration_s=ended_s - started_s,
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Fold:
-    started_s: float
-    destructive: Collection[str]
-    keep_prompts: bool
-    ended_s: float = 0.0
-    ended: TurnEnded | None = None
-    hint: str | None = None
-    sent_s: float | None = None
-    streamed: list[str] = field(default_factory=list)
-    model_calls: list[ModelCallRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
-
-    def take(self, at_s: float, event: ChatEvent) -> None:
-        """Take in one event; those that say nothing new for a record are passed over."""
-        match event:
-            case ModelCalled():
-                self.sent_s = at_s - self.started_s
-                self.streamed = []
-            case TextStreamed(text=text):
-                self.streamed.append(text)
-            case ModelFinished(response=response):
-                self._close(at_s, response)
-            case CallSettled():
-                self.calls.append(self._call_record(event))
-            case HintAdded(message=message):
-                self.hint = message.text
-            case TurnEnded():
-                self._close(at_s, None)
-                self.ended, self.ended_s = event, at_s
-            case _:
-                pass
-
-    def _close(self, at_s: float, response: Finished | None) -> None:
-        """End the open request; without a response, what was streamed of it is kept."""
-        if self.sent_s is None:
-            return
-        self.model_calls.append(
-            ModelCallRecord(
-                offset_s=self.sent_s,
-                duration_s=at_s - self.started_s - self.sent_s,
-                response=Finished(reason="", text="".join(self.streamed))
-                if response is None
-                else _kept(response, keep_prompts=self.keep_prompts),
-            )
-        )
-        self.sent_s = None
-
-    def _call_record(self, event: CallSettled) -> CallRecord:
-        message = event.message
-        record = CallRecord(
-            tool=message.name,
-            raw_args=plain_or_repr(message.args),
-            result=envelope(message.result),
-            destructive=message.name in self.destructive,
-            raw_text=message.raw,
-            model_call=len(self.model_calls) - 1 if self.model_calls else None,
-        )
-        trace = event.trace
-        if trace is None:
-            return record
-        return replace(
-            record,
-            args=trace.args,
-            extra_args=trace.extra_args,
-            gate=trace.gate,
-            ran=trace.ran,
-            validation_s=trace.validation_s,
-            waiting_s=trace.waiting_s,
-            handler_s=trace.handler_s,
-            summary=trace.summary,
-        )
+def _call_record(
+    message: ToolCallMessage, model_call: int | None, *, is_destructive: bool
+) -> CallRecord:
+    outcome = message.outcome
+    if outcome is None:
+        raise ValueError(f"the call of {message.name!r} is settled without an outcome")
+    return CallRecord(
+        tool=message.name,
+        raw_args=plain_or_repr(message.args),
+        result=envelope(outcome.result),
+        args=outcome.args,
+        extra_args=outcome.extra_args,
+        gate=outcome.gate or GateOutcome.NOT_NEEDED,
+        ran=outcome.ran,
+        destructive=is_destructive,
+        validation_s=outcome.validation_s,
+        waiting_s=outcome.waiting_s,
+        handler_s=outcome.handler_s,
+        raw_text=message.raw,
+        model_call=model_call,
+        summary=outcome.summary,
+        answer=outcome.answer,
+    )
 
 
 _PROMPT_IDS = 2
@@ -172,7 +148,7 @@ def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
         response,
         prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],
         prompt_text=response.prompt_text if keep_prompts else "",
-        calls=tuple(replace(call, args=plain_or_repr(call.args)) for call in response.calls),
+        calls=tuple(replace(call, args=plain_or_repr(call.args), id="") for call in response.calls),
         server_metrics=None
         if response.server_metrics is None
         else {name: plain_or_repr(value) for name, value in response.server_metrics.items()},

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lhkit.events import ChatEvent, ModelCalled, ModelFinished, TurnEnded
+from lhkit.events import ChatEvent, ModelCalled, TurnEnded
+from lhkit.responses import Finished
 
 
 class WallTime:
@@ -51,7 +52,7 @@ class WallTime:
             if isinstance(event, ModelCalled):
                 is_open = True
                 self._shift(requests=1)
-            elif is_open and isinstance(event, ModelFinished | TurnEnded):
+            elif is_open and isinstance(event, Finished | TurnEnded):
                 is_open = False
                 self._shift(requests=-1)
 

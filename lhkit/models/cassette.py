@@ -43,7 +43,7 @@ from lhkit.responses import (
     ToolCallParsed,
 )
 from lhkit.text import printable
-from lhkit.tool_results import ToolCancelled, envelope, envelope_bytes
+from lhkit.tool_results import MAX_RESULT_BYTES, envelope, envelope_bytes
 
 VERSION: Final = 2
 
@@ -392,18 +392,19 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-_PLAIN_CALL = ToolCallMessage(name="", args={}, result=ToolCancelled())
-
-
 def _message(message: Message) -> dict[str, Any]:
     if not isinstance(message, ToolCallMessage):
         return {"from": "user" if isinstance(message, UserMessage) else "model", **plain(message)}
-    members = plain(message)
-    is_whole = envelope_bytes(message.result) <= message.max_bytes
-    for name in ("hint", "max_bytes"):
-        if is_whole or getattr(message, name) == getattr(_PLAIN_CALL, name):
-            members.pop(name, None)  # no model reads it, or it is the default
-    return {"from": "tool", **members, "result": envelope(message.result)}
+    call = message.call
+    members = {"text": message.text, "index": message.index, "raw": call.raw}
+    if envelope_bytes(message.result) > message.max_bytes:  # else no model reads these
+        members["hint"] = message.hint
+        if message.max_bytes != MAX_RESULT_BYTES:
+            members["max_bytes"] = message.max_bytes
+    members = {name: each for name, each in members.items() if each}
+    args = plain(call.args)
+    result = envelope(message.result)
+    return {"from": "tool", "name": call.name, "args": args, **members, "result": result}
 
 
 def _encoded(timed: TimedEvent) -> dict[str, Any]:

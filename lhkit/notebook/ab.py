@@ -10,8 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
-from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
+from lhkit.events import ChatEvent, EndReason, TurnEnded
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import Vote
 from lhkit.harness.sessions import Surroundings
@@ -22,7 +23,7 @@ from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoi
 from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import OptInAsked, QuestionOutcome
+from lhkit.notebook.events import OptInAsked
 from lhkit.notebook.loop import HomeLoop, Running
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
@@ -82,7 +83,7 @@ class _Half:
         self.talk = PanelConversation(
             model=self.model,
             surroundings=self._around,
-            confirm=self.gate,
+            confirm=self.gate.deciding,
             catalog=self._catalog,
             take=self._take,
         )
@@ -99,8 +100,7 @@ class _Half:
         if isinstance(event, TurnEnded):
             self.has_failed = event.reason is EndReason.FAILED
         self.screen.take(blinded(event))
-        has_card = isinstance(event, CallSettled) and self.gate.outcomes
-        self.keeper.hear(event, answer=self.gate.outcomes.pop() if has_card else "")
+        self.keeper.hear(event)
 
     def turn(self, text: str | None) -> Coroutine[Any, Any, None]:
         """Return the work of a turn; without a text the one that failed is taken up again."""

@@ -13,11 +13,11 @@ from lhkit.confirm.form import (
     field_of,
     typed_as,
 )
-from lhkit.events import CallReady, CallSettled, ChatEvent, ModelFinished, TurnEnded
+from lhkit.events import CallSettled, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
 from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
 from lhkit.notebook.events import OptInAsked, PanelNotice
-from lhkit.responses import ModelIdentity
+from lhkit.responses import Finished, ModelIdentity
 
 Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -103,12 +103,12 @@ class ABState(BoardState):
 def blinded(event: ChatEvent) -> ChatEvent:
     """Return the event without what would tell which model it is of: name, raw text, address."""
     match event:
-        case ModelFinished(response=response):
-            return replace(event, response=replace(response, identity=None, raw_text=""))
-        case CallReady(call=call):
-            return replace(event, call=replace(call, raw=""))
+        case Finished():
+            calls = tuple(replace(call, raw="") for call in event.calls)
+            fragment = "…" if event.fragment else ""
+            return replace(event, identity=None, raw_text="", calls=calls, fragment=fragment)
         case CallSettled(message=message):
-            return replace(event, message=replace(message, raw=""))
+            return CallSettled(message=replace(message, call=replace(message.call, raw="")))
         case TurnEnded():
             return replace(event, detail=None)
         case _:

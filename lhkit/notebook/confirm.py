@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from lhkit.confirm.decision import Decision, QuestionOutcome, is_approved
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.events import CardFaulted, CardOpened, CardSettled, QuestionOutcome
+from lhkit.notebook.events import CardFaulted, CardItem, CardSettled
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
 from lhkit.notebook.loop import HEARTBEAT_S, HomeLoop
 from lhkit.notebook.screen import Screen
@@ -75,7 +76,8 @@ class ButtonConfirmGate:
         self._home = screen
         self._ask = ask
         self._loop = HomeLoop()
-        self._guard = GuardedGate(_Asking(self._question))
+        self.deciding = GuardedGate(_Asking(self._question))
+        """The same gate, whose answers are a `Decision`: for a conversation that is recorded."""
         self._open: _Open | None = None
         self._dismissal = QuestionOutcome.INTERRUPTED
         self._code: list[bool] = []
@@ -84,11 +86,11 @@ class ButtonConfirmGate:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user explicitly said to run it; False while another is open."""
-        return await self._guard.confirm(request)
+        return is_approved(await self.deciding.confirm(request))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return what a person filled in, in the midst of a tool's work."""
-        return await self._guard.fill_in(request, form)
+        return await self.deciding.fill_in(request, form)
 
     def settle(self, card: str, *, is_allowed: bool) -> None:
         """Answer a card from code. Any thread; the first answer wins.
@@ -163,13 +165,14 @@ class ButtonConfirmGate:
         self._open = opened
         # whoever stops or interrupts says so before; else who asks in the midst of a call is gone
         self._dismissal = QuestionOutcome.INTERRUPTED if form is None else QuestionOutcome.WITHDRAWN
-        opened.screen.take(CardOpened(card=opened.card, request=request, form=form))
+        opened.screen.take(CardItem(card=opened.card, request=request, form=form))
         opened.screen.flush()
         outcome = QuestionOutcome.FAILED
         try:
             outcome = await self._outcome(opened)
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
             outcome = self._dismissal
+            error.args = (outcome,)  # as the message of `Task.cancel`: the dispatcher records it
             raise
         finally:
             self._open = None
@@ -241,6 +244,8 @@ class _Open:
 class _Asking:
     """What `GuardedGate` wraps: one question at a time, and no fault means yes."""
 
+    is_person = True
+
     def __init__(
         self,
         ask: Callable[
@@ -250,9 +255,9 @@ class _Asking:
     ) -> None:
         self._ask = ask
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
+    async def confirm(self, request: ConfirmRequest) -> Decision:
         outcome, _ = await self._ask(request, None)
-        return outcome.is_allowed
+        return Decision(outcome)
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         outcome, values = await self._ask(request, form)

@@ -92,10 +92,9 @@ class PanelConversation:
 
     def take_back(self) -> str | None:
         """Forget the last turn and return what the user said in it; None if there was none."""
-        messages = self.controller.state.messages
-        for index in range(len(messages) - 1, -1, -1):
-            message = messages[index]
-            if isinstance(message, UserMessage):
-                self.controller = self._new_controller(Transcript(messages=messages[:index]))
-                return message.text
-        return None
+        transcript = self.controller.state.transcript
+        if not transcript.user_turns:
+            return None
+        asked = transcript.messages[transcript.turn_start]
+        self.controller = self._new_controller(transcript.without_last_turn())
+        return asked.text if isinstance(asked, UserMessage) else None

@@ -1,59 +1,56 @@
-"""What happens in a panel besides the controller's events: questions, notes, the opt-in."""
+"""What a panel shows and hears besides the conversation: questions, faults, the opt-in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import ChatEvent
+from lhkit.messages import Message
 from lhkit.responses import ModelIdentity
 
 
-class QuestionOutcome(StrEnum):
-    """What became of a question, and why. Only the four that say so are a yes."""
-
-    RUN = "run"
-    SENT = "sent"  # a form, filled in
-    TYPED_YES = "typed_yes"
-    CODE_YES = "code_yes"  # answered by the program, such as a notebook under nbval
-    CANCEL = "cancel"
-    DECLINED = "declined"  # a form
-    ESCAPE = "escape"
-    TYPED_NO = "typed_no"
-    CODE_NO = "code_no"
-    STOPPED = "stopped"
-    INTERRUPTED = "interrupted"
-    TIMED_OUT = "timed_out"
-    CLOSED = "closed"
-    NOBODY = "nobody"  # no front end that can click, nobody who can type
-    FAILED = "failed"
-    WITHDRAWN = "withdrawn"  # whoever asked is gone, or does not want to know any more
-
-    @property
-    def is_allowed(self) -> bool:
-        """True if the tool may run, or the form be sent."""
-        return self in _ALLOWED
-
-
-_ALLOWED = frozenset(
-    {
-        QuestionOutcome.RUN,
-        QuestionOutcome.SENT,
-        QuestionOutcome.TYPED_YES,
-        QuestionOutcome.CODE_YES,
-    }
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardOpened:
-    """A question is put to the user; `card` names it. With a form it asks for more than a yes."""
+class CardItem:
+    """A question to the user; `outcome` is None while it is open. As an event: it is put.
+
+    With a form it asks for more than a yes: `faults` are those of the form as it was sent last, the
+    `attempts`-th time. What is typed into a form is never in here.
+    """
 
     card: str
     request: ConfirmRequest
+    outcome: QuestionOutcome | None = None
     form: Form | None = None
+    faults: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenItem:
+    """Words of the model that were cut off by a fault."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorItem:
+    """A fault as a sentence; `detail` for who looks closer. `can_retry` offers a button."""
+
+    text: str
+    detail: str = ""
+    can_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptInAsked:
+    """The user is asked whether their text may go to the model. `licence` is a sentence."""
+
+    model: str
+    address: str
+    licence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +70,6 @@ class CardSettled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """The panel says something of its own."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultShown:
-    """Something went wrong outside a turn; `detail` is for who looks closer."""
-
-    text: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDropped:
     """The last turn is taken back: it will be asked again."""
 
@@ -100,28 +82,29 @@ class ModelChosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptInAsked:
-    """The user is asked whether their text may go to the model. `licence` is a sentence."""
-
-    model: str
-    address: str
-    licence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OptedIn:
-    """The user said that it may."""
+    """The user agreed that it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelNotice:
-    """The panel says something of its own; `is_fault` if something went wrong."""
+    """A notice of a board; `is_fault` if something went wrong."""
 
     text: str
     is_fault: bool = False
 
 
-CardEvent: TypeAlias = CardOpened | CardFaulted | CardSettled
+Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInAsked
+"""An entry of a panel's list. A `ToolCallMessage` without an outcome is still pending."""
+
 PanelEvent: TypeAlias = (
-    ChatEvent | CardEvent | Noted | FaultShown | TurnDropped | ModelChosen | OptInAsked | OptedIn
+    ChatEvent
+    | CardItem
+    | CardFaulted
+    | CardSettled
+    | ErrorItem
+    | TurnDropped
+    | ModelChosen
+    | OptInAsked
+    | OptedIn
 )

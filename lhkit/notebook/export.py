@@ -1,26 +1,14 @@
-"""A conversation to take along: as Markdown, as JSON, as lines for a terminal, as a scenario."""
+"""A conversation to take along: as Markdown, as JSON, as lines for a terminal."""
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from lhkit.confirm.summary import pretty
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
-from lhkit.harness.record import RowKeys
-from lhkit.harness.state_diff import NO_KEYS
-from lhkit.json_values import JSON, compact, plain_or_repr
+from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.items import (
-    AssistantItem,
-    CardItem,
-    ErrorItem,
-    Item,
-    NoteItem,
-    OptInItem,
-    ToolItem,
-    UserItem,
-)
+from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInAsked
 from lhkit.notebook.markdown import acts
 from lhkit.notebook.state import PanelState
 from lhkit.text import printable
@@ -39,23 +27,23 @@ def to_markdown(state: PanelState, catalog: Catalog) -> str:
 
 def _markdown(item: Item, catalog: Catalog) -> str:
     match item:
-        case UserItem(text=text):
+        case UserMessage(text=text):
             said = _quoted(_fenced(text) if acts(text) else text)
             return f"**{catalog.text('notebook.role_user')}**\n\n{said}"
-        case AssistantItem(text=text):
+        case ModelMessage(text=text) | BrokenItem(text=text):
             said = _fenced(text) if acts(text) else text
             return f"**{catalog.text('notebook.role_assistant')}**\n\n{said}"
-        case ToolItem():
-            result = "" if item.result is None else _fenced(_json_text(envelope(item.result)))
+        case ToolCallMessage(outcome=outcome):
+            result = _fenced(_json_text(envelope(outcome.result))) if outcome else ""
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request):
             return f"{_asked(item, catalog, mark='**')}\n\n{_fenced(request.summary)}"
-        case NoteItem(text=text):
+        case SystemMessage(text=text):
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
             return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
-        case OptInItem():
+        case OptInAsked():
             return ""
         case _:
             assert_never(item)
@@ -93,20 +81,20 @@ def to_lines(state: PanelState, catalog: Catalog) -> list[str]:
 
 def _line(item: Item, catalog: Catalog) -> str:
     match item:
-        case UserItem(text=text):
+        case UserMessage(text=text):
             return f"{catalog.text('notebook.role_user')}: {text}"
-        case AssistantItem(text=text):
+        case ModelMessage(text=text) | BrokenItem(text=text):
             return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
-        case ToolItem():
-            status = envelope(item.result)["status"] if item.result else "…"
+        case ToolCallMessage(outcome=outcome):
+            status = envelope(outcome.result)["status"] if outcome else "…"
             return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
         case CardItem():
             return _asked(item, catalog)
-        case NoteItem(text=text):
+        case SystemMessage(text=text):
             return text
         case ErrorItem(text=text, detail=detail):
             return f"{text}\n{detail}".rstrip()
-        case OptInItem():
+        case OptInAsked():
             return ""
         case _:
             assert_never(item)
@@ -125,17 +113,20 @@ def to_json(state: PanelState) -> str:
 
 def _entry(item: Item) -> dict[str, Any]:
     match item:
-        case UserItem(text=text):
+        case UserMessage(text=text):
             return {"role": "user", "text": text}
-        case AssistantItem(text=text, ending=ending):
-            return {"role": "assistant", "text": text, "ending": str(ending)}
-        case ToolItem():
+        case ModelMessage(text=text, stopped=is_stopped):
+            ending = "stopped" if is_stopped else "complete"
+            return {"role": "assistant", "text": text, "ending": ending}
+        case BrokenItem(text=text):
+            return {"role": "assistant", "text": text, "ending": "broken"}
+        case ToolCallMessage(outcome=outcome):
             return {
                 "role": "tool",
                 "tool": item.name,
                 "arguments": plain_or_repr(item.args),
-                "result": plain_or_repr(envelope(item.result)) if item.result else None,
-                "gate": str(item.trace.gate) if item.trace else None,
+                "result": plain_or_repr(envelope(outcome.result)) if outcome else None,
+                "gate": str(outcome.gate) if outcome and outcome.gate else None,
                 "raw": item.raw,
             }
         case CardItem(request=request, outcome=outcome):
@@ -146,62 +137,11 @@ def _entry(item: Item) -> dict[str, Any]:
                 "allowed": outcome is not None and outcome.is_allowed,
                 "reason": str(outcome) if outcome else None,
             }
-        case NoteItem(text=text):
+        case SystemMessage(text=text):
             return {"role": "system", "text": text}
         case ErrorItem(text=text, detail=detail):
             return {"role": "error", "text": text, "detail": detail}
-        case OptInItem():
+        case OptInAsked():
             return {}
         case _:
             assert_never(item)
-
-
-def to_scenario(
-    state: PanelState,
-    *,
-    begun: Mapping[str, JSON],
-    ended: Mapping[str, JSON],
-    destructive: Collection[str],
-    locale: str,
-    scenario_id: str,
-    ac: str | None = None,
-    row_keys: RowKeys = NO_KEYS,
-) -> str:
-    """Return a scenario file of one scenario (see `scenario_of_talk`).
-
-    Raises:
-        UsageError: nothing has been said.
-    """
-    return scenario_of_talk(
-        tuple(_said(turn) for turn in _turns(state.items)),
-        begun=begun,
-        ended=ended,
-        destructive=destructive,
-        locale=locale,
-        scenario_id=scenario_id,
-        ac=ac,
-        row_keys=row_keys,
-    )
-
-
-def _turns(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Yield the items of each turn, the user's words first."""
-    turn: list[Item] = []
-    for item in items:
-        if isinstance(item, UserItem):
-            if turn:
-                yield turn
-            turn = [item]
-        elif turn:
-            turn.append(item)
-    if turn:
-        yield turn
-
-
-def _said(turn: Sequence[Item]) -> Said:
-    replies = [item.text for item in turn if isinstance(item, AssistantItem)]
-    return Said(
-        user=next(item.text for item in turn if isinstance(item, UserItem)),
-        traces=tuple(item.trace for item in turn if isinstance(item, ToolItem) and item.trace),
-        reply=replies[-1] if replies else "",
-    )

@@ -10,25 +10,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
-from lhkit.events import CallSettled, ChatEvent
+from lhkit.events import ChatEvent
 from lhkit.files import write_whole
+from lhkit.harness.author.from_chat import scenario_of_talk
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import (
-    FaultShown,
-    ModelChosen,
-    Noted,
-    OptedIn,
-    OptInAsked,
-    QuestionOutcome,
-    TurnDropped,
-)
-from lhkit.notebook.export import to_json, to_markdown, to_scenario
+from lhkit.notebook.events import ErrorItem, ModelChosen, OptedIn, OptInAsked, TurnDropped
+from lhkit.notebook.export import to_json, to_markdown
 from lhkit.notebook.loop import HomeLoop, Running, Work
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
@@ -101,7 +96,7 @@ class ChatPanel:
         self._talk = PanelConversation(
             model=model,
             surroundings=surroundings,
-            confirm=self._gate,
+            confirm=self._gate.deciding,
             catalog=self._screen.catalog,
             take=self._take,
         )
@@ -260,8 +255,8 @@ class ChatPanel:
         Raises:
             UsageError: nothing has been said yet.
         """
-        return to_scenario(
-            self.state,
+        return scenario_of_talk(
+            self.state.chat.messages,
             begun=self._talk.begun,
             ended=self._talk.world(),
             destructive=self._talk.destructive,
@@ -302,13 +297,7 @@ class ChatPanel:
     def _take(self, event: ChatEvent) -> None:
         self._screen.take(event)
         if self._keeper is not None:
-            answer = ""
-            if isinstance(event, CallSettled) and self._gate.outcomes:
-                answer = self._gate.outcomes[
-                    0
-                ]  # what the tool asked afterwards is no answer to this
-                self._gate.outcomes.clear()
-            self._keeper.hear(event, answer=answer)
+            self._keeper.hear(event)
 
     def _keep(self) -> None:
         """Write the turn down; a fault is shown, and the next turn brings this one along."""
@@ -341,7 +330,7 @@ class ChatPanel:
         self._screen.take(asked)
 
     def _note(self, key: str, **values: object) -> None:
-        self._screen.take(Noted(text=self._screen.catalog.text(key, **values)))
+        self._screen.take(SystemMessage(text=self._screen.catalog.text(key, **values)))
 
     def _receive(self, content: Mapping[str, Any]) -> None:
         """Carry out a button's press, on the loop; a fault is shown in the panel."""
@@ -379,4 +368,4 @@ class ChatPanel:
     def _show_fault(self, error: BaseException) -> None:
         _log.warning("the panel failed", exc_info=error)
         text = self._screen.catalog.text("notebook.fault", type=type(error).__name__)
-        self._screen.take(FaultShown(text=text, detail=str(error)))
+        self._screen.take(ErrorItem(text=text, detail=str(error)))

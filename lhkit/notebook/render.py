@@ -14,18 +14,15 @@ from lhkit.confirm.form import Form
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.fields import FieldEntry, escaped, field_html
-from lhkit.notebook.items import (
-    AssistantItem,
-    CardItem,
-    Ending,
-    ErrorItem,
-    Item,
-    NoteItem,
-    OptInItem,
-    ToolItem,
-    UserItem,
+from lhkit.messages import (
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
 )
+from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInAsked
+from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.markdown import normal_lines, to_html
 from lhkit.notebook.state import ModelStatus, PanelState
 from lhkit.text import visible
@@ -66,14 +63,15 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
     """
     known = previous if previous and previous.locale == catalog.locale else None
     old = known.items if known else ()
+    items = state.items
     reused = tuple(
         known.fragments[i]
-        if known and i < len(old) and old[i] is item
+        if known and i < len(old) and _is_same(old[i], item)
         else Fragment(fragment(item, catalog))
-        for i, item in enumerate(state.items)
+        for i, item in enumerate(items)
     )
     return View(
-        items=state.items,
+        items=items,
         fragments=(*reused, *_live(state, catalog, known)),
         status=status(state, catalog),
         controls={
@@ -84,6 +82,11 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
         },
         locale=catalog.locale,
     )
+
+
+def _is_same(old: Item, item: Item) -> bool:
+    """Compare by identity, for speed; words before a call are a new value each time."""
+    return old is item or (isinstance(item, ModelMessage) and old == item)
 
 
 def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Fragment, ...]:
@@ -100,20 +103,22 @@ def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Frag
 def fragment(item: Item, catalog: Catalog) -> str:
     """Return the HTML of one item."""
     match item:
-        case UserItem(text=text):
+        case UserMessage(text=text):
             return _message("user", _text(text), catalog)
-        case AssistantItem():
-            return _assistant(item, catalog)
-        case ToolItem():
+        case ModelMessage(text=text, stopped=is_stopped):
+            return _assistant(text, "stopped" if is_stopped else "", catalog)
+        case BrokenItem(text=text):
+            return _assistant(text, "broken", catalog)
+        case ToolCallMessage():
             return _tool(item, catalog)
         case CardItem():
             return _card(item, catalog)
-        case NoteItem(text=text):
+        case SystemMessage(text=text):
             note = escaped(text, keep_emoji=True)
             return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
-        case OptInItem():
+        case OptInAsked():
             return _opt_in(item, catalog)
         case _:
             assert_never(item)
@@ -157,10 +162,10 @@ def _text(text: str) -> str:
     return f'<div class="lhkit-text">{escaped(normal_lines(text), keep_emoji=True)}</div>'
 
 
-def _assistant(item: AssistantItem, catalog: Catalog) -> str:
-    body = f'<div class="lhkit-text lhkit-markdown">{to_html(item.text)}</div>'
-    if item.ending is not Ending.COMPLETE:
-        word = escape(catalog.text(f"notebook.ending_{item.ending}"))
+def _assistant(text: str, ending: str, catalog: Catalog) -> str:
+    body = f'<div class="lhkit-text lhkit-markdown">{to_html(text)}</div>'
+    if ending:
+        word = escape(catalog.text(f"notebook.ending_{ending}"))
         body += f'<div class="lhkit-ending">{word}</div>'
     return _message("assistant", body + _button("copy", "notebook.copy", catalog), catalog)
 
@@ -170,12 +175,13 @@ def _button(action: str, key: str, catalog: Catalog, css: str = "lhkit-mini") ->
     return f'<button type="button" class="{css}" data-action="{action}">{label}</button>'
 
 
-def _tool(item: ToolItem, catalog: Catalog) -> str:
-    state, words = _tool_outcome(item, catalog)
-    handler_s = item.trace.handler_s if item.trace and item.trace.ran else None
+def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
+    outcome = item.outcome
+    state, words = _tool_status(outcome, catalog)
+    handler_s = outcome.handler_s if outcome and outcome.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
-    result = "" if item.result is None else _pretty(envelope(item.result))
+    result = "" if outcome is None else _pretty(envelope(outcome.result))
     rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
@@ -192,10 +198,10 @@ def _tool(item: ToolItem, catalog: Catalog) -> str:
     )
 
 
-def _tool_outcome(item: ToolItem, catalog: Catalog) -> tuple[str, str]:
-    match item.result:
-        case None:
-            return "waiting", catalog.text("notebook.tool_waiting")
+def _tool_status(outcome: ToolCallOutcome | None, catalog: Catalog) -> tuple[str, str]:
+    if outcome is None:
+        return "waiting", catalog.text("notebook.tool_waiting")
+    match outcome.result:
         case ToolOk():
             return "ok", catalog.text("notebook.tool_ok")
         case ToolErr(code=code):
@@ -203,7 +209,7 @@ def _tool_outcome(item: ToolItem, catalog: Catalog) -> tuple[str, str]:
         case ToolCancelled():
             return "cancelled", catalog.text("notebook.tool_cancelled")
         case _:
-            assert_never(item.result)
+            assert_never(outcome.result)
 
 
 def _card(item: CardItem, catalog: Catalog) -> str:
@@ -329,7 +335,7 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
     )
 
 
-def _opt_in(item: OptInItem, catalog: Catalog) -> str:
+def _opt_in(item: OptInAsked, catalog: Catalog) -> str:
     where = item.address or catalog.text("notebook.opt_in_nowhere")
     sentences = (
         catalog.text("notebook.opt_in_who", model=visible(item.model), address=visible(where)),

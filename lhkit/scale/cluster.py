@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lhkit.errors import LhkitError, SetupError
-from lhkit.scale.logs import end_of, logged, size_of, standard_error_in
+from lhkit.scale.logs import logged
 from lhkit.scale.placement import LOCAL, Part, Placement, Room, require_ray
 from lhkit.scale.replica import Replica
 from lhkit.settings import quiet_ray
@@ -34,7 +34,7 @@ class LostError(Exception):
 async def connected(placement: Placement, toolset: str, log: Path) -> AsyncIterator["Cluster"]:
     """Yield the cluster, with the toolset's file sent to its nodes if it is one.
 
-    What Ray and its nodes say meanwhile goes to the end of `log`.
+    What Ray logs meanwhile goes to the end of `log`.
 
     Raises:
         MissingPackageError: Ray is not installed.
@@ -57,17 +57,15 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
     options = {
         "address": placement.address,
         "configure_logging": False,
+        "log_to_driver": False,
         "runtime_env": {"working_dir": str(path.parent)} if travels else None,
         **(local if placement.address == LOCAL else {}),
     }
     with logged(log):
-        heard_from = size_of(log)
         try:
-            with standard_error_in(log):
-                _join(ray, options)
+            _join(ray, options)
         except Exception as error:  # Ray raises nothing more special
-            said = end_of(log, heard_from)
-            raise _join_fault(error, placement, path.parent if travels else None, said) from error
+            raise _join_fault(error, placement, path.parent if travels else None) from error
         reference = toolset
         if file.endswith(".py"):
             reference = f"{path.name if travels else path}:{name}"
@@ -77,12 +75,10 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
             ray.shutdown()
 
 
-def _join_fault(
-    error: Exception, placement: Placement, folder: Path | None, said: str
-) -> SetupError:
-    """Return what to say of a cluster that did not let us in; `said` is all that Ray wrote."""
+def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> SetupError:
+    """Return the error for a cluster that did not let us in."""
     address, told = placement.address, _one_line(error)
-    if "InvalidAuthToken" in said:
+    if "InvalidAuthToken" in str(error):
         return SetupError(
             f"--ray {address}: the cluster asks for a token that this command does not have: set "
             "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its head has them "

@@ -2,8 +2,8 @@
 
 `dispatch` never raises, for any input of any type; only cancellation of the calling task passes,
 and a KeyboardInterrupt, which is a person's and no tool's.
-What is asked is what runs and what is recorded: arguments are copied when they are validated, and
-summary, gate and handler get a copy each. A result is copied when it comes back.
+What is asked is what runs and what is recorded: validated arguments are read-only, for summary,
+gate and record alike, and the handler gets a copy of them. A result is copied when it comes back.
 Not promised: a handler that blocks the event loop cannot be timed out, and a handler that ignores
 cancellation goes on after its time-out (its result is discarded).
 Source: seeds, `ToolDispatcher.dispatch`; we validate before we ask, and pass validated arguments.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from lhkit.confirm.decision import Decision, QuestionOutcome, is_approved
 from lhkit.confirm.gate import (
     ConfirmGate,
     ConfirmRequest,
@@ -25,13 +26,13 @@ from lhkit.confirm.gate import (
     open_to_questions,
 )
 from lhkit.confirm.summary import summarize
-from lhkit.events import DispatchTrace, GateOutcome
-from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
+from lhkit.json_values import JSON, plain_json
 from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import GateOutcome, ToolCallOutcome
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing, NotAnObject
+from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
 
 _log = logging.getLogger(__name__)
 
@@ -72,16 +73,16 @@ class ToolDispatcher:
         *,
         confirm: ConfirmGate | None,
         deps: Any = None,
-        observe: Callable[[DispatchTrace], None] | None = None,
+        observe: Callable[[ToolCallOutcome], None] | None = None,
     ) -> ToolResult:
-        """Return the envelope of one call.
+        """Return the result of one call.
 
         Args:
             tool_name: the name the model gave; anything.
             raw_args: the arguments the model gave; anything.
             confirm: who asks the user; None answers every destructive call with `ToolCancelled`.
             deps: handed to the handler, and to a summary that asks for it, as it is, not copied.
-            observe: receives the trace of this call exactly once, also when the calling task is
+            observe: receives the outcome of this call exactly once, also when the calling task is
                 cancelled after the handler was started (a started write is finished first).
         """
         run = _Dispatch(
@@ -91,37 +92,26 @@ class ToolDispatcher:
             clock=self._clock,
             confirm=confirm,
             deps=deps,
-            trace=_blank_trace(tool_name, raw_args),
+            name=_name_of(tool_name),
+            outcome=ToolCallOutcome(result=ToolCancelled(), gate=GateOutcome.NOT_NEEDED),
         )
         try:
-            await run.advance()
+            await run.advance(raw_args)
         finally:
             if observe is not None:
-                observe(run.trace)
-        return run.trace.result
-
-
-def _blank_trace(tool_name: Any, raw_args: Any) -> DispatchTrace:
-    return DispatchTrace(
-        name=_name_of(tool_name),
-        raw_args=raw_args,
-        args=None,
-        extra_args=(),
-        gate=GateOutcome.NOT_NEEDED,
-        ran=False,
-        result=ToolCancelled(),
-    )
+                observe(run.outcome)
+        return run.outcome.result
 
 
 def _name_of(tool_name: Any) -> str:
-    """Return a plain text: a kind of text with a will of its own is none to look up by."""
+    """Return a plain `str`: a subclass may behave otherwise when it is looked up."""
     kind = type(tool_name)
     return str.__str__(tool_name) if issubclass(kind, str) else f"<{kind.__name__}>"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Dispatch:
-    """One dispatch while it runs; `trace` is what is known of it so far."""
+    """One dispatch while it runs; `outcome` is what is known of it so far."""
 
     cancelled_before: int
 
@@ -130,67 +120,48 @@ class _Dispatch:
     clock: Callable[[], float]
     confirm: ConfirmGate | None
     deps: Any
-    trace: DispatchTrace
+    name: str
+    outcome: ToolCallOutcome
 
-    async def advance(self) -> None:
+    async def advance(self, raw_args: Any) -> None:
         """Look up, validate, confirm, run; stop at the first step that settles the result."""
-        unreadable = self._kept_raw_args()
-        tool = self.registry.get(self.trace.name)
+        tool = self.registry.get(self.name)
         if tool is None:
-            self._unknown_tool()
+            _log.warning("unknown tool %r", self.name)
+            known = ", ".join(self.registry)
+            self._note(result=self._error("unknown_tool", name=self.name, known=known))
             return
-        accepted = self._validate(tool, unreadable)
+        accepted = self._validate(tool, raw_args)
         if accepted is None:
             return
         if tool.is_destructive and not await self._is_confirmed(tool, accepted.args):
             return
-        await self._run(tool, accepted.args)
+        await self._run(tool, accepted)
 
-    def _unknown_tool(self) -> None:
-        known = ", ".join(self.registry)
-        _log.warning("unknown tool %r", self.trace.name)
-        refused = self._error("unknown_tool", name=self.trace.name, known=known)
-        self.trace = replace(self.trace, result=refused)
+    def _note(self, **known: Any) -> None:
+        self.outcome = replace(self.outcome, **known)
 
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
 
-    def _kept_raw_args(self) -> NotAnObject | None:
-        """Keep a copy of what came; return what is wrong with it if JSON cannot carry it."""
-        try:
-            self.trace = replace(self.trace, raw_args=read_only_json(self.trace.raw_args))
-        except NotJsonError as error:
-            return NotAnObject(actual=str(error))
-        except Exception as error:  # noqa: BLE001 - boundary: arguments may be any object
-            return NotAnObject(actual=type(error).__name__)
-        return None
-
-    def _validate(self, tool: ToolDefinition, unreadable: NotAnObject | None) -> Accepted | None:
+    def _validate(self, tool: ToolDefinition, raw_args: Any) -> Accepted | None:
+        """Return the validated arguments, which nobody can change; None if they are refused."""
         started_s = self.clock()
-        verdict = unreadable or self._verdict(tool)
-        spent_s = self.clock() - started_s
+        try:
+            verdict = self.registry.validator(tool.name).check(raw_args)
+        except Exception as error:  # noqa: BLE001 - boundary: arguments and validators may do anything
+            _log.warning("validation of %s failed", tool.name, exc_info=True)
+            verdict = NotAnObject(actual=type(error).__name__)
+        self._note(validation_s=self.clock() - started_s)
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
-            refused = ToolErr("validation", reason)
-            self.trace = replace(self.trace, validation_s=spent_s, result=refused)
+            self._note(result=ToolErr("validation", reason))
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self.trace = replace(
-            self.trace,
-            validation_s=spent_s,
-            args=read_only_json(verdict.args),
-            extra_args=verdict.extra,
-        )
+        self._note(args=verdict.args, extra_args=verdict.extra)
         return verdict
-
-    def _verdict(self, tool: ToolDefinition) -> ArgumentsVerdict:
-        try:
-            return self.registry.validator(tool.name).check(self.trace.raw_args)
-        except Exception as error:  # noqa: BLE001 - boundary: a validator may fail on what it reads
-            _log.warning("validation of %s failed", tool.name, exc_info=True)
-            return NotAnObject(actual=type(error).__name__)
 
     def _refusal(self, verdict: NotAnObject | Missing | Invalid) -> str:
         text = self.catalog.text
@@ -206,57 +177,62 @@ class _Dispatch:
 
     async def _is_confirmed(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> bool:
         if self.confirm is None:
-            self.trace = replace(self.trace, gate=GateOutcome.ABSENT)
+            self._note(gate=GateOutcome.ABSENT)
             return False
         request = ConfirmRequest(
             tool=tool.name,
             description=tool.description,
-            args=read_only_json(args),  # a gate that changes what it shows gets a TypeError
+            args=args,
             summary=summarize(tool, args, self.catalog, self.deps),
         )
         started_s = self.clock()
         # no answer yet, and so far none that counts
-        self.trace = replace(self.trace, gate=GateOutcome.FAILED, summary=request.summary)
+        self._note(gate=GateOutcome.FAILED, summary=request.summary)
         try:
-            outcome = await _ask(self.confirm, request)
+            gate, answer = await _ask(self.confirm, request)
             self._pass_cancellation()  # a gate may have swallowed it, and said yes
+        except asyncio.CancelledError as error:
+            self._note(answer="".join(a for a in error.args if isinstance(a, QuestionOutcome)))
+            raise
         finally:
-            self.trace = replace(self.trace, waiting_s=self.clock() - started_s)
-        self.trace = replace(self.trace, gate=outcome)
-        return outcome is GateOutcome.ACCEPTED
+            self._note(waiting_s=self.clock() - started_s)
+        self._note(gate=gate, answer=answer)
+        return gate is GateOutcome.ACCEPTED
 
     def _pass_cancellation(self) -> None:
         """Raise if the caller was told to stop, whoever has caught that: nothing may start now."""
         if cancellations() > self.cancelled_before:
             raise asyncio.CancelledError
 
-    async def _run(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> None:
+    async def _run(self, tool: ToolDefinition, accepted: Accepted) -> None:
         started_s = self.clock()
         # From here on it may have written: no end of the caller may make that a "did not confirm".
-        self.trace = replace(self.trace, ran=True, result=self._handler_error("CancelledError"))
+        self._note(ran=True, result=self._handler_error("CancelledError"))
         questions = MidCallQuestions(self.confirm)
         with open_to_questions(questions):
-            task = asyncio.create_task(self._handled(tool, plain_json(args)))
+            task = asyncio.create_task(self._handled(tool, accepted))
         is_late, stopped = await _waited_out(task, tool.timeout_s, questions)
         questions.close()  # what is over asks nothing any more
         returned = _Failed(TimeoutError()) if is_late else _returned(task)
         waited_s = questions.waited_s  # for a person, whom no tool may be blamed for
-        self.trace = replace(
-            self.trace,
+        self._note(
             handler_s=self.clock() - started_s - waited_s,
-            waiting_s=self.trace.waiting_s + waited_s,
-            result=self._timed_out(tool) if is_late else self._outcome(returned),
+            waiting_s=self.outcome.waiting_s + waited_s,
+            result=self._timed_out(tool) if is_late else self._result(returned),
         )
         if stopped is not None:
             raise stopped
         if isinstance(returned, _Failed) and isinstance(returned.error, KeyboardInterrupt):
             raise returned.error
 
-    async def _handled(
-        self, tool: ToolDefinition, args: Mapping[str, JSON]
-    ) -> ToolResult | _Failed:
+    async def _handled(self, tool: ToolDefinition, accepted: Accepted) -> ToolResult | _Failed:
+        prepared = accepted.prepared
         try:
-            returned: Any = tool.handler(args, self.deps)
+            returned: Any
+            if prepared is not None and prepared.handler is tool.handler:
+                returned = prepared.run(self.deps)
+            else:  # it reads a copy of its own
+                returned = tool.handler(plain_json(accepted.args), self.deps)
             if inspect.isawaitable(returned):
                 returned = await returned
             if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
@@ -269,7 +245,7 @@ class _Dispatch:
         _log.error("the handler of %s returned a %s", tool.name, type(returned).__name__)
         return self._handler_error(f"returned {type(returned).__name__}")
 
-    def _outcome(self, returned: ToolResult | _Failed) -> ToolResult:
+    def _result(self, returned: ToolResult | _Failed) -> ToolResult:
         if isinstance(returned, _Failed):
             return self._handler_error(type(returned.error).__name__)
         return returned
@@ -287,7 +263,8 @@ class _Dispatch:
         return self._error("handler_error", type=type_name)
 
 
-async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
+async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> tuple[GateOutcome, str]:
+    """Return the decision, and how the gate says that it was made."""
     cancelled_before = cancellations()
     try:
         answer = await gate.confirm(request)
@@ -297,8 +274,9 @@ async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
         if isinstance(error, asyncio.CancelledError) and cancellations() > cancelled_before:
             raise
         _log.warning("the confirm gate failed for %s", request.tool, exc_info=True)
-        return GateOutcome.FAILED
-    return GateOutcome.ACCEPTED if answer is True else GateOutcome.REJECTED
+        return GateOutcome.FAILED, ""
+    how = str(answer.outcome) if isinstance(answer, Decision) else ""
+    return (GateOutcome.ACCEPTED if is_approved(answer) else GateOutcome.REJECTED), how
 
 
 def _returned(task: "asyncio.Task[ToolResult | _Failed]") -> ToolResult | _Failed:

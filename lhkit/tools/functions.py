@@ -34,9 +34,9 @@ from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
-from lhkit.tools.definition import Handler, ToolDefinition
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import with_subschemas
-from lhkit.tools.validation import Check, Invalid, invalid
+from lhkit.tools.validation import Invalid, PreparedCall, invalid
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -82,17 +82,17 @@ def definition_of(
     parameters = _parameters(tool_name, function)
     takes_deps = any(parameter.name == DEPS_PARAMETER for parameter in parameters)
     arguments = _arguments(tool_name, body, parameters)
+    result_type = _result_type(tool_name, function, body)
+    handler = FunctionHandler(function, arguments, result_type, takes_deps)
     return ToolDefinition(
         name=tool_name,
         description=description or " ".join(doc.split("\n\n")[0].split()),
         parameters=arguments.schema,
-        handler=_handler(
-            function, arguments, _result_type(tool_name, function, body), takes_deps=takes_deps
-        ),
+        handler=handler,
         is_destructive=is_destructive,
         summarize=summarize,
         timeout_s=timeout_s,
-        check=_checked_by(arguments),
+        check=handler.check,
         implied=implied,
         repeatable=repeatable,
         claims=claims,
@@ -152,7 +152,7 @@ class _Arguments:
         return schema
 
     def read(self, args: Mapping[str, JSON]) -> dict[str, Any]:
-        """Return what pydantic makes of validated arguments: the same for check and handler.
+        """Return what pydantic makes of validated arguments.
 
         Strict, and from JSON text: a text may become a date, a number may not.
 
@@ -291,10 +291,19 @@ def _untitled(schema: Any) -> Any:
     return {key: value for key, value in inner.items() if key != "title"}
 
 
-def _checked_by(arguments: _Arguments) -> Check:
-    def check(args: Mapping[str, JSON]) -> Invalid | None:
+@dataclass(frozen=True, slots=True)
+class FunctionHandler:
+    """The handler of a function: `check` reads the arguments, so that they are read once."""
+
+    function: Callable[..., Any]
+    arguments: _Arguments
+    result_type: TypeAdapter[Any] | None
+    takes_deps: bool
+
+    def check(self, args: Mapping[str, JSON]) -> Invalid | PreparedCall:
+        """Return the call with what pydantic makes of its arguments, or why it refuses them."""
         try:
-            arguments.read(args)
+            values = self.arguments.read(args)
         except NotJsonError as error:
             return invalid("(all)", "shorter numbers", str(error))
         except ValidationError as error:
@@ -302,33 +311,25 @@ def _checked_by(arguments: _Arguments) -> Check:
             where = ".".join(map(str, fault["loc"]))
             told = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             return invalid(where or "(all)", told, fault["input"])
-        return None
+        return PreparedCall(handler=self, run=partial(self._run, values))
 
-    return check
+    async def __call__(self, args: Mapping[str, JSON], deps: Any) -> ToolResult:
+        """Call the function with validated arguments."""
+        return await self._run(self.arguments.read(args), deps)
 
-
-def _handler(
-    function: Callable[..., Any],
-    arguments: _Arguments,
-    result_type: TypeAdapter[Any] | None,
-    *,
-    takes_deps: bool,
-) -> Handler:
-    async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
-        values = arguments.read(args)
-        if takes_deps:
-            values[DEPS_PARAMETER] = deps
-        returned = function(**values)
+    async def _run(self, values: Mapping[str, Any], deps: Any) -> ToolResult:
+        more = {DEPS_PARAMETER: deps} if self.takes_deps else {}
+        returned = self.function(**values, **more)
         if inspect.isawaitable(returned):
             returned = await returned
         if isinstance(returned, Mapping):
             return ToolOk(returned)
-        if result_type is None or isinstance(returned, _RESULT_TYPES):
+        if self.result_type is None or isinstance(returned, _RESULT_TYPES):
             return cast("ToolResult", returned)  # the dispatcher refuses anything else
         try:
-            value = result_type.dump_python(returned, mode="json", by_alias=True, warnings="error")
+            value = self.result_type.dump_python(
+                returned, mode="json", by_alias=True, warnings="error"
+            )
         except PydanticSerializationError:
             return cast("ToolResult", returned)  # not of the annotated type: refused there, too
         return ToolOk(value if isinstance(value, Mapping) else {"result": value})
-
-    return handle

@@ -4,25 +4,21 @@ Expects valid JSON Schema; a fault here is one that every call, or every call th
 argument, would run into.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from lhkit.json_values import shown
-from lhkit.tools.json_schema import EMPTY_REGISTRY, Draft202012Validator, SchemaValidator
+from lhkit.tools.json_schema import Draft202012Validator
 from lhkit.tools.schema import (
     KnownKeys,
     applied,
     conjuncts,
     in_place,
-    items_of,
     nfc,
     resolved,
     subschemas,
     values_of,
 )
-from lhkit.tools.validation import SHOWN_CHARS
 
 _NAMING = ("properties", "patternProperties")
 
@@ -35,7 +31,7 @@ def schema_fault(schema: Mapping[str, Any]) -> str | None:
     """
     faults = chain(_broken_references(schema), _loops(schema))
     first = next(faults, None)
-    return first or next(_unusable_names(schema), None) or _nothing_fits(schema)
+    return first or next(_unusable_names(schema), None)
 
 
 def _everywhere(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
@@ -123,97 +119,3 @@ def _refused_names(part: Mapping[str, Any], declared: KnownKeys) -> Iterator[str
                     f"{name!r} is refused by an additionalProperties: false that stands beside "
                     "other properties: declare all arguments in one place"
                 )
-
-
-def _nothing_fits(schema: Mapping[str, Any]) -> str | None:
-    reason = _Filling(schema, SchemaValidator(schema, registry=EMPTY_REGISTRY)).fault(schema)
-    return None if reason is None else f"no arguments can fit the schema: {reason}"
-
-
-_RANGES = (
-    ("minLength", "maxLength", {"string"}),
-    ("minimum", "maximum", {"integer", "number"}),
-    ("minItems", "maxItems", {"array"}),
-    ("minProperties", "maxProperties", {"object"}),
-)
-_KINDS = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Filling:
-    """Finds what plainly no value fits: not a solver, only the slips that people make."""
-
-    root: Any
-    validator: Any
-
-    def fault(self, place: Any, way: frozenset[int] = frozenset()) -> str | None:
-        """Return why nothing fits a place; `way` are the schemas that it is required by."""
-        if place is False:
-            return "false takes no value"
-        if not isinstance(place, Mapping):
-            return None
-        if id(place) in way:
-            return "it requires itself without end"
-        way |= {id(place)}
-        parts = list(conjuncts(place, self.root))
-        faults = chain(
-            self._choice_faults(place, parts, way),
-            _range_faults(parts),
-            self._inner_faults(parts, way),
-        )
-        return next(faults, None)
-
-    def _choice_faults(
-        self, place: Any, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
-    ) -> Iterator[str]:
-        for part in parts:
-            listed = [*part.get("enum", ()), *([part["const"]] if "const" in part else ())]
-            if ("enum" in part or "const" in part) and not any(
-                self.validator.evolve(schema=place).is_valid(each) for each in listed
-            ):
-                yield f"none of the choices {shown(listed, SHOWN_CHARS)} is possible"
-            for key in ("allOf", "anyOf", "oneOf"):
-                told = [self.fault(each, way) for each in part.get(key, ()) if key != "allOf"]
-                told += [self.fault(False) for each in part.get("allOf", ()) if each is False]
-                if told and None not in told:
-                    yield str(told[0])
-
-    def _inner_faults(
-        self, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
-    ) -> Iterator[str]:
-        kinds = _kinds(parts)
-        inner: list[tuple[str, Any]] = []
-        if kinds == {"object"}:
-            required = sorted({name for part in parts for name in part.get("required", ())})
-            most = min((part.get("maxProperties", len(required)) for part in parts), default=0)
-            if len(required) > most:
-                yield f"{len(required)} are required and maxProperties is {most}"
-            pairs = ((name, part) for name in required for part in parts)
-            inner = [(repr(name), each) for name, part in pairs for each in values_of(part, name)]
-        elif kinds == {"array"} and any(part.get("minItems", 0) > 0 for part in parts):
-            inner = [("its items", each) for part in parts for each in items_of(part, 0)]
-        for name, each in inner:
-            reason = self.fault(each, way)
-            if reason is not None:
-                yield f"{name}: {reason}"
-
-
-def _kinds(parts: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the types that all parts allow; an integer is a number."""
-    kinds = set(_KINDS)
-    for part in parts:
-        given = part.get("type", list(_KINDS))
-        allowed = {given} if isinstance(given, str) else set(given)
-        kinds &= allowed | ({"integer"} if "number" in allowed else set())
-    return kinds
-
-
-def _range_faults(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    kinds = _kinds(parts)
-    if not kinds:
-        yield "its types exclude each other"
-    for low, high, meant in _RANGES:
-        least = [part[low] for part in parts if low in part]
-        most = [part[high] for part in parts if high in part]
-        if kinds and kinds <= meant and least and most and max(least) > min(most):
-            yield f"{low} {max(least)} is above {high} {min(most)}"

@@ -10,11 +10,11 @@ as ECMAScript reads it; one that Python cannot run is not asserted.
 References stay inside the schema; nothing is ever fetched.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, NotJsonError, plain_json, shown
+from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
 from lhkit.tools.describe import describe, expected_by
 from lhkit.tools.formats import FORMATS
 from lhkit.tools.json_schema import EMPTY_REGISTRY, SchemaValidator, ValidationError, best_match
@@ -35,10 +35,14 @@ SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Arguments that fit; `extra` names the keys that were dropped."""
+    """Arguments that fit, read-only; `extra` names the keys that were dropped.
+
+    `prepared` is the call as the tool's check has read it; None if it reads nothing.
+    """
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
+    prepared: "PreparedCall | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,15 @@ class Invalid:
 ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
 
 
-Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCall:
+    """A call of `handler` whose arguments have been read: `run` takes only the dependencies."""
+
+    handler: Any
+    run: Callable[[Any], Awaitable[Any]]
+
+
+Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
 """What a tool asks of its arguments beyond its schema; None if they are fine. Pure and quick."""
 
 
@@ -89,7 +101,7 @@ class ArgumentValidator:
     def check(self, raw_args: Any) -> ArgumentsVerdict:
         """Return what the schema says of `raw_args`, which may be anything."""
         try:
-            args = plain_json(raw_args)
+            args = read_only_json(raw_args)
         except NotJsonError as error:
             return NotAnObject(actual=str(error))
         if not isinstance(args, dict):
@@ -102,10 +114,12 @@ class ArgumentValidator:
             return _explained(fault, self._schema)
         if _has_integral_float(declared):
             declared = _Wholes(self._schema, self._validator).of(declared, [self._schema])
-        refused = None if self._check is None else self._check(declared)
-        if refused is not None:
-            return refused
-        return Accepted(args=declared, extra=tuple(key for key in args if key not in declared))
+        accepted = read_only_json(declared)  # what did not change is not copied again
+        checked = None if self._check is None else self._check(accepted)
+        if isinstance(checked, Invalid):
+            return checked
+        extra = tuple(key for key in args if key not in accepted)
+        return Accepted(args=accepted, extra=extra, prepared=checked)
 
 
 def _has_foreign_name(value: Any) -> bool:

@@ -21,7 +21,7 @@ DEFAULT = DEFAULT_TOOLSET
 HOW = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
 
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
-_MCP, _MCP_HOME = "mcp:", "lhkit.mcp.references"
+_MCP, _MCP_HOME = "mcp:", "lhkit.mcp.toolset"
 _PREFIX = "lhkit_toolset_"  # of the modules that files of theirs become
 
 

@@ -15,8 +15,15 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
-from lhkit.events import CallReady, CallSettled, EndReason, GateOutcome, ModelFinished, TurnEnded
-from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.events import CallSettled, EndReason, TurnEnded
+from lhkit.messages import (
+    GateOutcome,
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    UserMessage,
+)
 from lhkit.models.base import ModelRequest
 from lhkit.models.chat_messages import chat_messages
 from lhkit.models.dialects import DIALECTS
@@ -134,7 +141,7 @@ async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> N
     chat, log = controller(model, confirm=ScriptedGate([False]))
     await chat.user_turn("걷기 추가해줘")
     assert results(chat) == [ToolCancelled()]
-    assert log.of(CallSettled)[0].trace.gate is GateOutcome.REJECTED
+    assert log.of(CallSettled)[0].message.outcome.gate is GateOutcome.REJECTED
 
 
 @pytest.mark.anyio
@@ -163,7 +170,7 @@ async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked()
     assert [m.args for m in chat.state.messages[1:5]] == [c.args for c in calls]  # type: ignore[union-attr]
     assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk"]
     assert [request.args for request in gate.asked] == [{"protocol_id": "x"}]
-    assert log.of(CallSettled)[2].trace.gate is GateOutcome.NOT_ASKED
+    assert log.of(CallSettled)[2].message.outcome.gate is GateOutcome.NOT_ASKED
 
 
 @pytest.mark.anyio
@@ -280,7 +287,7 @@ async def test_a_tool_that_goes_on_with_what_it_returned_changes_neither_history
     assert isinstance(used, ToolCallMessage)
     assert found.result == ToolOk({"item": {"left": 9}})
     assert (used.args, used.result) == ({"n": [3]}, ToolOk({"left": 6}))
-    assert log.of(CallSettled)[1].trace.args == {"n": [3]}
+    assert log.of(CallSettled)[1].message.outcome.args == {"n": [3]}
 
 
 @pytest.mark.anyio
@@ -309,7 +316,10 @@ async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> 
     asked = {"protocol_id": "one"}
     assert gate.asked[0].args == asked
     assert results(chat) == [ToolOk({"args": asked})]
-    assert (log.of(CallReady)[0].call.args, log.of(CallSettled)[0].message.args) == (asked, asked)
+    assert (log.of(ToolCallParsed)[0].call.args, log.of(CallSettled)[0].message.args) == (
+        asked,
+        asked,
+    )
 
 
 @pytest.mark.anyio
@@ -378,7 +388,7 @@ async def test_thinking_is_not_shown_as_answer() -> None:
     chat, log = controller(ScriptedModel([Reply(thinking="음…", text="네")]))
     await chat.user_turn("안녕")
     assert chat.state.messages[-1] == ModelMessage(text="네")
-    assert [e.text for e in log.events if type(e).__name__ == "ThinkingStreamed"] == ["음…"]
+    assert [e.text for e in log.events if type(e).__name__ == "ThinkingDelta"] == ["음…"]
 
 
 @pytest.mark.anyio
@@ -429,8 +439,8 @@ async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
     chat, log = controller(model, confirm=ScriptedGate([True]))
     await chat.user_turn("추가해줘")
     assert codes(chat) == ["truncated_call"]
-    assert log.of(CallSettled)[0].trace is None
-    assert log.of(ModelFinished)[0].response.truncated
+    assert log.of(CallSettled)[0].message.outcome.gate is None
+    assert log.of(Finished)[0].truncated
 
 
 @pytest.mark.anyio

@@ -21,7 +21,7 @@ from lhkit.chat.step import (
 )
 from lhkit.chat.transcript import Transcript
 from lhkit.events import EndReason
-from lhkit.messages import ToolCall, UserMessage
+from lhkit.messages import ToolCall, ToolCallOutcome, UserMessage
 from lhkit.responses import Finished
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
@@ -59,14 +59,14 @@ def test_only_the_first_destructive_call_of_a_message_is_asked() -> None:
 def test_the_first_destructive_call_still_counts_when_part_of_the_message_is_settled() -> None:
     transcript = ASKED.model_called().answered(called("write", "write"))
     first = transcript.pending[0]
-    step = next_step(transcript.settled(first.settled(ToolOk({}))), LIMITS)
+    step = next_step(transcript.settled(first.settled(ToolCallOutcome(result=ToolOk({})))), LIMITS)
     assert isinstance(step, RunTools)
     assert [type(plan) for plan in step.plans] == [SkipUnasked]
 
 
 def test_a_destructive_call_of_an_earlier_message_does_not_block_this_one() -> None:
     transcript = ASKED.model_called().answered(called("write"))
-    settled = transcript.settled(transcript.pending[0].settled(ToolOk({})))
+    settled = transcript.settled(transcript.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
     later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
     assert plans(later, settled) == [Dispatch]
 
@@ -82,7 +82,7 @@ def test_the_same_call_twice_in_a_row_is_answered_also_within_one_message() -> N
 def test_the_same_call_in_the_next_user_turn_is_run() -> None:
     same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
     first = ASKED.model_called().answered(same)
-    settled = first.settled(first.pending[0].settled(ToolOk({})))
+    settled = first.settled(first.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
     assert plans(same, settled) == [AnswerRepeated]
     assert plans(same, settled.started(UserMessage(text="다시"))) == [Dispatch]
 
@@ -169,7 +169,9 @@ def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> 
                 transcript = transcript.model_called().answered(called(*next(replies)))
             case RunTools(plans=todo):
                 for plan in todo:
-                    transcript = transcript.settled(plan.pending.settled(ToolOk({})))
+                    transcript = transcript.settled(
+                        plan.pending.settled(ToolCallOutcome(result=ToolOk({})))
+                    )
             case Finish():
                 return
     raise AssertionError
@@ -192,7 +194,7 @@ def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]
             AnswerTruncated: ToolErr("truncated_call", ""),
         }[type(plan)]
         planned.append((plan.pending.call.args.get("what", ""), type(plan)))
-        transcript = transcript.settled(plan.pending.settled(result))
+        transcript = transcript.settled(plan.pending.settled(ToolCallOutcome(result=result)))
     return transcript, planned
 
 

@@ -14,7 +14,7 @@ from lhkit.confirm.gate import (
     ScriptedGate,
     asked_in_the_midst,
 )
-from lhkit.events import DispatchTrace
+from lhkit.messages import ToolCallOutcome
 from lhkit.testing import BrokenGate, echo_tool
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -52,8 +52,8 @@ class BrokenPerson(BrokenGate):
     is_person = True
 
 
-async def trace_of(gate: ConfirmGate | None) -> DispatchTrace:
-    traces: list[DispatchTrace] = []
+async def trace_of(gate: ConfirmGate | None) -> ToolCallOutcome:
+    traces: list[ToolCallOutcome] = []
     tools = ToolRegistry([echo_tool("asks", handler=_asks, timeout_s=LIMIT_S)])
     await ToolDispatcher(tools).dispatch("asks", {}, confirm=gate, observe=traces.append)
     return traces[0]

@@ -70,7 +70,14 @@ PIECES = [
     "f(a=1)",
     '[g(b="',
     '{"name": "f", "parameters": {"a": ',
+    '{"name": "f", "parameters": {"a": 1}}',
+    "{'name': 'f', 'parameters': {'a': True}}",
+    '{"tool": "f"',
+    '{"name": "철수", "age": 3}',
+    '{"data":',
     "call:f{}",
+    "<tool_code>",
+    "</tool_code>",
     "```tool_code\n",
     "```",
     "``",
@@ -131,9 +138,6 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
         else:
             out.append([type(event), event.text])
     return out
-
-
-# --- what was written is read
 
 
 @each_dialect
@@ -215,9 +219,6 @@ def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
     assert [each.args for each in result.calls] == [{"a": "x"}] * 2
 
 
-# --- streaming is parsing
-
-
 @each_dialect
 @given(raw=FRAGMENTS, sizes=SIZES)
 def test_a_stream_says_the_same_at_every_chunking(
@@ -264,9 +265,6 @@ def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw
     assert all(call.raw in raw for call in result.calls)
 
 
-# --- a cut call is never made
-
-
 @each_dialect
 @given(args=ARGS)
 @example(args={})
@@ -291,8 +289,6 @@ def test_of_calls_one_after_the_other_only_the_complete_ones_are_made(dialect: D
     result = dialect.parse(f"{whole}\n{half}", TOOLS)
     assert ([call.name for call in result.calls], result.fragment) == (["f"], half)
 
-
-# --- a damaged call does not swallow the next one
 
 DELIMITERS = {
     "json": r'["{}\[\],:]',
@@ -388,12 +384,9 @@ def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dial
     assert [(call.name, call.args) for call in result.calls] == [("f", args)]
 
 
-# --- prompts
-
-
 def call(name: str = "log_water", *, index: int = 0, text: str = "", **args: Any) -> Message:
     result = ToolOk({"saved": True, "ml": 200, "note": "물"})
-    return ToolCallMessage(name=name, args=args, result=result, index=index, text=text)
+    return ToolCallMessage.of(name=name, args=args, result=result, index=index, text=text)
 
 
 WATER = {
@@ -535,7 +528,7 @@ def conversations(draw: st.DrawFn) -> list[Message]:
         | st.just(ToolCancelled())
     )
     calls = st.builds(
-        ToolCallMessage,
+        ToolCallMessage.of,
         name=HOSTILE,
         args=st.dictionaries(HOSTILE, HOSTILE, max_size=2) | HOSTILE | st.just({"a": {1}}),
         result=results,
@@ -565,7 +558,7 @@ def harmless(message: Message) -> Message:
         case ModelMessage():
             return ModelMessage(text="x")
         case ToolCallMessage(index=index):
-            return ToolCallMessage(name="x", args={}, result=ToolCancelled(), index=index)
+            return ToolCallMessage.of(name="x", args={}, result=ToolCancelled(), index=index)
     raise AssertionError(message)
 
 
@@ -627,7 +620,7 @@ def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
 def test_a_call_that_cannot_be_written_is_shown_as_the_model_wrote_it(
     dialect: Dialect, name: str, args: Any
 ) -> None:
-    message = ToolCallMessage(name=name, args=args, raw="f(원문", result=ToolCancelled())
+    message = ToolCallMessage.of(name=name, args=args, raw="f(원문", result=ToolCancelled())
     assert "model\nf(원문<" in dialect.encode([UserMessage(text="?"), message], ())
 
 

@@ -12,8 +12,9 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried
+from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.models.scripted import call, say
-from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
+from lhkit.notebook.events import CardItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.tool_results import ToolOk
@@ -78,8 +79,8 @@ async def test_two_wishes_that_each_look_something_up_still_get_an_answer(tmp_pa
         settings=Settings(config_dir=tmp_path),
     )
     await panel.send("하나 하고 또 하나 해 줘", answers=[True, True])
-    assert panel.state.last_turn[-1] == AssistantItem(text="둘 다 했어요")
-    ran = [each.result for each in panel.state.last_turn if isinstance(each, ToolItem)]
+    assert panel.state.last_turn[-1] == ModelMessage(text="둘 다 했어요")
+    ran = [each.result for each in panel.state.last_turn if isinstance(each, ToolCallMessage)]
     assert [type(each) for each in ran] == [ToolOk] * len(calls)
 
 

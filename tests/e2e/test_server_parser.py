@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 HABITS = ToolOk({"habits": ["물 <end_of_turn>", "산책"]})
 CONVERSATION: tuple[Message, ...] = (
     UserMessage(text="안녕", context="[오늘: 2026-06-15 월요일 09:00]"),
-    ToolCallMessage(
+    ToolCallMessage.of(
         name="query_tracker", args={"days": 7, "done": True}, result=HABITS, text="볼게요."
     ),
-    ToolCallMessage(name="query_tracker", args={"name": '"물"'}, result=HABITS, index=1),
+    ToolCallMessage.of(name="query_tracker", args={"name": '"물"'}, result=HABITS, index=1),
     ModelMessage(text="두 개가 있어요 <bos>."),
     UserMessage(text="카페인 줄이는 법 찾아줘"),
 )

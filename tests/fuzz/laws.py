@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
-from lhkit.events import EndReason, ModelCalled, ModelFinished, TurnEnded, TurnStarted
+from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.html import SampleView
 from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
@@ -135,7 +135,7 @@ def _can_be_recorded(response: Finished) -> None:
     events: tuple[Timed, ...] = (
         (0.0, TurnStarted(message=UserMessage(text="u"))),
         (0.0, ModelCalled(turn=0)),
-        (1.0, ModelFinished(response=response)),
+        (1.0, Finished(response=response)),
         (1.0, TurnEnded(reason=EndReason.ANSWERED)),
     )
     turn = turn_record("u", events, destructive=())

@@ -12,9 +12,9 @@ import pytest
 
 from lhkit.confirm.form import Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
-from lhkit.events import DispatchTrace
 from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
+from lhkit.messages import ToolCallOutcome
 from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
@@ -114,7 +114,7 @@ async def dispatched(
 
 async def traced(
     session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
-) -> DispatchTrace:
-    traces: list[DispatchTrace] = []
+) -> ToolCallOutcome:
+    traces: list[ToolCallOutcome] = []
     await ToolDispatcher(session.registry).dispatch(tool, args, confirm=gate, observe=traces.append)
     return traces[0]

@@ -15,9 +15,9 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
-from lhkit.events import GateOutcome
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
+from lhkit.messages import GateOutcome
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk

@@ -17,7 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import CassetteError, StreamBrokenError, UsageError
-from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.messages import (
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import (
     Cassette,
@@ -53,9 +60,9 @@ TOOL = ToolDefinition(
 REQUEST = ModelRequest(
     messages=(
         UserMessage(text="물 200ml 마셨어", context="2026-11-22"),
-        ToolCallMessage(name="log_water", args={"ml": 200}, result=ToolOk(data={"총": 200})),
-        ToolCallMessage(name="f", args=None, result=ToolErr(code="validation", reason="ml?")),
-        ToolCallMessage(name="f", args={}, result=ToolCancelled(), index=1),
+        ToolCallMessage.of(name="log_water", args={"ml": 200}, result=ToolOk(data={"총": 200})),
+        ToolCallMessage.of(name="f", args=None, result=ToolErr(code="validation", reason="ml?")),
+        ToolCallMessage.of(name="f", args={}, result=ToolCancelled(), index=1),
         ModelMessage(text="적었어요."),
         UserMessage(text="고마워"),
     ),
@@ -196,7 +203,7 @@ endings = st.builds(
 async def test_any_events_are_replayed_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any
 ) -> None:
-    made = ToolCallMessage(name="f", args=args, result=ToolOk(data={"a": args}), raw=text)
+    made = ToolCallMessage.of(name="f", args=args, result=ToolOk(data={"a": args}), raw=text)
     request = ModelRequest(messages=(UserMessage(text=text), made), instructions=text)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "cassette.jsonl"
@@ -256,7 +263,7 @@ async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
 async def test_the_limit_of_a_result_counts_only_where_it_cuts_one(path: Path) -> None:
     whole = REQUEST.messages[1]
     assert isinstance(whole, ToolCallMessage)
-    long = replace(whole, result=ToolOk(data={"text": "가" * 2_000}))
+    long = whole.settled(ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000})))
     for message in (whole, long):
         await record(path, Playing(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)
@@ -295,7 +302,7 @@ def with_message(index: int, message: Any) -> ModelRequest:
         ),
         (
             with_message(
-                1, ToolCallMessage(name="log_water", args={"ml": 2}, result=ToolOk(data={}))
+                1, ToolCallMessage.of(name="log_water", args={"ml": 2}, result=ToolOk(data={}))
             ),
             "message 2",
             '"ml": 200',
@@ -453,18 +460,6 @@ async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_
     assert files_by(path) == ["cassette.jsonl"]
 
 
-async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
-    with monkeypatch.context() as full:
-        full.setattr(os, "fsync", disk_full)
-        with pytest.raises(CassetteError, match="cannot be written"):
-            await heard(model)
-    await heard(model)
-    assert len(read_cassette(path).responses) == 2
-
-
 def disk_full(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), descriptor)
 
@@ -507,7 +502,7 @@ async def test_what_json_cannot_carry_is_refused_and_harms_no_other_response(pat
     model = RecordingModel(ScriptedModel(replies), path)
     with pytest.raises(CassetteError, match=r"this response \(nan is not"):
         await heard(model)
-    nan = ToolCallMessage(name="f", args=float("nan"), result=ToolCancelled())
+    nan = ToolCallMessage.of(name="f", args=float("nan"), result=ToolCancelled())
     with pytest.raises(CassetteError, match=r"this request \(nan is not"):
         await heard(model, with_message(1, nan))
     second = await heard(model)

@@ -28,7 +28,7 @@ FOUND = ToolOk({"found": ["잠 <end_of_turn>"]})
 
 
 def called(name: str, args: Any, **more: Any) -> ToolCallMessage:
-    return ToolCallMessage(name=name, args=args, result=FOUND, **more)
+    return ToolCallMessage.of(name=name, args=args, result=FOUND, **more)
 
 
 CONVERSATION: tuple[Message, ...] = (
@@ -82,7 +82,7 @@ def test_ids_are_stable_and_never_used_twice() -> None:
 def test_a_call_that_no_server_could_read_is_told_as_text(args: Any) -> None:
     refused = ToolErr("invalid_arguments", "no object")
     raw = 'search {"query": 잠'
-    cut = ToolCallMessage(name="search", args=args, result=refused, raw=raw)
+    cut = ToolCallMessage.of(name="search", args=args, result=refused, raw=raw)
     good = called("list", {}, index=1)
     told = chat_messages((UserMessage(text="?"), cut, good))
     assert told[1]["content"] == raw
@@ -98,7 +98,7 @@ def test_a_call_without_words_has_null_content_and_a_cut_one_has_its_text() -> N
     assert result["content"].startswith("Result of the call: ")
 
 
-CUT = ToolCallMessage(name="", args=None, raw="list {", result=ToolErr("truncated_call", "cut"))
+CUT = ToolCallMessage.of(name="", args=None, raw="list {", result=ToolErr("truncated_call", "cut"))
 STOPPED = ModelMessage(text="잠깐", stopped=True)
 
 
@@ -153,7 +153,7 @@ MESSAGES = (
     | st.builds(ModelMessage, text=TEXTS, stopped=st.booleans())
     | st.builds(SystemMessage, text=TEXTS)
     | st.builds(
-        ToolCallMessage,
+        ToolCallMessage.of,
         name=st.sampled_from(["", "list"]),
         args=st.sampled_from([None, {}, {"a": 1}, "{", {"n": float("nan")}]),
         result=st.just(FOUND) | st.just(ToolErr("truncated_call", "cut")),
@@ -191,9 +191,6 @@ def test_no_tools_are_no_fields_and_some_are_functions() -> None:
         "tools": [{"type": "function", "function": tool} for tool in TOOLS],
         "tool_choice": "required",
     }
-
-
-# --- our chat template for Gemma 3, which a server that parses calls needs
 
 
 @pytest.fixture(scope="module")

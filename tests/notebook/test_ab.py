@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
 from lhkit.harness.record import Preference, Verdict
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.messages import ToolCall
+from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
-from lhkit.notebook.events import OptInAsked, PanelNotice, QuestionOutcome
-from lhkit.notebook.items import ErrorItem, ToolItem
+from lhkit.notebook.events import ErrorItem, OptInAsked, PanelNotice
 from lhkit.notebook.render import render
 from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
@@ -182,7 +182,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     before = repr(panel.sides) + shown(panel) + repr(panel)
     assert not re.search(r"bare|tuned|scripted|secret_dialect", before)
     assert all(side.identity is None for side in panel.sides)
-    calls = [item for item in panel.sides[0].items if isinstance(item, ToolItem)]
+    calls = [item for item in panel.sides[0].items if isinstance(item, ToolCallMessage)]
     assert [each.raw for each in calls] == [""]
     details = [item.detail for item in panel.sides[1].items if isinstance(item, ErrorItem)]
     assert details == [""]
@@ -248,7 +248,7 @@ async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_c
     for _ in range(2):
         await panel.send("note", answers=[True])
         for number, side in enumerate(panel.sides, start=1):
-            (item,) = (each for each in side.items if isinstance(each, ToolItem))
+            (item,) = (each for each in side.items if isinstance(each, ToolCallMessage))
             assert item.result == ToolOk({"rows": [0, number]})
         panel.vote("tie")
     assert store == [0]
@@ -313,7 +313,7 @@ def _outcomes(side: PanelState) -> list[QuestionOutcome]:
 
 
 def _ran(side: PanelState) -> list[bool]:
-    return [bool(e.trace and e.trace.ran) for e in side.items if isinstance(e, ToolItem)]
+    return [bool(e.outcome and e.outcome.ran) for e in side.items if isinstance(e, ToolCallMessage)]
 
 
 async def test_keys_vote_and_a_reason_is_added_to_the_vote(make_ab: MakeAB, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.events import QuestionOutcome
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema

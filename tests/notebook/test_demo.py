@@ -6,8 +6,9 @@ import pytest
 
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
+from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.notebook import demo_panel
-from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
+from lhkit.notebook.events import CardItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 
@@ -27,12 +28,12 @@ def panel(locale: str, tmp_path: Path) -> ChatPanel:
 
 def said(panel: ChatPanel) -> str:
     last = panel.state.items[-1]
-    assert isinstance(last, AssistantItem)
+    assert isinstance(last, ModelMessage)
     return last.text
 
 
 def tools(panel: ChatPanel) -> list[str]:
-    return [item.name for item in panel.state.last_turn if isinstance(item, ToolItem)]
+    return [item.name for item in panel.state.last_turn if isinstance(item, ToolCallMessage)]
 
 
 @pytest.mark.parametrize("locale", ["ko", "en"])

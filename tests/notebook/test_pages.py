@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
+from lhkit.messages import UserMessage
 from lhkit.models.scripted import call, say
-from lhkit.notebook.events import QuestionOutcome
-from lhkit.notebook.items import UserItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.tool_results import ToolCancelled
 
@@ -40,7 +40,7 @@ async def test_words_sent_while_another_page_speaks_are_given_back(
     page.press("send", text="first", view="page")
     page.press("send", text="second", view="other")
     await page.until(lambda: panel.state.has_figures and not panel.is_busy)
-    said = [item.text for item in panel.state.items if isinstance(item, UserItem)]
+    said = [item.text for item in panel.state.items if isinstance(item, UserMessage)]
     assert said == ["first"]
     back = [each for each in messages if each["type"] == "unsent"]
     assert back == [{"type": "unsent", "view": "other", "text": "second"}]

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
+from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.events import QuestionOutcome
-from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
+from lhkit.notebook.events import CardItem, ErrorItem, OptInAsked
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import ModelStatus
 from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
@@ -59,7 +60,7 @@ async def test_send_shows_the_words_of_both(make_panel: MakePanel, front_end: Ma
     page = front_end(panel)
     page.press("send", text="hi")
     await page.until(lambda: panel.state.has_figures and not panel.is_busy)
-    assert [type(item).__name__ for item in panel.state.items] == ["UserItem", "AssistantItem"]
+    assert [type(item).__name__ for item in panel.state.items] == ["UserMessage", "ModelMessage"]
     page.press("send", text="  ")
     await asyncio.sleep(0)
     assert len(panel.state.items) == 2
@@ -92,7 +93,7 @@ async def test_a_second_send_while_a_turn_runs_is_ignored(
     page.press("locale", value="en")
     page.answer("run")
     await page.until(lambda: not panel.is_busy)
-    said = [item.text for item in panel.state.items if hasattr(item, "text")]
+    said = [item.text for item in panel.state.chat.messages if hasattr(item, "text") and item.text]
     assert said == ["one", "done"]
 
 
@@ -110,7 +111,7 @@ async def test_stop_closes_the_stream_at_once_even_when_pressed_with_send(
     page.press("stop")
     await page.until(lambda: not panel.is_busy)
     assert model.closed >= 1
-    assert str(panel.state.items[-1].ending) == "stopped"
+    assert panel.state.items[-1].stopped
 
 
 async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
@@ -123,12 +124,12 @@ async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
     page.press("stop")
     await page.until(lambda: not panel.is_busy)
     tool, card = panel.state.items[1:3]
-    assert isinstance(tool, ToolItem)
+    assert isinstance(tool, ToolCallMessage)
     assert tool.result == ToolCancelled()
     assert isinstance(card, CardItem)
     assert card.outcome is QuestionOutcome.STOPPED
     await panel.send("and now?")
-    assert panel.state.items[-1] == AssistantItem(text="fine")
+    assert panel.state.items[-1] == ModelMessage(text="fine")
 
 
 async def test_an_interrupted_cell_ends_the_turn(
@@ -204,7 +205,7 @@ async def test_panel_answers_of_code_answer_no_question_of_a_server(
         assert panel.state.open_card.form is None  # the second write, which has no answer left
         page.answer("cancel")
     await turn
-    asked, wrote = (item for item in panel.state.items if isinstance(item, ToolItem))
+    asked, wrote = (item for item in panel.state.items if isinstance(item, ToolCallMessage))
     assert asked.result == ToolOk({"answers": ["decline", "decline"]})
     assert isinstance(wrote.result, ToolCancelled) is (len(answers) == 1)
 
@@ -238,7 +239,7 @@ async def test_a_lost_server_is_a_sentence_and_retry_goes_on(
     page = front_end(panel)
     page.press("retry")
     await page.until(lambda: not panel.is_busy and panel.state.items[-1] != error)
-    assert panel.state.items[-1] == AssistantItem(text="back")
+    assert panel.state.items[-1] == ModelMessage(text="back")
     assert panel.state.connection is ModelStatus.READY
 
 
@@ -250,7 +251,7 @@ async def test_retry_asks_again_but_never_repeats_a_write(make_panel: MakePanel)
     assert [item.text for item in panel.state.items] == ["hi", "two"]
     await panel.send("write", answers=[True])
     await panel.retry()
-    assert isinstance(panel.state.items[-1], NoteItem)
+    assert isinstance(panel.state.items[-1], SystemMessage)
     assert "이미 데이터를" in panel.state.items[-1].text
 
 
@@ -258,7 +259,7 @@ async def test_clear_forgets_the_conversation_and_says_so(make_panel: MakePanel)
     panel = make_panel([say("one"), say("two")])
     await panel.send("hi")
     panel.clear()
-    assert [type(item) for item in panel.state.items] == [NoteItem]
+    assert [type(item) for item in panel.state.items] == [SystemMessage]
     await panel.send("again")
     assert len(panel._talk.model.requests[-1].messages) == 1
 
@@ -298,7 +299,7 @@ async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
     assert isinstance(panel.state.items[-1], ErrorItem)
     assert panel.widget.labels == before
     await panel.send("안녕")
-    assert isinstance(panel.state.items[-1], AssistantItem)
+    assert isinstance(panel.state.items[-1], ModelMessage)
 
 
 @pytest.mark.parametrize("refusal", [UsageError("no texts"), KeyError("en"), ValueError("en")])
@@ -324,7 +325,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     make_panel: MakePanel, front_end: MakeFrontEnd, settings: Settings
 ) -> None:
     panel = make_panel([say("hello")], opt_in=False)
-    assert isinstance(panel.state.items[0], OptInItem)
+    assert isinstance(panel.state.items[0], OptInAsked)
     with pytest.raises(UsageError, match="opt_in"):
         await panel.send("hi")
     panel.clear()
@@ -335,7 +336,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     page.press("opt_in")
     assert not panel.state.needs_opt_in
     await panel.send("hi")
-    assert panel.state.items[-1] == AssistantItem(text="hello")
+    assert panel.state.items[-1] == ModelMessage(text="hello")
     assert not make_panel([say("hello")], opt_in=False).state.needs_opt_in
     (settings.config_dir / "chat-opt-in.json").write_text("[broken")
     assert make_panel([say("hello")], opt_in=False).state.needs_opt_in

@@ -6,23 +6,16 @@ from html.parser import HTMLParser
 
 import pytest
 
+from lhkit.chat.state import ChatState
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.notebook.events import QuestionOutcome
-from lhkit.notebook.items import (
-    AssistantItem,
-    CardItem,
-    ErrorItem,
-    Item,
-    NoteItem,
-    OptInItem,
-    ToolItem,
-    UserItem,
-)
+from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.notebook.events import CardItem, ErrorItem, Item, OptInAsked
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
 from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
-from lhkit.notebook.state import ModelStatus, PanelState, TurnFigures
+from lhkit.notebook.state import PanelState, TurnFigures
 from lhkit.responses import ModelIdentity
 from lhkit.tool_results import ToolErr, ToolOk
 
@@ -46,18 +39,28 @@ FORM = form_of(
 ASKED = CardItem(card="1", request=REQUEST, form=FORM, faults={EVIL: EVIL, "one": EVIL})
 
 ITEMS: tuple[Item, ...] = (
-    UserItem(text=EVIL),
-    AssistantItem(text=EVIL),
-    ToolItem(name=EVIL, args={EVIL: EVIL}, raw=EVIL, result=ToolOk({EVIL: EVIL})),
-    ToolItem(name=EVIL, args=EVIL, result=ToolErr(EVIL, EVIL)),
-    ToolItem(name=EVIL, args=object()),
+    UserMessage(text=EVIL),
+    ModelMessage(text=EVIL),
+    ToolCallMessage.of(name=EVIL, args={EVIL: EVIL}, raw=EVIL, result=ToolOk({EVIL: EVIL})),
+    ToolCallMessage.of(name=EVIL, args=EVIL, result=ToolErr(EVIL, EVIL)),
+    ToolCallMessage(call=ToolCall(name=EVIL, args=object())),
     CardItem(card="1", request=REQUEST),
     CardItem(card="1", request=REQUEST, outcome=QuestionOutcome.RUN),
     ASKED,
-    NoteItem(text=EVIL),
+    SystemMessage(text=EVIL),
     ErrorItem(text=EVIL, detail=EVIL, can_retry=True),
-    OptInItem(model=EVIL, address=EVIL, licence=EVIL),
+    OptInAsked(model=EVIL, address=EVIL, licence=EVIL),
 )
+
+
+def streaming(text: str) -> PanelState:
+    """Return a panel in which an answer streams."""
+    return PanelState(chat=ChatState(streaming_text=text, is_streaming=True))
+
+
+def shown(*items: Item) -> PanelState:
+    """Return a panel that lists these items."""
+    return PanelState(extras=tuple((0, item) for item in items))
 
 
 class Elements(HTMLParser):
@@ -90,14 +93,16 @@ def test_foreign_text_is_text_everywhere(item: Item) -> None:
 
 def test_a_result_of_ten_megabytes_leaves_the_page_small() -> None:
     rows = ["<b>가" * 500_000] * 4
-    item = ToolItem(name="big", args={"all": "x" * 100_000}, result=ToolOk({"rows": rows}))
+    item = ToolCallMessage.of(
+        name="big", args={"all": "x" * 100_000}, result=ToolOk({"rows": rows})
+    )
     html = fragment(item, KO)
     assert len(html) < 10 * MAX_VALUE_CHARS
     assert "[8,000," in html  # how long it was
 
 
 def test_streamed_words_are_text_too() -> None:
-    view = render(PanelState(live=EVIL, is_busy=True), KO)
+    view = render(streaming(EVIL), KO)
     assert Elements(view.fragments[-1].html).tags == {"div"}
 
 
@@ -116,15 +121,15 @@ def test_direction_tricks_in_a_question_are_visible() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        PanelState(live="Run deletes \u202etxt.exe\u2066", is_busy=True),
+        streaming("Run deletes \u202etxt.exe\u2066"),
         *(
-            PanelState(items=(item,))
+            shown(item)
             for item in (
-                UserItem(text="delete \u202etxt.exe\u2066"),
-                AssistantItem(text="**Run** deletes \u202etxt.exe\u2066"),
-                AssistantItem(text="Run deletes &#x202e;txt.exe&#8294;"),
-                AssistantItem(text=f"{'a ' * MAX_MARKDOWN_CHARS}\u202etxt.exe\u2066"),
-                NoteItem(text="press Run for \u202etxt.exe\u2066"),
+                UserMessage(text="delete \u202etxt.exe\u2066"),
+                ModelMessage(text="**Run** deletes \u202etxt.exe\u2066"),
+                ModelMessage(text="Run deletes &#x202e;txt.exe&#8294;"),
+                ModelMessage(text=f"{'a ' * MAX_MARKDOWN_CHARS}\u202etxt.exe\u2066"),
+                SystemMessage(text="press Run for \u202etxt.exe\u2066"),
                 ErrorItem(text="no \u202etxt.exe\u2066", can_retry=True),
             )
         ),
@@ -137,15 +142,19 @@ def test_direction_tricks_are_visible_in_whatever_is_said(state: PanelState) -> 
 
 
 def test_direction_tricks_stay_visible_while_an_answer_streams() -> None:
-    before = render(PanelState(live="Run deletes ", is_busy=True), KO)
-    after = render(PanelState(live="Run deletes \u202etxt", is_busy=True), KO, before)
+    before = render(streaming("Run deletes "), KO)
+    after = render(
+        streaming("Run deletes \u202etxt"),
+        KO,
+        before,
+    )
     assert patches(before, after) == [["append", 0, "\\u202etxt"]]
 
 
 def test_lines_that_end_as_on_windows_are_lines() -> None:
-    live = render(PanelState(live="one\r\ntwo", is_busy=True), KO).fragments[-1]
+    live = render(streaming("one\r\ntwo"), KO).fragments[-1]
     assert (live.stream, "one\ntwo" in live.html) == ("one\ntwo", True)
-    assert "\\x0d" not in fragment(AssistantItem(text="one\r\ntwo"), KO)
+    assert "\\x0d" not in fragment(ModelMessage(text="one\r\ntwo"), KO)
 
 
 def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_none() -> None:
@@ -185,7 +194,6 @@ def test_a_form_without_fields_is_an_alert_like_any_question() -> None:
 def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> None:
     state = PanelState(
         identity=ModelIdentity(model="gemma-base", dialect="json"),
-        connection=ModelStatus.READY,
         figures=TurnFigures(prompt_tokens=1234, completion_tokens=56, duration_s=2.34),
         has_figures=True,
     )
@@ -195,28 +203,29 @@ def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> 
 
 
 def test_what_did_not_change_is_neither_rendered_nor_sent_again() -> None:
-    items = tuple(UserItem(text=str(number)) for number in range(200))
-    before = render(PanelState(items=items), KO)
-    after = render(PanelState(items=(*items, NoteItem(text="new"))), KO, before)
+    items = tuple(UserMessage(text=str(number)) for number in range(200))
+    before = render(shown(*items), KO)
+    after = render(shown(*items, SystemMessage(text="new")), KO, before)
     assert all(a is b for a, b in zip(before.fragments, after.fragments, strict=False))
     assert patches(before, after) == [["set", 200, after.fragments[200].html]]
 
 
 def test_a_streaming_answer_sends_only_what_was_added() -> None:
-    begun = PanelState(items=(UserItem(text="hi"),), live="", is_busy=True)
+    begun = replace(shown(UserMessage(text="hi")), chat=streaming("").chat)
     first = render(begun, KO)
-    second = render(replace(begun, live="안녕 <b>"), KO, first)
-    third = render(replace(begun, live="안녕 <b>하세요"), KO, second)
+    second = render(replace(begun, chat=streaming("안녕 <b>").chat), KO, first)
+    third = render(replace(begun, chat=streaming("안녕 <b>하세요").chat), KO, second)
     assert patches(first, second) == [["append", 1, "안녕 <b>"]]
     assert patches(second, third) == [["append", 1, "하세요"]]
-    assert patches(third, render(replace(begun, live="안녕 <b>하세요"), KO, third)) == []
+    again = render(replace(begun, chat=streaming("안녕 <b>하세요").chat), KO, third)
+    assert patches(third, again) == []
 
 
 def test_fewer_messages_are_cut_and_another_language_is_sent_whole() -> None:
-    before = render(PanelState(items=(UserItem(text="a"), UserItem(text="b"))), KO)
-    cut = render(PanelState(items=before.items[:1]), KO, before)
+    before = render(shown(UserMessage(text="a"), UserMessage(text="b")), KO)
+    cut = render(shown(*before.items[:1]), KO, before)
     assert patches(before, cut) == [["cut", 1]]
-    english = render(PanelState(items=before.items), load_catalog("en"), before)
+    english = render(shown(*before.items), load_catalog("en"), before)
     assert [change[0] for change in patches(before, english)] == ["set", "set"]
 
 
@@ -235,7 +244,9 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
     for item in (
         CardItem(card="1", request=request),
         CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
-        ToolItem(name=HIDDEN, args={HIDDEN: HIDDEN}, raw=HIDDEN, result=ToolErr(HIDDEN, HIDDEN)),
+        ToolCallMessage.of(
+            name=HIDDEN, args={HIDDEN: HIDDEN}, raw=HIDDEN, result=ToolErr(HIDDEN, HIDDEN)
+        ),
     ):
         read = Elements(fragment(item, KO)).read
         assert not set(read) & set(HIDDEN) - set("bo")
@@ -248,5 +259,5 @@ def test_a_default_with_letters_that_cannot_be_seen_is_not_put_into_a_field() ->
 
 
 def test_words_keep_their_emoji_and_show_what_hides_in_them() -> None:
-    read = Elements(fragment(AssistantItem(text="좋아요 ❤️ 👩\u200d🚀 bo\u200db\u3164"), KO)).read
+    read = Elements(fragment(ModelMessage(text="좋아요 ❤️ 👩\u200d🚀 bo\u200db\u3164"), KO)).read
     assert "좋아요 ❤️ 👩\u200d🚀 bo\\u200db\\u3164" in read

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from lhkit.errors import UsageError
+from lhkit.harness.author.from_chat import scenario_of_talk
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
@@ -20,7 +21,6 @@ from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
-from lhkit.notebook.export import to_scenario
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.toolset import Toolset
@@ -100,8 +100,8 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     ended = {**begun, "notes": [{"id": "n2", "text": "식빵"}], "tags": [{"name": "c"}]}
     path = tmp_path / "saved.yaml"
     path.write_text(
-        to_scenario(
-            panel.state,
+        scenario_of_talk(
+            panel.state.chat.messages,
             begun=begun,
             ended=ended,
             destructive=(),
@@ -139,8 +139,8 @@ async def test_a_key_that_a_toolset_names_tells_deleted_rows_apart(settings: Set
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
     told: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
-    text = to_scenario(
-        panel.state,
+    text = scenario_of_talk(
+        panel.state.chat.messages,
         begun={"days": days[:2]},
         ended={"days": [days[0], days[2]]},
         row_keys={"days": ("habit_id", "date")},

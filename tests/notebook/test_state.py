@@ -1,27 +1,40 @@
 """Panel state is a fold of events."""
 
+from dataclasses import replace
+
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import (
-    CallReady,
     CallSettled,
-    DispatchTrace,
     EndReason,
-    GateOutcome,
     HistoryCleared,
     ModelCalled,
-    ModelFinished,
-    TextStreamed,
     TurnEnded,
     TurnStarted,
 )
-from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.events import CardOpened, CardSettled, PanelEvent, QuestionOutcome, TurnDropped
-from lhkit.notebook.items import AssistantItem, CardItem, Ending, ErrorItem, ToolItem, UserItem
+from lhkit.messages import (
+    GateOutcome,
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
+from lhkit.notebook.events import (
+    BrokenItem,
+    CardItem,
+    CardSettled,
+    ErrorItem,
+    PanelEvent,
+    TurnDropped,
+)
 from lhkit.notebook.state import ModelStatus, PanelState, fold
-from lhkit.responses import Finished, Timing, Usage
-from lhkit.tool_results import ToolCancelled, ToolOk
+from lhkit.responses import Finished, TextDelta, Timing, ToolCallParsed, Usage
+from lhkit.tool_results import ToolOk
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
+CARD = CardItem(card="1", request=REQUEST)
 CALL = ToolCall(name="write", args={"a": 1}, raw="raw")
 
 
@@ -36,32 +49,27 @@ def started(text: str = "hi") -> TurnStarted:
     return TurnStarted(message=UserMessage(text=text))
 
 
-def settled(call: ToolCall, waiting_s: float = 0.0) -> CallSettled:
-    result = ToolOk({"done": True})
-    trace = DispatchTrace(
-        name=call.name,
-        raw_args=call.args,
-        args=call.args,
-        extra_args=(),
+def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallSettled:
+    outcome = ToolCallOutcome(
+        result=ToolOk({"done": True}),
         gate=GateOutcome.ACCEPTED,
+        args=call.args,
         ran=True,
-        result=result,
         waiting_s=waiting_s,
     )
-    message = ToolCallMessage(name=call.name, args=call.args, result=result, raw=call.raw)
-    return CallSettled(message=message, trace=trace)
+    return CallSettled(message=ToolCallMessage(call=call, outcome=outcome, text=text))
 
 
 def test_words_stream_and_become_one_message() -> None:
-    midway = folded(started(), ModelCalled(turn=1), TextStreamed(text="he"))
+    midway = folded(started(), ModelCalled(turn=1), TextDelta(text="he"))
     assert midway.live == "he"
     done = folded(
-        TextStreamed(text="llo"),
-        ModelFinished(response=Finished(reason="stop", text="hello")),
+        TextDelta(text="llo"),
+        Finished(reason="stop", text="hello"),
         TurnEnded(reason=EndReason.ANSWERED),
         state=midway,
     )
-    assert done.items == (UserItem(text="hi"), AssistantItem(text="hello"))
+    assert done.items == (UserMessage(text="hi"), ModelMessage(text="hello"))
     assert (done.live, done.is_busy, done.connection) == (None, False, ModelStatus.READY)
 
 
@@ -69,15 +77,20 @@ def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_
     state = folded(
         started(),
         ModelCalled(turn=1),
-        TextStreamed(text="I add it."),
-        CallReady(call=CALL),
-        ModelFinished(response=Finished(reason="stop", text="I add it.", calls=(CALL,))),
-        CardOpened(card="1", request=REQUEST),
+        TextDelta(text="I add it."),
+        ToolCallParsed(call=CALL),
+        Finished(reason="stop", text="I add it.", calls=(CALL,)),
+        CARD,
     )
     kinds = [type(item) for item in state.items]
-    assert kinds == [UserItem, AssistantItem, ToolItem, CardItem]
-    assert state.open_card is not None
-    after = folded(CardSettled(card="1", outcome=QuestionOutcome.RUN), settled(CALL), state=state)
+    assert kinds == [UserMessage, ModelMessage, ToolCallMessage, CardItem]
+    assert state.items[2].outcome is None
+    assert state.open_card == CARD
+    after = folded(
+        CardSettled(card="1", outcome=QuestionOutcome.RUN),
+        settled(CALL, "I add it."),
+        state=state,
+    )
     assert [type(item) for item in after.items] == kinds
     assert after.open_card is None
     assert after.items[2].result == ToolOk({"done": True})
@@ -85,23 +98,36 @@ def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_
     assert not after.has_written({"other"})
 
 
-def test_a_call_that_was_cut_off_appears_with_its_raw_text() -> None:
-    message = ToolCallMessage(name="", args={}, result=ToolCancelled(), raw='{"name": "wr')
-    state = folded(started(), CallSettled(message=message, trace=None))
-    assert state.items[-1] == ToolItem(name="", args={}, raw='{"name": "wr', result=ToolCancelled())
+def test_a_card_stays_behind_its_calls_whatever_comes_later() -> None:
+    two = (CALL, replace(CALL, args={"a": 2}))
+    state = folded(started(), Finished(reason="stop", calls=two), CARD)
+    kinds = [UserMessage, ToolCallMessage, ToolCallMessage, CardItem]
+    assert [type(item) for item in state.items] == kinds
+    later = folded(
+        SystemMessage(text="note"), settled(two[0]), settled(two[1]), ModelCalled(turn=2),
+        Finished(reason="stop", text="done"), state=state,
+    )  # fmt: skip
+    assert [type(item) for item in later.items] == [*kinds, SystemMessage, ModelMessage]
 
 
-def test_a_stop_keeps_the_words_so_far_and_cancels_calls_that_never_ran() -> None:
+def test_a_stop_keeps_the_words_so_far() -> None:
     state = folded(
         started(),
         ModelCalled(turn=1),
-        CallReady(call=CALL),
-        TextStreamed(text="and so"),
+        TextDelta(text="and so"),
         TurnEnded(reason=EndReason.STOPPED),
     )
-    tool, words = state.items[1:]
-    assert tool.result == ToolCancelled()
-    assert words == AssistantItem(text="and so", ending=Ending.STOPPED)
+    assert state.items[1:] == (ModelMessage(text="and so", stopped=True),)
+
+
+def test_a_fault_keeps_the_words_so_far_as_broken_off() -> None:
+    failed = TurnEnded(reason=EndReason.FAILED, error="gone")
+    state = folded(started(), ModelCalled(turn=1), TextDelta(text="and so"), failed)
+    assert state.items[1:] == (
+        BrokenItem(text="and so"),
+        ErrorItem(text="gone", can_retry=True),
+    )
+    assert state.chat.messages == (UserMessage(text="hi"),)
 
 
 def test_a_lost_server_is_an_error_with_a_retry_and_a_retry_keeps_the_turn() -> None:
@@ -113,7 +139,7 @@ def test_a_lost_server_is_an_error_with_a_retry_and_a_retry_keeps_the_turn() -> 
     assert state.connection is ModelStatus.LOST
     again = folded(TurnStarted(message=None), state=state)
     assert again.connection is ModelStatus.ANSWERING
-    assert again.last_turn[0] == UserItem(text="hi")
+    assert again.last_turn[0] == UserMessage(text="hi")
 
 
 def test_figures_add_up_over_a_turn_and_leave_out_the_wait_for_a_person() -> None:
@@ -122,13 +148,11 @@ def test_figures_add_up_over_a_turn_and_leave_out_the_wait_for_a_person() -> Non
     state = folded(
         started(),  # at 0 s
         ModelCalled(turn=1),
-        CallReady(call=CALL),
-        ModelFinished(response=first),
+        ToolCallParsed(call=CALL),
+        first,
         settled(CALL, waiting_s=3.0),
         ModelCalled(turn=2),
-        ModelFinished(
-            response=Finished(reason="stop", usage=usage, timing=Timing(first_token_s=0.1))
-        ),
+        Finished(reason="stop", usage=usage, timing=Timing(first_token_s=0.1)),
         TurnEnded(reason=EndReason.ANSWERED),  # at 7 s
     )
     figures = state.figures
@@ -147,5 +171,5 @@ def test_a_dropped_turn_is_gone_and_a_cleared_conversation_is_empty() -> None:
         started("two"),
         TurnEnded(reason=EndReason.ANSWERED),
     )
-    assert folded(TurnDropped(), state=two).items == (UserItem(text="one"),)
+    assert folded(TurnDropped(), state=two).items == (UserMessage(text="one"),)
     assert folded(HistoryCleared(), state=two).items == ()

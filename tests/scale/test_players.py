@@ -18,8 +18,7 @@ import pytest
 
 from lhkit import scale
 from lhkit.app import ModelChoice
-from lhkit.cli.matrix import run_matrix
-from lhkit.cli.options import MatrixOptions
+from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import versions

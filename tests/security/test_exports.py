@@ -6,12 +6,18 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lhkit.locales import load_catalog
+from lhkit.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.notebook.events import Item
 from lhkit.notebook.export import to_markdown
-from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, acts, to_html
 from lhkit.notebook.state import PanelState
 
 KO = load_catalog("ko")
+
+
+def shown(*items: Item) -> PanelState:
+    """Return a panel that lists these items."""
+    return PanelState(extras=tuple((0, item) for item in items))
 
 
 def active(text: str) -> list[Any]:
@@ -34,12 +40,12 @@ def active(text: str) -> list[Any]:
 def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -> None:
     assert acts(text)
     items: tuple[Item, ...] = (
-        UserItem(text=text),
-        AssistantItem(text=text),
-        ToolItem(name=f"x`\n\n{text}", args={"a": text}),
-        AssistantItem(text="**fine**"),
+        UserMessage(text=text),
+        ModelMessage(text=text),
+        ToolCallMessage(call=ToolCall(name=f"x`\n\n{text}", args={"a": text})),
+        ModelMessage(text="**fine**"),
     )
-    told = to_markdown(PanelState(items=items), KO)
+    told = to_markdown(shown(*items), KO)
     assert active(told) == []
     assert told.endswith("**fine**\n")
 

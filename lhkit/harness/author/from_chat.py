@@ -13,11 +13,11 @@ from typing import Any
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
-from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.harness.author.written import changes, literals, spoken, yaml_text
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.messages import GateOutcome, Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
@@ -25,15 +25,6 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 _REPLY_WORDS = 3
 
 _MAX_CALLS = MAX_TURNS - 1  # a perfect model makes one call a model turn and then answers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One turn of a talk: what the user said, what was dispatched, what the model said last."""
-
-    user: str
-    traces: tuple[DispatchTrace, ...] = ()
-    reply: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +38,7 @@ class _Call:
 
 
 def scenario_of_talk(
-    said: Sequence[Said],
+    messages: Sequence[Message],
     *,
     begun: Mapping[str, JSON],
     ended: Mapping[str, JSON],
@@ -60,7 +51,7 @@ def scenario_of_talk(
     """Return a scenario file of one scenario.
 
     Args:
-        said: the conversation.
+        messages: the conversation.
         begun: the world at its start: rows by table, and `now`.
         ended: the world at its end.
         destructive: names of the tools that change data.
@@ -72,28 +63,54 @@ def scenario_of_talk(
     Raises:
         UsageError: nothing has been said.
     """
-    if not said:
+    turns = _turns(messages)
+    if not turns:
         raise UsageError("nothing has been said yet: there is no scenario to save: talk first")
-    calls = [tuple(filter(None, (_call(t, destructive) for t in turn.traces))) for turn in said]
+    calls = [
+        tuple(
+            made for m in turn if isinstance(m, ToolCallMessage) and (made := _call(m, destructive))
+        )
+        for turn in turns
+    ]
+    words = [message.text for message in messages if isinstance(message, UserMessage)]
     scenario: dict[str, Any] = {
         "id": scenario_id,
         "ac": ac or _criterion(calls),
-        "locale": spoken([turn.user for turn in said], locale),
+        "locale": spoken(words, locale),
         "tags": ["saved"],
     }
     if begun:
         scenario["world"] = plain_json(begun)
     scenario["turns"] = [
-        _turn(turn, made, destructive) for turn, made in zip(said, calls, strict=True)
+        _turn(user, _reply(turn), made, destructive)
+        for user, turn, made in zip(words, turns, calls, strict=True)
     ]
     scenario |= changes(tables_of(begun), tables_of(ended), row_keys)
     return yaml_text([scenario])
 
 
-def _call(trace: DispatchTrace, destructive: Collection[str]) -> _Call | None:
-    if trace.gate is GateOutcome.NOT_ASKED:
+def _turns(messages: Sequence[Message]) -> list[list[Message]]:
+    """Return what followed each message of the user."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            turns.append([])
+        elif turns:
+            turns[-1].append(message)
+    return turns
+
+
+def _reply(turn: Sequence[Message]) -> str:
+    """Return the last words of the model in a turn, also those before a call."""
+    texts = [m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage) and m.text]
+    return next((text for text in reversed(texts) if text.strip()), "".join(texts[-1:]))
+
+
+def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
+    outcome = message.outcome
+    if outcome is None or outcome.gate in {None, GateOutcome.NOT_ASKED}:
         return None
-    match trace.result:
+    match outcome.result:
         case ToolOk():
             result = "ok"
         case ToolCancelled():
@@ -102,16 +119,17 @@ def _call(trace: DispatchTrace, destructive: Collection[str]) -> _Call | None:
             result = code
         case _:
             return None
-    args = trace.args if trace.args is not None else trace.raw_args
+    args = outcome.args if outcome.args is not None else message.args
     try:
-        compact(args)
+        plain = plain_json(args)
+        compact(plain)
     except NotJsonError:
         return None
-    answer = _answer(trace.gate) if trace.name in destructive else None
-    return _Call(tool=trace.name, args=plain_json(args), result=result, answer=answer)
+    answer = _answer(outcome.gate) if message.name in destructive else None
+    return _Call(tool=message.name, args=plain, result=result, answer=answer)
 
 
-def _answer(gate: GateOutcome) -> str:
+def _answer(gate: GateOutcome | None) -> str:
     match gate:
         case GateOutcome.ACCEPTED:
             return "accept"
@@ -132,8 +150,10 @@ def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
     return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
 
 
-def _turn(said: Said, calls: Sequence[_Call], destructive: Collection[str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"user": said.user}
+def _turn(
+    user: str, reply: str, calls: Sequence[_Call], destructive: Collection[str]
+) -> dict[str, Any]:
+    turn: dict[str, Any] = {"user": user}
     answers = [call.answer for call in calls if call.answer is not None]
     if "absent" in answers:
         turn["confirm"] = "absent"
@@ -142,16 +162,16 @@ def _turn(said: Said, calls: Sequence[_Call], destructive: Collection[str]) -> d
     if calls:
         spare = len(calls) - _MAX_CALLS
         turn["expect"] = {"calls": list(_expected(calls, destructive, spare))}
-    if said.reply:
-        turn["reply"] = _expected_reply(said)
-        turn["gold"] = {"say": said.reply}
+    if reply:
+        turn["reply"] = _expected_reply(user, reply)
+        turn["gold"] = {"say": reply}
     return turn
 
 
-def _expected_reply(said: Said) -> dict[str, Any]:
+def _expected_reply(user: str, reply: str) -> dict[str, Any]:
     """Return the longest words of the reply that the user did not say: one of them must come."""
-    theirs = said.user.casefold()
-    words = dict.fromkeys(_WORD.findall(said.reply))
+    theirs = user.casefold()
+    words = dict.fromkeys(_WORD.findall(reply))
     own = [word for word in words if word.casefold() not in theirs]
     longest = sorted(own, key=len, reverse=True)[:_REPLY_WORDS]
     return {"contains_any": longest} if longest else {"matches": r"\S"}

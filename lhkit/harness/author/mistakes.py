@@ -13,7 +13,6 @@ from datetime import date, timedelta
 from itertools import islice, pairwise
 from typing import Any, TypeAlias
 
-from lhkit.events import GateOutcome
 from lhkit.harness.author.examples import example, plausible_calls, texts_like
 from lhkit.harness.author.gold import TurnTrace, claims_of_success
 from lhkit.harness.author.played import Played, Step
@@ -21,7 +20,7 @@ from lhkit.harness.equality import is_number
 from lhkit.harness.record import Evidence
 from lhkit.harness.turn import Before
 from lhkit.json_values import shown
-from lhkit.messages import ToolCall
+from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import SchemaNode, property_of
 from lhkit.tools.validation import Accepted

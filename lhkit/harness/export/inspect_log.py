@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lhkit.events import GateOutcome
 from lhkit.files import drafted
 from lhkit.harness.export.conversation import (
     Json,
@@ -28,6 +27,7 @@ from lhkit.harness.record_json import moment_of
 from lhkit.harness.results import Run
 from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact
+from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
 from lhkit.text import whole_unicode
 
@@ -304,10 +304,9 @@ class _InspectSample:
 
     def _call(self, call: CallRecord, name: str, at_s: float) -> float:
         """Add a call with its result and what a person said to it; return when it was over."""
-        asked = call.gate in {GateOutcome.ACCEPTED, GateOutcome.REJECTED, GateOutcome.FAILED}
         begun_s = at_s + call.validation_s + call.waiting_s
         ended_s = begun_s + call.handler_s
-        if asked:
+        if call.gate.was_asked:
             self._events.append(
                 self._event(
                     "approval",

@@ -182,7 +182,7 @@ def _call(
             f"messages[{number}].tool_calls[{index}] has no result: no tool message has the "
             f"tool_call_id {call.get('id')!r}."
         )
-    return ToolCallMessage(
+    return ToolCallMessage.of(
         name=function["name"],
         args=args,
         result=_result(results[str(call.get("id"))]),

@@ -17,7 +17,8 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
 from lhkit.locales import load_catalog
-from lhkit.notebook.items import AssistantItem, CardItem
+from lhkit.messages import ModelMessage
+from lhkit.notebook.events import CardItem
 from lhkit.notebook.render import fragment
 from tests.e2e.browser.reading import read_through
 
@@ -73,7 +74,7 @@ def show_card(page: Page) -> ShowCard:
         )
         catalog = load_catalog(locale)
         items = [
-            *([AssistantItem(text="words " * 80)] * 6),
+            *([ModelMessage(text="words " * 80)] * 6),
             CardItem(card="7", request=request, form=form),
         ]
         labels = {name: catalog.text(f"notebook.{name}") for name in LABELS} | {"messages": "talk"}

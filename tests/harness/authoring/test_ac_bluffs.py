@@ -99,7 +99,11 @@ def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedMo
 
 def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
     return tuple(
-        replace(each, turns=tuple(replace(turn, confirm="reject") for turn in each.turns))
+        each.model_copy(
+            update={
+                "turns": tuple(turn.model_copy(update={"confirm": "reject"}) for turn in each.turns)
+            }
+        )
         for each in scenarios
     )
 

@@ -35,7 +35,7 @@ async def said(model: Any, *messages: Message) -> Finished:
 
 
 def after(*tools: str) -> list[Message]:
-    calls = [ToolCallMessage(name=tool, args={}, result=ToolOk({})) for tool in tools]
+    calls = [ToolCallMessage.of(name=tool, args={}, result=ToolOk({})) for tool in tools]
     return [UserMessage(text="hello"), *calls]
 
 

@@ -8,10 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import scenario_of_talk
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.corrections import MendedTalk, MendedTurn, read_talks, talk_line
 from lhkit.harness.documents import read_json_lines, read_yaml
+from lhkit.messages import ModelMessage, UserMessage
 
 HOSTILE = [
     "a\u2028b",
@@ -40,7 +41,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150) | st.sam
 
 def saved(text: str) -> str:
     return scenario_of_talk(
-        [Said(user=text, reply=text)],
+        [UserMessage(text=text), ModelMessage(text=text)],
         begun={"now": "2026-06-15T09:00:00+09:00", "rows": [{text: text}]},
         ended={"rows": []},
         destructive=(),

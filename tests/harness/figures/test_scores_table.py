@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.confirm_scores import ConfirmScore, confirm_score
 from lhkit.harness.metrics import Share, summarise, tally
 from lhkit.harness.record import (
@@ -29,6 +29,7 @@ from lhkit.harness.record import (
 from lhkit.harness.repeats import Flips, Repeats, flips, repeats
 from lhkit.harness.selection import Selection, selection
 from lhkit.harness.shares import Interval, wilson
+from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
 YES, NO = GateOutcome.ACCEPTED, GateOutcome.REJECTED

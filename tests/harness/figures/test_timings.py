@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -16,6 +16,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.timings import Latency, is_warm, latency, times
+from lhkit.messages import GateOutcome
 from lhkit.responses import Finished, Timing, Usage
 
 TIMING = Timing(

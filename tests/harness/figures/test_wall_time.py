@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason, ModelCalled, ModelFinished, TextStreamed, TurnEnded
+from lhkit.events import EndReason, ModelCalled, TurnEnded
 from lhkit.harness.timings import Spent, spent
 from lhkit.harness.wall_time import WallTime
-from lhkit.responses import Finished
+from lhkit.responses import Finished, TextDelta
 
-ASKED, ANSWERED = ModelCalled(turn=0), ModelFinished(response=Finished(reason="stop"))
+ASKED, ANSWERED = ModelCalled(turn=0), Finished(reason="stop")
 FAILED = TurnEnded(reason=EndReason.FAILED)
 
 
@@ -33,7 +33,7 @@ def test_a_second_counts_once_however_many_requests_are_open(clock: Hand) -> Non
     for at_s, hear, event in [
         (101, first, ASKED),
         (103, second, ASKED),
-        (104, first, TextStreamed(text="hi")),
+        (104, first, TextDelta(text="hi")),
         (106, first, ANSWERED),
         (107, first, TurnEnded(reason=EndReason.ANSWERED)),
         (109, second, FAILED),

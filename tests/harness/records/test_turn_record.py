@@ -4,56 +4,46 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.events import (
-    CallSettled,
-    ChatEvent,
-    DispatchTrace,
-    EndReason,
-    GateOutcome,
-    HintAdded,
-    ModelCalled,
-    ModelFinished,
-    TextStreamed,
-    ThinkingStreamed,
-    TurnEnded,
-    TurnStarted,
-)
+from lhkit.events import CallSettled, ChatEvent, EndReason, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.turn_record import TimedEvents, turn_record
-from lhkit.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.responses import Finished, ModelIdentity, Timing, Usage
+from lhkit.messages import (
+    GateOutcome,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
+from lhkit.responses import Finished, ModelIdentity, TextDelta, ThinkingDelta, Timing, Usage
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 START = TurnStarted(message=UserMessage(text="hello"))
 END = TurnEnded(reason=EndReason.ANSWERED)
 CALL = ToolCall(name="add_note", args={"text": "milk"}, raw='{"name"…}', repairs=("quotes",))
-TRACE = DispatchTrace(
-    name="add_note",
-    raw_args={"text": "milk", "zzz": 1},
+OUTCOME = ToolCallOutcome(
+    result=ToolOk({"id": "note-0"}),
+    gate=GateOutcome.ACCEPTED,
     args={"text": "milk"},
     extra_args=("zzz",),
-    gate=GateOutcome.ACCEPTED,
     ran=True,
-    result=ToolOk({"id": "note-0"}),
+    answer="run",
     validation_s=0.1,
     waiting_s=2.0,
     handler_s=0.2,
 )
+REPEATED = ToolCallOutcome(result=ToolErr("repeated_call", "no"))
 
 
-def settled(trace: DispatchTrace | None = TRACE, args: object = None) -> CallSettled:
-    result = trace.result if trace else ToolErr("repeated_call", "no")
-    message = ToolCallMessage(
-        name="add_note", args=args or {"text": "milk"}, result=result, raw=CALL.raw
-    )
-    return CallSettled(message=message, trace=trace)
+def settled(outcome: ToolCallOutcome = OUTCOME, call: ToolCall = CALL) -> CallSettled:
+    return CallSettled(message=ToolCallMessage(call=call, outcome=outcome))
 
 
 def timed(events: Sequence[ChatEvent]) -> list[tuple[float, ChatEvent]]:
     return [(float(second), event) for second, event in enumerate(events)]
 
 
-def finished(text: str, *calls: ToolCall) -> ModelFinished:
-    response = Finished(
+def finished(text: str, *calls: ToolCall) -> Finished:
+    return Finished(
         reason="stop",
         text=text,
         calls=calls,
@@ -66,21 +56,20 @@ def finished(text: str, *calls: ToolCall) -> ModelFinished:
         identity=ModelIdentity(model="m"),
         server_metrics={"queue_s": float("nan")},
     )
-    return ModelFinished(response=response)
 
 
 EVENTS = timed(
     [
         START,
         ModelCalled(turn=1),
-        ThinkingStreamed(text="hm"),
-        TextStreamed(text="let me"),
+        ThinkingDelta(text="hm"),
+        TextDelta(text="let me"),
         finished("let me", CALL),
         settled(),
         ModelCalled(turn=2),
         finished("done"),
         END,
-        HintAdded(message=SystemMessage(text="clear?")),
+        SystemMessage(text="clear?"),
     ]
 )
 
@@ -110,21 +99,25 @@ def test_a_turn_keeps_words_calls_requests_and_times() -> None:
 
 def test_a_call_keeps_its_trace() -> None:
     (call,) = turn_record("hello", EVENTS, destructive={"add_note"}).calls
-    assert (call.tool, call.args, call.extra_args) == ("add_note", {"text": "milk"}, ("zzz",))
+    assert (call.tool, call.args, call.extra_args) == (
+        "add_note",
+        {"text": "milk"},
+        ("zzz",),
+    )
     assert (call.gate, call.ran, call.destructive) == (GateOutcome.ACCEPTED, True, True)
     assert (call.validation_s, call.waiting_s, call.handler_s) == (0.1, 2.0, 0.2)
-    assert (call.raw_text, call.model_call, call.outcome) == (CALL.raw, 0, "ok")
+    assert (call.raw_text, call.model_call, call.outcome, call.answer) == (CALL.raw, 0, "ok", "run")
 
 
 def test_a_call_that_was_not_dispatched_has_only_its_answer() -> None:
-    record = turn_record("hello", timed([START, settled(None), END]), destructive=())
+    record = turn_record("hello", timed([START, settled(REPEATED), END]), destructive=())
     (call,) = record.calls
     assert (call.outcome, call.gate, call.ran) == ("repeated_call", GateOutcome.NOT_NEEDED, False)
     assert (call.args, call.model_call) == (None, None)
 
 
 def test_arguments_that_json_cannot_carry_are_kept_as_text() -> None:
-    odd = settled(None, args={"x": {1, 2}})
+    odd = settled(REPEATED, ToolCall(name="x", args={"x": {1, 2}}))
     (call,) = turn_record("hello", timed([START, odd, END]), destructive=()).calls
     assert call.raw_args == "{'x': {1, 2}}"
 
@@ -133,7 +126,7 @@ def test_a_request_that_broke_off_keeps_what_had_come() -> None:
     failed = TurnEnded(reason=EndReason.FAILED, error="e", cause="StreamBrokenError", detail="d")
     record = turn_record(
         "hello",
-        timed([START, ModelCalled(turn=1), TextStreamed(text="a"), TextStreamed(text="b"), failed]),
+        timed([START, ModelCalled(turn=1), TextDelta(text="a"), TextDelta(text="b"), failed]),
         destructive=(),
     )
     (request,) = record.model_calls
@@ -162,8 +155,6 @@ def test_the_log_hands_its_events_over_once() -> None:
 
 
 def test_a_cancelled_call_says_so() -> None:
-    cancelled = CallSettled(
-        message=ToolCallMessage(name="x", args={}, result=ToolCancelled()), trace=None
-    )
+    cancelled = settled(ToolCallOutcome(result=ToolCancelled()))
     (call,) = turn_record("hello", timed([START, cancelled, END]), destructive=()).calls
     assert call.outcome == "cancelled"

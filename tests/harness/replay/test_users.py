@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
@@ -21,7 +20,7 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, User, user_of
+from lhkit.harness.scenario import Scenario, User
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 
@@ -191,8 +190,3 @@ async def test_a_careful_run_is_scored_again_as_it_was_played(
     assert not again.skipped
     assert again.summary().confirm == run.summary().confirm
     assert again.summary().confirm.wrong_stopped == 1
-
-
-def test_a_user_that_nobody_knows_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
-        user_of("kind")

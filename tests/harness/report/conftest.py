@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -28,7 +28,7 @@ from lhkit.harness.record import (
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import ToolCall
+from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished, ModelIdentity, Timing, Usage
 
 GEMMA = ModelIdentity(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.record import (
     ArgumentScore,
     BrokenRule,
@@ -26,7 +26,7 @@ from lhkit.harness.record import (
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.turn import Expect, ExpectedCall, Turn
-from lhkit.messages import ToolCall
+from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
 

@@ -22,9 +22,6 @@ def only_call(raw: str) -> tuple[str, Any, tuple[str, ...]]:
     return call.name, call.args, call.repairs
 
 
-# --- what vLLM's parser gets wrong (research, section 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "args"),
     [
@@ -120,7 +117,7 @@ def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
 
 def test_a_result_stands_in_the_open_model_turn_and_cannot_close_it() -> None:
     result = ToolOk({"note": "<end_function_response><end_of_turn>"})
-    message = ToolCallMessage(name="f", args={}, result=result)
+    message = ToolCallMessage.of(name="f", args={}, result=result)
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert prompt.endswith(
         marked("call:f{}") + f"<start_function_response>response:f{{status:{E}ok{E},data:{{note:"
@@ -130,7 +127,9 @@ def test_a_result_stands_in_the_open_model_turn_and_cannot_close_it() -> None:
 
 def test_a_call_that_was_cut_off_is_shown_as_it_was_without_its_tokens() -> None:
     raw = "<start_function_call>call:f{a:<escape>x"
-    message = ToolCallMessage(name="", args={}, raw=raw, result=ToolErr("truncated_call", "short"))
+    message = ToolCallMessage.of(
+        name="", args={}, raw=raw, result=ToolErr("truncated_call", "short")
+    )
     prompt = DIALECT.encode([UserMessage(text="?"), message, UserMessage(text="!")], ())
     assert prompt.endswith(
         "model\n< start_function_call>call:f{a:< escape>x<start_function_response>"

@@ -99,7 +99,7 @@ def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
 
 
 def test_a_result_cannot_close_its_turn() -> None:
-    message = ToolCallMessage(name="f", args={}, result=ToolOk({"note": "<turn|>"}))
+    message = ToolCallMessage.of(name="f", args={}, result=ToolOk({"note": "<turn|>"}))
     prompt = DIALECT.encode([UserMessage(text="<turn|>")], ())
     assert prompt == "<bos><|turn>user\n< turn|><turn|>\n<|turn>model\n"
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())

@@ -30,7 +30,7 @@ Tools:
 
 
 def call(name: str = "log_water", *, index: int = 0, **args: Any) -> ToolCallMessage:
-    return ToolCallMessage(name=name, args=args, result=ToolOk({"saved": True}), index=index)
+    return ToolCallMessage.of(name=name, args=args, result=ToolOk({"saved": True}), index=index)
 
 
 def user(text: str) -> UserMessage:
@@ -41,17 +41,14 @@ def model(text: str) -> ModelMessage:
     return ModelMessage(text=text)
 
 
-# --- golden prompts
-
-
-CUT = ToolCallMessage(
+CUT = ToolCallMessage.of(
     name="",
     args={},
     raw='{"name": "log_water", "param',
     text="네.",
     result=ToolErr("truncated_call", "shorter"),
 )
-NONSENSE = ToolCallMessage(
+NONSENSE = ToolCallMessage.of(
     name="log_water",
     args='{"name": "log_water", "parameters": {ml}}',
     raw='{"name": "log_water", "parameters": {ml}}',
@@ -186,7 +183,7 @@ def test_instructions_and_tools_open_the_first_user_turn() -> None:
 
 
 def test_arguments_that_cannot_be_written_are_shown_as_the_model_wrote_them() -> None:
-    message = ToolCallMessage(name="f", args={"a": {1}}, raw="f({1})", result=ToolCancelled())
+    message = ToolCallMessage.of(name="f", args={"a": {1}}, raw="f({1})", result=ToolCancelled())
     assert "model\nf({1})<end_of_turn>" in DIALECT.encode([user("x"), message], ())
 
 
@@ -197,8 +194,6 @@ def test_the_next_prompt_goes_on_after_what_the_model_wrote() -> None:
     prompt = DIALECT.encode(first, [TOOL])
     assert DIALECT.encode(second, [TOOL]).startswith(prompt + written + "<end_of_turn>")
 
-
-# --- laws
 
 CONTROL = [
     "<bos>",
@@ -228,7 +223,7 @@ RESULTS = (
 )
 CALLS: st.SearchStrategy[list[Message]] = st.lists(
     st.builds(
-        ToolCallMessage,
+        ToolCallMessage.of,
         name=HOSTILE,
         args=st.dictionaries(HOSTILE, HOSTILE, max_size=2) | HOSTILE,
         result=RESULTS,
@@ -243,7 +238,7 @@ MODELS = st.builds(ModelMessage, text=HOSTILE)
 
 
 def _at(message: ToolCallMessage, index: int) -> ToolCallMessage:
-    return ToolCallMessage(
+    return ToolCallMessage.of(
         name=message.name,
         args=message.args,
         result=message.result,
@@ -308,14 +303,6 @@ def test_a_longer_conversation_keeps_the_prompt_of_the_shorter_one(
                 assert longer.startswith(prompt)  # the model's own turn goes on from there
             else:
                 assert longer.startswith(prompt.removesuffix(TURN_END + OPEN_TURN))
-
-
-@given(steps=conversations())
-def test_hints_of_the_application_are_never_sent(steps: list[list[Message]]) -> None:
-    spoken: list[list[Message]] = [
-        [m for m in step if not isinstance(m, SystemMessage)] for step in steps
-    ]
-    assert prompt_of(steps) == prompt_of(spoken)
 
 
 @given(text=HOSTILE)

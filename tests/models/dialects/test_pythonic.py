@@ -17,9 +17,6 @@ def calls_of(raw: str) -> list[tuple[str, Any, tuple[str, ...]]]:
     return [(call.name, call.args, call.repairs) for call in DIALECT.parse(raw, TOOLS).calls]
 
 
-# --- what vLLM's parser refuses (research, section 2)
-
-
 @pytest.mark.parametrize(
     ("raw", "text", "repairs"),
     [
@@ -163,7 +160,7 @@ def test_a_control_token_in_a_string_reaches_no_tokenizer_and_is_not_lost() -> N
 def test_the_history_has_its_commas() -> None:
     # vLLM's Gemma 3 template writes f(a="서울"b=3c=true): `first` does not survive Jinja's scope.
     args = {"a": "서울", "b": 3, "c": True}
-    message = ToolCallMessage(name="f", args=args, result=ToolOk({}))
+    message = ToolCallMessage.of(name="f", args=args, result=ToolOk({}))
     prompt = DIALECT.encode([UserMessage(text="?"), message], TOOLS)
     assert 'model\n[f(a="서울", b=3, c=True)]<end_of_turn>' in prompt
 
@@ -173,6 +170,6 @@ def test_the_history_has_its_commas() -> None:
     [("", {}, "[f(a="), ("f", "[f(1)]", "[f(1)]"), ("f", {"a": {1}}, "[f(a={1})]")],
 )
 def test_a_call_that_cannot_be_written_is_shown_as_it_was(name: str, args: Any, raw: str) -> None:
-    message = ToolCallMessage(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
+    message = ToolCallMessage.of(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert f"model\n{raw}<end_of_turn>" in prompt
