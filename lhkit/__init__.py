@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.summary import summarize
     from lhkit.confirm.terminal import TerminalGate
-    from lhkit.dates.clock import SaidTime, said_times
     from lhkit.dates.said import SaidDates, said_dates
+    from lhkit.dates.times import SaidTime, said_times
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
     from lhkit.harness.author.gold import gold_model
     from lhkit.harness.compare import compare
@@ -123,7 +123,7 @@ _HOMES = {
     "Reply": "models.scripted",
     "Run": "harness.results",
     "SaidDates": "dates.said",
-    "SaidTime": "dates.clock",
+    "SaidTime": "dates.times",
     "Sampling": "responses",
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
@@ -155,7 +155,7 @@ _HOMES = {
     "replay": "harness.run",
     "rescore": "harness.rescore",
     "said_dates": "dates.said",
-    "said_times": "dates.clock",
+    "said_times": "dates.times",
     "summarize": "confirm.summary",
     "values_equal": "harness.matching",
 }

@@ -34,7 +34,6 @@ from lhkit.toolset import DEFAULT, Session, assistant_of
 
 EMBEDDED = gemma.EMBEDDED
 embedded_name = gemma.embedded_name
-constraint_of = served.constraint_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,22 +3,24 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psutil
 from platformdirs import user_cache_path, user_config_path, user_data_path
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.precision import Dtype
 from lhkit.runtimes import VLLM, Runtime
+
+_Options = TypeVar("_Options", bound=BaseModel)
 
 APP = "lhkit"
 _PREFIX = "LHKIT_"
@@ -83,6 +85,35 @@ def load_settings() -> Settings:
         name = "_".join(str(part) for part in fault["loc"]).upper()
         what = fault["msg"].removeprefix("Value error, ")
         raise UsageError(f"environment variable {_PREFIX}{name}: {what}") from error
+
+
+def checked(options: type[_Options], **values: Any) -> _Options:
+    """Return options that are not read from a file.
+
+    Raises:
+        UsageError: a value is not valid; the message names the option.
+    """
+    try:
+        return options(**values)
+    except ValidationError as error:
+        raise UsageError(_invalid_option(error)) from error
+
+
+def _invalid_option(error: ValidationError) -> str:
+    """Return the sentence about the first option that is not valid."""
+    fault = error.errors(include_url=False)[0]
+    name, value = str(fault["loc"][0]), fault["input"]
+    context: Mapping[str, Any] = fault.get("ctx", {})
+    match fault["type"]:
+        case "literal_error":
+            words = str(context["expected"]).replace(" or ", ", ").replace("'", "")
+            return f"no {name} {value!r}: choose one of {words}"
+        case "greater_than_equal":
+            return f"{name}={value}: give at least {context['ge']:g}"
+        case "less_than_equal":
+            return f"{name}={value}: give at most {context['le']:g}"
+        case _:
+            return f"{name}={value!r}: {fault['msg']}"
 
 
 def variable(name: str, otherwise: str | None = None) -> str:

@@ -153,6 +153,11 @@ def found(measured: Mapping[str, Sequence[Mapping[str, Timed]]], machine: Machin
         versions={"Python": platform.python_version(), "jsonschema": version("jsonschema")},
         figures=tuple(rows),
         machine=machine,
+        notes=(
+            "life-helper's own schemas and arguments; the handler and the confirm gate answer "
+            "at once. `add_habit` writes: its gate is asked, with the summary that a person "
+            "would read.",
+        ),
     )
 
 
@@ -181,35 +186,12 @@ def _figures(tool: str, rounds: Sequence[Mapping[str, Timed]]) -> list[Figure]:
     ]
 
 
-def page(measured: Mapping[str, Sequence[Mapping[str, Timed]]], told: Measurement) -> str:
-    """Return the page."""
-    rows = [
-        f"| `{tool}` | {words} | {cpu_us(rounds, way):.0f} | {quantile_us(rounds, way, 0.5):.0f} "
-        f"| {quantile_us(rounds, way, 0.99):.0f} |"
-        for tool, rounds in measured.items()
-        for way, words in WAYS.items()
-    ]
-    lines = [
-        *figures.heading(told, f"medians of {ROUNDS} rounds of {TIMES:,} calls"),
-        "life-helper's own schemas and arguments; the handler and the confirm gate answer at once.",
-        "`add_habit` writes: its gate is asked, with the summary that a person would read.",
-        "",
-        "| tool | what | CPU µs | wall p50 µs | wall p99 µs |",
-        "|---|---|---|---|---|",
-        *rows,
-        "",
-        *figures.goals(told.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
-    """Measure, print and write the page."""
+    """Measure, and write the figures."""
     machine = figures.this_machine()
     measured = asyncio.run(measure(ROUNDS, TIMES))
     measurement = found(measured, machine)
-    figures.write("dispatch_latency", page(measured, measurement), measurement)
+    figures.write("dispatch_latency", measurement)
 
 
 if __name__ == "__main__":

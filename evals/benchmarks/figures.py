@@ -1,4 +1,4 @@
-"""What a benchmark found, as data: a page for people, and the same figures beside it as JSON.
+"""What a benchmark found, as data in a JSON file beside it.
 
 `results.py` gathers the JSON; nobody reads figures out of a page. A figure without a goal is told
 and not judged. Machines are told by what matters for time; never by name or path.
@@ -115,17 +115,9 @@ def _system() -> str:
         return kernel
 
 
-def heading(told: Measurement, setting: str = "") -> list[str]:
-    """Return a page's first lines: title, command, versions, and what else was set."""
-    versions = " · ".join(f"{name} {number}" for name, number in told.versions.items())
-    line = " · ".join(filter(None, (f"`{told.command}`", versions, setting)))
-    return [f"# {told.title}", "", f"{line}.", ""]
-
-
-def write(stem: str, text: str, found: Measurement, folder: Path = HERE) -> None:
-    """Write `stem.md` and `stem.json`, and print the page."""
-    print(text)
-    (folder / f"{stem}.md").write_text(text, encoding="utf-8")
+def write(stem: str, found: Measurement, folder: Path = HERE) -> None:
+    """Write `stem.json`, and print the figures."""
+    print("\n".join(goals(found.figures)))
     (folder / f"{stem}.json").write_bytes(_FILE.dump_json(found, indent=1) + b"\n")
 
 

@@ -136,34 +136,13 @@ def found(points: Sequence[Point], versions: dict[str, str], machine: Machine) -
         versions={"Python": platform.python_version(), **versions},
         figures=tuple(Figure(what=w, value=v, unit=u, at_most=top) for w, v, u, top in told),
         machine=machine,
+        notes=(
+            "The scripted sample of `harness_cost.py`; each size is a process of its own. "
+            "inspect-ai without its realtime log, pydantic_evals with its report written; "
+            "they stop at the size that still takes seconds.",
+        ),
         plots=(PLOT,),
     )
-
-
-def page(points: Sequence[Point], measurement: Measurement) -> str:
-    """Return the page."""
-    lines = [
-        *figures.heading(measurement),
-        f"The scripted sample of `harness_cost.md`, {SCENARIOS} scenarios repeated; each line is a",
-        "process of its own. inspect-ai without its realtime log, pydantic_evals with its report",
-        "written; they stop at the size that still takes seconds.",
-        "",
-        f"![{PLOT.alt}]({PLOT.file})",
-        "",
-        "| | samples | CPU ms a sample | wall s | peak memory MiB | run folder MiB |",
-        "|---|---|---|---|---|---|",
-        *(_row(p) for side in (OURS, READING, *PEERS) for p in of(points, side)),
-        "",
-        *figures.goals(measurement.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _row(p: Point) -> str:
-    wall = "" if p.wall_s is None else f"{p.wall_s:.1f}"
-    disk = "" if p.disk_kib is None else f"{p.disk_kib / 1024:.1f}"
-    return f"| {p.side} | {p.samples:,} | {p.cpu_ms:.2f} | {wall} | {p.peak_mib:.0f} | {disk} |"
 
 
 def draw(points: Sequence[Point], folder: Path) -> None:
@@ -189,7 +168,7 @@ def draw(points: Sequence[Point], folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, print and write the page; or, as a child, one phase of one size only."""
+    """Measure, and write the figures; or, as a child, one phase of one size only."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, help="one phase of so many samples, as JSON")
     parser.add_argument("--folder", type=Path, help="the run's folder, of a phase")
@@ -212,7 +191,7 @@ def main() -> None:
         points += theirs
     measurement = found(points, versions, machine)
     draw(points, figures.HERE)
-    figures.write("growth", page(points, measurement), measurement)
+    figures.write("growth", measurement)
 
 
 if __name__ == "__main__":

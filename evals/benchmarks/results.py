@@ -1,6 +1,6 @@
 """Gathers what the benchmarks found into RESULTS.md; measures nothing. `make bench` calls it last.
 
-Every benchmark leaves its figures as JSON beside its page (`figures.py`). What has not been
+Every benchmark leaves its figures as JSON (`figures.py`). What has not been
 measured is said to be missing, and figures from different machines are told apart.
 """
 
@@ -60,8 +60,8 @@ def page(found: Sequence[Found], missing: Sequence[str], others: Sequence[str]) 
     lines = [
         "# Results",
         "",
-        "Written by `make bench` from the figures that each benchmark leaves beside its page; do",
-        "not edit. A ratio is taken within one run, both sides in turns on the same work; every",
+        "Written by `make bench` from the figures that each benchmark leaves as JSON; do not",
+        "edit. A ratio is taken within one run, both sides in turns on the same work; every",
         "peer has a pinned environment of its own (`requirements-*.txt`). Goals without a source",
         "are ours.",
         "",
@@ -112,7 +112,7 @@ def _section(each: Found) -> list[str]:
     told = each.measurement
     versions = ", ".join(f"{name} {number}" for name, number in told.versions.items())
     return [
-        f"## [{told.title}]({each.stem}.md)",
+        f"## {told.title}",
         "",
         f"`{told.command}` · {versions}",
         "",

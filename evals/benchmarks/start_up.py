@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import figures
@@ -18,7 +18,6 @@ import peers
 from figures import Figure, Machine, Measurement
 
 ROUNDS = 7
-SHOWN = 8
 GOAL_IMPORT_S = 0.3
 FLOOR, IMPORT, WHOLE, VERSION, HELP = (
     "`python -c pass`",
@@ -44,15 +43,6 @@ class Start:
 
     cpu_s: float
     wall_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """One line of `python -X importtime`: its own and all microseconds."""
-
-    module: str
-    own_us: int
-    all_us: int
 
 
 def commands() -> dict[str, list[str]]:
@@ -88,34 +78,6 @@ def start(line: Sequence[str]) -> Start:
     if child.returncode:
         raise AssertionError(f"{' '.join(line)} ended with {child.returncode}")
     return Start(cpu_s=usage.ru_utime + usage.ru_stime, wall_s=wall_s)
-
-
-def dearest(importtime: str, shown: int = SHOWN) -> tuple[list[Imported], int]:
-    """Return the imports with the most microseconds of their own, and how many there are.
-
-    Args:
-        importtime: what `python -X importtime` wrote to standard error.
-        shown: how many to return, dearest first.
-    """
-    rows = list(_imports(importtime))
-    return sorted(rows, key=lambda row: -row.own_us)[:shown], len(rows)
-
-
-def _imports(importtime: str) -> Iterator[Imported]:
-    for line in importtime.splitlines():
-        head, _, told = line.partition("import time:")
-        cells = [cell.strip() for cell in told.split("|")]
-        if not head and len(cells) == 3 and cells[0].isdigit():
-            yield Imported(module=cells[2], own_us=int(cells[0]), all_us=int(cells[1]))
-
-
-def importtime(line: Sequence[str]) -> str:
-    """Return what `-X importtime` says of a command that is a Python's."""
-    python, *rest = line
-    done = subprocess.run(
-        [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True
-    )
-    return done.stderr
 
 
 def median_s(starts: Sequence[Start]) -> tuple[float, float]:
@@ -160,36 +122,16 @@ def found(
         versions=versions,
         figures=(*own, *beside),
         machine=machine,
+        notes=(
+            "A new process each time, everything in the page cache; CPU is user and system "
+            "time. lhkit loads each part when it is first used, so the peers stand beside all "
+            "of it at once.",
+        ),
     )
 
 
-def page(starts: dict[str, list[Start]], imports: dict[str, str], told: Measurement) -> str:
-    """Return the page."""
-    medians = {name: median_s(each) for name, each in starts.items()}
-    lines = [
-        *figures.heading(told, f"medians of {ROUNDS} rounds"),
-        "A new process each time, everything in the page cache; CPU is user and system time. lhkit",
-        "loads each part when it is first used, so the peers stand beside all of it at once.",
-        "",
-        "| | CPU s | wall s |",
-        "|---|---|---|",
-        *(f"| {name} | {cpu_s:.2f} | {wall_s:.2f} |" for name, (cpu_s, wall_s) in medians.items()),
-        "",
-        *(line for name, text in imports.items() for line in _dearest_rows(name, text)),
-        *figures.goals(told.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _dearest_rows(name: str, text: str) -> list[str]:
-    rows, count = dearest(text)
-    told = ", ".join(f"`{row.module}` {row.own_us / 1000:.0f} ms" for row in rows)
-    return [f"{name} loads {count} modules (`-X importtime`); dearest by themselves: {told}.", ""]
-
-
 def main() -> None:
-    """Measure, print and write the page."""
+    """Measure, and write the figures."""
     machine = figures.this_machine()
     lines = commands()
     for line in lines.values():
@@ -198,9 +140,8 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, line in lines.items():
             starts[name].append(start(line))
-    imports = {name: importtime(lines[name]) for name in (IMPORT, HELP)}
     measurement = found(starts, machine, versions())
-    figures.write("start_up", page(starts, imports, measurement), measurement)
+    figures.write("start_up", measurement)
 
 
 def versions() -> dict[str, str]:

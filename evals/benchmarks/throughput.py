@@ -49,17 +49,6 @@ GOAL_PERCENT = 95.0
 DEV = {"VLLM_SERVER_DEV_MODE": "1"}
 """Opens vLLM's own door for emptying the prefix cache."""
 
-COLUMNS = (
-    "at once",
-    "requests",
-    "tokens in",
-    "tokens out",
-    "lhkit tok/s",
-    "vLLM tok/s",
-    "lhkit : vLLM",
-    "of each round",
-    "first token p50, lhkit / vLLM",
-)
 
 PLOT = Plot(
     file="throughput.svg",
@@ -190,49 +179,16 @@ def found(pairs: Sequence[Pair], versions: Mapping[str, str], machine: Machine) 
         versions={"Python": platform.python_version(), **versions},
         figures=tuple(told),
         machine=machine,
+        notes=(
+            "A conversation is a first user turn of a `dev` scenario, its answer, and the "
+            "calls in it, in a world of its own. lhkit's seconds are those of the whole "
+            "replay: worlds, prompts, streaming, parsing, the dispatcher with the real "
+            "handlers, verdicts, records on disk. `vllm bench serve` then sends those prompts "
+            "in that order, with `--max-concurrency`, and `--ignore-eos` makes each answer as "
+            "long as lhkit's was; it does nothing with the text.",
+        ),
         plots=(PLOT,),
     )
-
-
-def page(pairs: Sequence[Pair], measurement: Measurement, plan: ServerSettings) -> str:
-    """Return the page."""
-    rounds = len(pairs) // len(LEVELS)
-    lines = [
-        *figures.heading(measurement, f"{plan.model.name}, {plan.dtype}, {rounds} rounds"),
-        "A conversation is a first user turn of a `dev` scenario, its answer, and the calls in it,",
-        "in a world of its own. lhkit's seconds are those of the whole replay: worlds, prompts,",
-        "streaming, parsing, the dispatcher with the real handlers, verdicts, records on disk.",
-        "`vllm bench serve` then sends those prompts in that order, with `--max-concurrency`, and",
-        "`--ignore-eos` makes each answer as long as lhkit's was; it does nothing with the text.",
-        "Both find the same in the server's prefix cache: what all conversations begin with. The",
-        f"server works on {plan.max_num_seqs} requests at a time; of 32, the rest wait in it.",
-        "",
-        f"![{PLOT.alt}]({PLOT.file})",
-        "",
-        f"| {' | '.join(COLUMNS)} |",
-        "|---" * len(COLUMNS) + "|",
-        *(_row(each, levels(pairs)[each.at_once]) for each in totals(pairs)),
-        "",
-        *figures.goals(measurement.figures),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _row(each: Pair, rounds: Sequence[Pair]) -> str:
-    ours, theirs = each.ours, each.theirs
-    cells = (
-        f"{each.at_once}",
-        f"{ours.requests}",
-        f"{ours.prompt_tokens:,}",
-        f"{ours.output_tokens:,}",
-        f"{ours.tokens_per_s:.1f}",
-        f"{theirs.tokens_per_s:.1f}",
-        f"**{each.percent:.1f} %**",
-        ", ".join(f"{pair.percent:.1f}" for pair in rounds),
-        f"{ours.first_token_s:.2f} / {theirs.first_token_s:.2f} s",
-    )
-    return f"| {' | '.join(cells)} |"
 
 
 def draw(pairs: Sequence[Pair], folder: Path) -> None:
@@ -254,8 +210,8 @@ def draw(pairs: Sequence[Pair], folder: Path) -> None:
     chart.properties(width=420, height=240).configure(background="white").save(folder / PLOT.file)
 
 
-async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], ServerSettings, str]:
-    """Serve, measure, end the server; return the pairs, how it was served, and vLLM's version."""
+async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], str]:
+    """Serve, measure, end the server; return the pairs and vLLM's version."""
     if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("a server is running already: end `lhkit serve` first")
     plan = await embedded.embedded_server(settings)
@@ -273,18 +229,18 @@ async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], Serv
             peer=peer,
             scenarios=load_scenarios(scenario_paths("dev")),
         )
-        return await contest.rounds(until_s), plan, version
+        return await contest.rounds(until_s), version
 
 
 async def main() -> None:
-    """Measure in the time there is, print and write the page."""
+    """Measure in the time there is, and write the figures."""
     machine = figures.this_machine()
     until_s = time.perf_counter() + AT_MOST_S - _ENDING_S
     async with asyncio.timeout(AT_MOST_S):
-        pairs, plan, version = await measured(load_settings(), until_s)
+        pairs, version = await measured(load_settings(), until_s)
     measurement = found(pairs, {"vLLM": version}, machine)
     await asyncio.to_thread(draw, pairs, figures.HERE)
-    figures.write("throughput", page(pairs, measurement, plan), measurement)
+    figures.write("throughput", measurement)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""`lhkit accept`: what a model did in one sample becomes an alternative in the scenario's YAML."""
+"""`lhkit accept`: take what a model did as one more right way, in the scenario's own YAML."""
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.cli.options import AcceptOptions
+from lhkit.cli.command import Options, command
+from lhkit.cli.options import RunFolder
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
@@ -25,7 +28,42 @@ from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
 
+_MOST = 1_000_000
+"""A turn or a call beyond this number is a typing error."""
 
+
+class AcceptOptions(Options):
+    """What `lhkit accept` takes as right.
+
+    `sample` is a scenario, with `#2` behind it for its second repeat. `turn`, `call` and `arg`
+    choose among several wrong arguments; `phrase` takes words of the reply instead.
+    """
+
+    run: RunFolder
+    sample: Annotated[
+        str,
+        typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
+    ]
+    turn: Annotated[int | None, typer.Option(min=0, max=_MOST, help="User turn, from 0.")] = None
+    call: Annotated[
+        int | None, typer.Option(min=0, max=_MOST, help="Call of the turn, from 0.")
+    ] = None
+    arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None
+    phrase: Annotated[
+        str | None, typer.Option(help="Words of the reply to accept, instead of an argument.")
+    ] = None
+    paths: Annotated[
+        tuple[Path, ...], typer.Option("--scenarios", help="Files that hold the scenario.")
+    ] = ()
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Show the change, write nothing.")] = (
+        False
+    )
+
+
+@command(
+    "lhkit accept runs/gemma-json SCENARIO#2 --turn 0 --call 0 --arg limit",
+    "lhkit accept runs/gemma-json SCENARIO --phrase noted --dry-run",
+)
 async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
     """Show the change and write it, unless only a look is wanted.
 

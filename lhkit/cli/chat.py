@@ -1,14 +1,16 @@
-"""`lhkit chat`: a toolset in a terminal; a person is asked before every write."""
+"""`lhkit chat`: talk to a model with tools in the terminal; every write asks y/N first."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from lhkit import app
-from lhkit.cli.options import ChatOptions
+from lhkit.cli.command import Options, command
+from lhkit.cli.options import BaseUrl, Database, Locale, OpenedToolset, World
 from lhkit.cli.overrides import served_by
 from lhkit.cli.progress import opened_model
 from lhkit.cli.terminal import TerminalChat, TypedGate
@@ -18,12 +20,51 @@ from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import UsageError
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.documents import read_yaml
+from lhkit.harness.run_options import (
+    ConstraintName,
+    DialectName,
+    DtypeName,
+    ModelName,
+    RuntimeName,
+)
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import closed_after, load, name_of
 
 
+class ChatOptions(Options):
+    """What a chat is about, and with whom.
+
+    `world` is a file with the state that the chat begins in; `file` is where a toolset that keeps
+    its data has it, by default in the data folder of lhkit.
+    """
+
+    model: ModelName = None
+    base_url: BaseUrl = None
+    dialect: DialectName = "json"
+    constraint: ConstraintName = "off"
+    dtype: DtypeName = None
+    runtime: RuntimeName = None
+    locale: Locale = None
+    toolset: OpenedToolset = DEFAULT_TOOLSET
+    world: World = None
+    file: Database = None
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            help="Keep the conversation there, such as runs/chats; else nothing is kept.",
+        ),
+    ] = None
+
+
+@command(
+    "lhkit chat --locale en",
+    "lhkit chat --toolset mine.py:own --record runs/chats",
+    "lhkit chat --base-url http://127.0.0.1:8000 --model org/model",
+)
 async def converse(options: ChatOptions, settings: Settings) -> int:
     """Chat until the user ends it; return the exit code.
 
@@ -39,7 +80,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         base_url=base_url,
         api_key=told.api_key,
         dialect=options.dialect,
-        constraint=app.constraint_of(options.constrain),
+        constraint=options.constraint,
     )
     app.require_choice(choice, told.runtime)  # before a file is made
     surroundings = open_talk(options, told)

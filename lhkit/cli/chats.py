@@ -1,11 +1,15 @@
-"""`lhkit chats`: what people let be kept of their chats: listed, shown, removed."""
+"""`lhkit chats`: list, show or forget kept chats."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
+from lhkit.cli.command import command
 from lhkit.cli.console import wide_console
+from lhkit.cli.options import USUAL_CHATS, ChatsFolder
 from lhkit.errors import UsageError
 from lhkit.harness.chats import forget_chats, load_chats
 from lhkit.harness.record import SampleRecord
@@ -18,8 +22,11 @@ _SHOWN_CHARS = 60
 _MOST_CHARS = 1_000_000
 
 
-async def list_chats(folder: Path, settings: Settings) -> int:
-    """Show a line for each kept chat, oldest first; return the exit code.
+@command("lhkit chats list runs/chats", name="list")
+async def list_chats(
+    folder: Annotated[Path, typer.Argument(file_okay=False)] = USUAL_CHATS, *, settings: Settings
+) -> int:
+    """Show a line for each chat that is kept in FOLDER, oldest first.
 
     Raises:
         RunError: there are no chats in the folder, or a line is no record.
@@ -32,8 +39,14 @@ async def list_chats(folder: Path, settings: Settings) -> int:
     return 0
 
 
-async def show_chat(folder: Path, name: str, settings: Settings) -> int:
-    """Show what was said, called, asked and answered in a chat; return the exit code.
+@command("lhkit chats show chat-20260615-120000", name="show")
+async def show_chat(
+    name: Annotated[str, typer.Argument(metavar="CHAT", help="As `lhkit chats list` names it.")],
+    folder: ChatsFolder = USUAL_CHATS,
+    *,
+    settings: Settings,
+) -> int:
+    """Show a chat: its messages, calls, questions and answers.
 
     Raises:
         RunError: there are no chats in the folder, or a line is no record.
@@ -45,10 +58,21 @@ async def show_chat(folder: Path, name: str, settings: Settings) -> int:
     return 0
 
 
+@command(
+    "lhkit chats forget chat-20260615-120000",
+    "lhkit chats forget --all --in runs/chats",
+    name="forget",
+)
 async def remove_chats(
-    folder: Path, names: Sequence[str], settings: Settings, *, is_all: bool
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[CHAT]...", help="Names of chats.")
+    ] = None,
+    folder: ChatsFolder = USUAL_CHATS,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="All that are kept in the folder.")] = False,
+    settings: Settings,
 ) -> int:
-    """Remove chats, or all of them, and say which; return the exit code.
+    """Remove chats from the disk; there is no way back.
 
     Raises:
         UsageError: it is not clear which, there is no such chat, or it is a run that was played.

@@ -1,10 +1,14 @@
-"""`lhkit compare`: two runs as pairs, in one table and one sentence."""
+"""`lhkit compare`: show whether run B is better than run A, pair by pair, and what flipped."""
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
+from lhkit.cli.command import command
 from lhkit.cli.console import wide_console
+from lhkit.cli.options import Locale
 from lhkit.harness.compare import compare
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
@@ -12,8 +16,13 @@ from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 
 
+@command("lhkit compare runs/before runs/after --locale en")
 async def compare_runs(
-    folder_a: Path, folder_b: Path, settings: Settings, locale: str | None = None
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run to compare with.")],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")],
+    *,
+    locale: Locale = None,
+    settings: Settings,
 ) -> int:
     """Show what run b is against run a; return the exit code.
 
@@ -22,7 +31,7 @@ async def compare_runs(
         UsageError: there is no such locale.
     """
     catalog = load_catalog(locale or settings.locale)
-    comparison = compare(Run.load(folder_a), Run.load(folder_b))
+    comparison = compare(Run.load(run_a), Run.load(run_b))
     console: Console = wide_console()
     console.print(comparison_view(comparison, catalog), soft_wrap=True)
     return 0

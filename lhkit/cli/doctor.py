@@ -1,4 +1,4 @@
-"""`lhkit doctor`: one line for each thing that has to be right, with the next step if it is not."""
+"""`lhkit doctor`: look at this machine and a server, and say what to do next."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,9 +7,11 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app, embedded
-from lhkit.cli.options import DoctorOptions
+from lhkit.cli.command import Options, command
+from lhkit.cli.options import BaseUrl
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import version_of
+from lhkit.harness.run_options import DialectName, ModelName
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
@@ -37,6 +39,14 @@ _FEW_TOKENS = 6  # as many as `{"name": "` takes
 _PARSED_TOKENS = 32  # a server's parser tells a call only when it has its name
 
 
+class DoctorOptions(Options):
+    """Which server `lhkit doctor` looks at: an address, or the one that `lhkit serve` keeps."""
+
+    base_url: BaseUrl = None
+    model: ModelName = None
+    dialect: DialectName = "json"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """One thing looked at: well or not, and a sentence that says what, and what to do."""
@@ -45,6 +55,7 @@ class Checked:
     said: str
 
 
+@command("lhkit doctor", "lhkit doctor --base-url http://127.0.0.1:8000 --dialect openai")
 async def examine(options: DoctorOptions, settings: Settings) -> int:
     """Show all findings; return 0 if everything is well, `EXIT_UNWELL` otherwise.
 

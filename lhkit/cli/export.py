@@ -1,15 +1,18 @@
-"""`lhkit export`: a run in the formats of others."""
+"""`lhkit export`: write a run for OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
+import typer
 from rich.text import Text
 
+from lhkit.cli.command import Options, command
 from lhkit.cli.console import wide_console
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.options import SHAPE, Locale
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.corrections import read_talks
@@ -38,6 +41,76 @@ _SHOWN_CHARS = 200
 _SHOWN_BYTES = 64 << 10
 
 
+class ExportOptions(Options):
+    """What `lhkit export` writes: a run, in each format that has a place.
+
+    `scenarios`, `reviewed`, `held_out` and `toolset` are for `sft`, which needs no run.
+    """
+
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
+    ] = None
+    openai_messages: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
+        ),
+    ] = None
+    sft: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="Training conversations: passed samples of RUN, or references of --scenarios.",
+        ),
+    ] = None
+    scenarios: Annotated[
+        tuple[Path, ...],
+        typer.Option("--scenarios", help="For --sft: scenario files, with RUN those of the run."),
+    ] = ()
+    reviewed: Annotated[
+        tuple[Path, ...],
+        typer.Option("--reviewed", dir_okay=False, help="For --sft: a file of Review.to_training."),
+    ] = ()
+    held_out: Annotated[
+        tuple[Path, ...],
+        typer.Option(
+            "--held-out",
+            help="For --sft: scenario files whose near-duplicates are left out.",
+        ),
+    ] = ()
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", file_okay=False, help="Tables: samples, turns, calls and more."
+        ),
+    ] = None
+    inspect: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="A log for `inspect view`, such as run.eval."),
+    ] = None
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|URL",
+            help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
+        ),
+    ] = None
+    toolset: Annotated[
+        str | None,
+        typer.Option(
+            metavar=SHAPE,
+            help="Tools of your own; package.module:NAME works too. Default: life-helper.",
+        ),
+    ] = None
+    locale: Locale = None
+
+
+@command(
+    "lhkit export runs/gemma-json --inspect gemma.eval",
+    "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
+    "lhkit export runs/chats --otel http://127.0.0.1:4318",
+    "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
+)
 async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each format that was asked for; return the exit code.
 

@@ -1,25 +1,30 @@
-"""`lhkit import`: what others have written down becomes a folder of scenarios and a toolset."""
+"""`lhkit import`: make scenarios and a toolset of recorded chats, or of a benchmark."""
 
+import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.text import Text
 from tqdm import tqdm
 
+from lhkit.cli.command import command
 from lhkit.cli.console import wide_console
-from lhkit.cli.options import ImportChatsOptions
+from lhkit.cli.options import SHAPE, AsJsonl, NewFolder
 from lhkit.errors import UsageError
 from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.loader import read_sources
+from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
+from lhkit.imports.tau import import_tau
 from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
@@ -42,41 +47,90 @@ _TEXTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
 """How scenarios are written, by the ending of their file."""
 
 
-def _ending(*, as_jsonl: bool) -> str:
-    return "jsonl" if as_jsonl else "yaml"
+@command(
+    "lhkit import openai-messages chats.jsonl --tools tools.json --into mine",
+    "lhkit import openai-messages chats.json --handlers mine.py:own --into mine",
+    name="openai-messages",
+)
+async def import_chats(
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="Recorded chats: JSON, or one a line.")
+    ],
+    *,
+    into: NewFolder,
+    tools: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON of the tools, as OpenAI's API takes it."),
+    ] = None,
+    handlers: Annotated[
+        str | None,
+        typer.Option(
+            metavar=SHAPE,
+            help="Functions (data, **args) that do the work; else results are played back.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="JSON that the functions begin with.")
+    ] = None,
+    as_jsonl: AsJsonl = False,
+    settings: Settings,
+) -> int:
+    """Recorded chats with tool calls: each becomes a scenario that can be played at once.
 
-
-async def import_chats(options: ImportChatsOptions, settings: Settings) -> int:
-    """Turn recorded chats into a folder; return 1 if a chat had to be left out.
+    Returns 1 if a chat had to be left out.
 
     Raises:
         UsageError: a file is not there or is wrong, data have no functions, or something is in the
             folder already.
     """
-    if options.data is not None and options.handlers is None:
+    if data is not None and handlers is None:
         raise UsageError("--data is what --handlers begin with: give both")
-    _require_free(options.into)
-    imported = await import_messages(
-        options.file, tools=options.tools, functions=options.handlers, data=options.data
-    )
-    return await _settle(imported, options.into, settings, _ending(as_jsonl=options.as_jsonl))
+    _require_free(into)
+    imported = await import_messages(file, tools=tools, functions=handlers, data=data)
+    return await _settle(imported, into, settings, as_jsonl=as_jsonl)
 
 
-async def import_benchmark(
-    read: Callable[[Path], Imported],
-    path: Path,
-    into: Path,
-    settings: Settings,
+@command("lhkit import bfcl .venv/lib/python3.11/site-packages --into bfcl", name="bfcl")
+async def import_bfcl_tasks(
+    path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")],
     *,
-    as_jsonl: bool = False,
+    into: NewFolder,
+    as_jsonl: AsJsonl = False,
+    settings: Settings,
 ) -> int:
-    """Turn a benchmark that lies at `path` into a folder; return 1 if a task had to be left out.
+    """BFCL's multi-turn conversations, played with its own classes.
+
+    Returns 1 if a task had to be left out.
 
     Raises:
         UsageError: the benchmark is not there, or something is in the folder already.
     """
     _require_free(into)
-    return await _settle(read(path), into, settings, _ending(as_jsonl=as_jsonl))
+    return await _settle(import_bfcl(path), into, settings, as_jsonl=as_jsonl)
+
+
+@command("lhkit import tau ~/tau-bench --into tau", name="tau")
+async def import_tau_tasks(
+    path: Annotated[
+        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+    ],
+    *,
+    into: NewFolder,
+    split: Annotated[
+        str, typer.Option(help="test (what tau-bench reports), dev, train (retail's), or all.")
+    ] = "test",
+    as_jsonl: AsJsonl = False,
+    settings: Settings,
+) -> int:
+    """tau-bench's airline and retail tasks, played with its own tools on its own data.
+
+    Returns 1 if a task had to be left out.
+
+    Raises:
+        UsageError: the benchmark is not there, or something is in the folder already.
+    """
+    _require_free(into)
+    return await _settle(import_tau(path, split), into, settings, as_jsonl=as_jsonl)
 
 
 def _require_free(into: Path) -> None:
@@ -119,8 +173,9 @@ def _whole_or_nothing(into: Path) -> Iterator[None]:
         raise
 
 
-async def _settle(imported: Imported, into: Path, settings: Settings, ending: str) -> int:
+async def _settle(imported: Imported, into: Path, settings: Settings, *, as_jsonl: bool) -> int:
     """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
+    ending = "jsonl" if as_jsonl else "yaml"
     with _whole_or_nothing(into):
         _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
         total = sum(len(suite.scenarios) for suite in imported.suites)
@@ -159,14 +214,10 @@ async def _checked(
             findings[finding.scenario].append(finding)
     kept = [each for each in suite.scenarios if each["id"] not in findings]
     if not kept:
-        _remove(file)
+        await asyncio.to_thread(file.unlink)
     elif findings:
         _write(into, {name: text(kept)})
     return _Outcome(suite=suite, file=file, findings=findings)
-
-
-def _remove(file: Path) -> None:
-    file.unlink()
 
 
 def _summary(outcomes: Sequence[_Outcome], into: Path, catalog: Catalog) -> Iterator[str]:

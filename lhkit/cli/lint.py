@@ -1,26 +1,39 @@
-"""`lhkit lint`: are scenarios fit to be asked? A line for each fault, and an exit code."""
+"""`lhkit lint`: check scenarios against tools and data: faults with file, line and field."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
+from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
-from lhkit.cli.options import LintOptions
+from lhkit.cli.options import Paths
 from lhkit.harness.author.checks import Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
+from lhkit.harness.run_options import ToolsetReference
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
 EXIT_UNFIT = 1
 
 
+class LintOptions(Options):
+    """Which scenarios `lhkit lint` checks: all shipped ones where there are no `paths`."""
+
+    paths: Paths = ()
+    toolset: ToolsetReference = DEFAULT_TOOLSET
+    as_json: Annotated[bool, typer.Option("--json", help="Findings as JSON.")] = False
+
+
+@command("lhkit lint datasets/ac/dev", "lhkit lint mine.yaml --toolset mine.py:own --json")
 async def lint_paths(options: LintOptions, settings: Settings) -> int:
     """Show what is wrong with the scenarios.
 

@@ -1,190 +1,267 @@
-"""`lhkit matrix`: a suite's arms, each in its own run folder, and one table.
+"""`lhkit matrix`: play what is missing of a suite's arms and draw one table.
 
 What is there already is not played again; where nothing is missing, no server is started.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import typer
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import app, scale
-from lhkit.cli.arms import (
-    ArmModels,
-    ArmRun,
-    arm_choice,
-    arm_settings,
-    is_scripted,
-    require_own_server,
-)
+from lhkit import app, embedded, scale
+from lhkit.cli.command import command
 from lhkit.cli.console import EXIT_INVALID, EXIT_MISSED
-from lhkit.cli.options import MatrixOptions
-from lhkit.cli.replicas import placement_of
-from lhkit.cli.source import left_lines
+from lhkit.cli.evaluation import Evaluation, prepared, provenance_of
+from lhkit.cli.options import RunsDir
+from lhkit.cli.progress import opened_model
+from lhkit.cli.replicas import RayOptions
+from lhkit.cli.source import Opened, left_lines
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
+from lhkit.errors import ModelError, UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.plan import require_playable
+from lhkit.harness.manifest import Manifest
+from lhkit.harness.plan import ModelSource
 from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import unsure_models
-from lhkit.harness.stress import parse_stress
+from lhkit.harness.run_options import RunOptions
+from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.suite import Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.models.served import require_constraint
-from lhkit.scale import Cluster, Placement
+from lhkit.models.scripted import ScriptedModel
+from lhkit.responses import ModelIdentity
+from lhkit.runtimes import VLLM
+from lhkit.scale import SCRIPTED, Cluster, Placement
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import limited, load, registry_of, seen_from
+from lhkit.toolset import load
 
 _WIDTH = 120
 
 
+class MatrixOptions(RayOptions):
+    """Which suite is played, and where; with `ray` replicas play."""
+
+    suite: Annotated[Path, typer.Argument(help="A suite such as evals/constraints.toml.")]
+    runs_dir: RunsDir = Path("runs")
+
+
+@command("lhkit matrix evals/smoke.toml")
 async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """Play what is missing, show the table, return the exit code.
 
     Raises:
-        LhkitError: suite, scenarios, run folders, set-up or server are not as they must be.
+        LhkitError: suite, scenarios, run folders, set-up or server are not valid.
     """
-    placement = placement_of(options)
-    suite = load_suite(options.suite)
-    arms = arms_of(suite, options.suite.parent)
-    scenarios = load_scenarios(_suite_paths(suite, options.suite.parent))[: suite.limit]
-    app.require_toolset(scenarios, suite.toolset)
-    require_playable(
-        len(scenarios),
-        repeats=suite.repeats,
-        concurrency=suite.concurrency or 1,
-        max_tokens=suite.max_tokens,
-    )
-    if placement is not None:
-        scale.require_ray(placement.address)
-    is_free = all(arm.constraint == "off" for arm in arms)
-    reference = seen_from(options.suite.parent, suite.toolset)
-    toolset = limited(load(reference), suite.max_tokens)
-    first = scenarios[0]
-    tools = () if is_free else registry_of(toolset, first.world, first.locale).definitions
-    for arm in arms:  # before anything is played
-        parse_stress(arm.stress)
-        require_own_server(arm, settings)
-        if is_scripted(arm):
-            require_constraint(arm.dialect, arm.constraint, tools)
-        else:
-            require = app.require_choice if placement is None else scale.require_model
-            choice = replace(arm_choice(arm, settings), tools=tools)
-            require(choice, arm_settings(arm, settings).runtime)
-    require_percent(suite.fail_under, "fail_under")
-    catalog, console = load_catalog(settings.locale), _console()
-    stages = [
-        ArmRun(
-            suite=suite,
-            arm=arm,
-            scenarios=scenarios,
-            folder=options.runs_dir / options.suite.stem / arm.name,
-            settings=arm_settings(arm, settings),
-            toolset=toolset,
-        )
-        for arm in arms
-    ]
-    if placement is None:
-        runs = await _one_by_one(stages, tools, console, catalog)
+    placement = options.placement()
+    suite, folder = load_suite(options.suite), options.suite.parent
+    arms = arms_of(suite, folder)
+    if isinstance(suite.scenarios, str):
+        paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
-        runs = await _placed(stages, placement, reference, console, catalog)
+        paths = tuple(folder / path for path in suite.scenarios)
+    scenarios = load_scenarios(paths)[: suite.limit]
+    app.require_toolset(scenarios, suite.toolset)
+    toolset = load(arms[0].options.toolset)
+    evaluations: dict[str, Evaluation] = {}
+    for arm in arms:
+        _require_own_server(arm.options, settings)
+        evaluations[arm.name] = prepared(
+            arm.options,
+            scenarios,
+            toolset,
+            folder=options.runs_dir / options.suite.stem / arm.name,
+            settings=settings,
+            placement=placement,
+        )
+    require_percent(suite.fail_under, "fail_under")
+    catalog, console = load_catalog(settings.locale), Console()
+    console = console if console.is_terminal else Console(width=_WIDTH)
+    matrix = _Matrix(evaluations, console, catalog)
+    runs = await (matrix.play() if placement is None else matrix.play_placed(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
 
 
-async def _one_by_one(
-    stages: Sequence[ArmRun],
-    tools: tuple[ToolDefinition, ...],
-    console: Console,
-    catalog: Catalog,
-) -> list[tuple[str, Run]]:
-    """Play what is missing, one arm after the other."""
-    runs: list[tuple[str, Run]] = []
-    async with AsyncExitStack() as stack:
-        models = ArmModels(stack=stack, tools=tools)
-        for number, stage in enumerate(stages, start=1):
-            run = await stage.finished()
-            _tell_arm(run, stage, (number, len(stages)), console, catalog)
-            runs.append((stage.arm.name, run or await stage.play(await models.open(stage))))
-    return runs
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """The arms of a suite, by name, and where their progress is shown."""
+
+    evaluations: dict[str, Evaluation]
+    console: Console
+    catalog: Catalog
+
+    async def play(self) -> list[tuple[str, Run]]:
+        """Play what is missing, one arm after the other."""
+        runs: list[tuple[str, Run]] = []
+        async with AsyncExitStack() as stack:
+            models = _Models(stack=stack)
+            for name, evaluation in self.evaluations.items():
+                run = await self._finished(name)
+                if run is None:
+                    opened = Opened(source=await models.open(evaluation))
+                    provenance = await provenance_of(evaluation.settings)
+                    run = await evaluation.play(opened, provenance)
+                runs.append((name, run))
+        return runs
+
+    async def play_placed(self, placement: Placement) -> list[tuple[str, Run]]:
+        """Play what is missing on replicas: all arms at once, as far as the cluster has room."""
+        runs = {name: await self._finished(name) for name in self.evaluations}
+        missing = [name for name, run in runs.items() if run is None]
+
+        async def play(name: str, cluster: Cluster) -> None:
+            evaluation = self.evaluations[name]
+            async with evaluation.on_replicas(cluster) as opened:
+                provenance = await provenance_of(evaluation.settings)
+                runs[name] = await evaluation.play(opened, provenance, progress=False)
+            words = self.catalog.text("matrix.played", arm=name)
+            self._print([words, *left_lines(opened, self.catalog)])
+
+        if missing:
+            first = self.evaluations[missing[0]]
+            log = first.folder.parent / scale.LOG
+            try:
+                async with (
+                    scale.connected(placement, first.options.toolset, log) as cluster,
+                    asyncio.TaskGroup() as group,
+                ):
+                    for name in missing:
+                        group.create_task(play(name, cluster))
+            except ExceptionGroup as failures:
+                raise failures.exceptions[0] from None
+        return [(name, run) for name, run in runs.items() if run is not None]
+
+    async def _finished(self, name: str) -> Run | None:
+        """Return the run of an arm that is there already, and say which arm of how many comes."""
+        run = await finished_run(self.evaluations[name])
+        number, count = list(self.evaluations).index(name) + 1, len(self.evaluations)
+        key = "matrix.kept" if run else "matrix.playing"
+        lines = [self.catalog.text(key, number=number, count=count, arm=name)]
+        if run and (models := unsure_models(run.manifest)):
+            lines.append(self.catalog.text("eval.unsure", models=", ".join(models)))
+        self._print(lines)
+        return run
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.console.print(Text(printable(line)), soft_wrap=True)
 
 
-async def _placed(
-    stages: Sequence[ArmRun],
-    placement: Placement,
-    toolset: str,
-    console: Console,
-    catalog: Catalog,
-) -> list[tuple[str, Run]]:
-    """Play what is missing on replicas: all arms at once, as many as the cluster has room for."""
-    runs: dict[str, Run] = {}
-    missing: list[ArmRun] = []
-    for number, stage in enumerate(stages, start=1):
-        run = await stage.finished()
-        _tell_arm(run, stage, (number, len(stages)), console, catalog)
-        if run:
-            runs[stage.arm.name] = run
-        else:
-            missing.append(stage)
+@dataclass(slots=True, kw_only=True)
+class _Models:
+    """The models that arms ask for; they stay open, and so does a server that was started.
 
-    async def play(stage: ArmRun, cluster: Cluster) -> None:
-        opened, runs[stage.arm.name] = await stage.play_placed(cluster)
-        words = catalog.text("matrix.played", arm=stage.arm.name)
-        for line in (words, *left_lines(opened, catalog)):
-            console.print(Text(printable(line)), soft_wrap=True)
+    Before another runtime starts all are closed: two that share a machine are both slower.
+    """
 
-    if missing:
+    stack: AsyncExitStack
+    started: dict[str, str] = field(default_factory=dict)
+    runtime: str = ""
+
+    async def open(self, evaluation: Evaluation) -> ModelSource:
+        choice, settings = evaluation.choice, evaluation.settings
+        if evaluation.is_scripted:
+            return SCRIPTED[choice.name]()
+        if not choice.is_embedded:
+            return await self.stack.enter_async_context(opened_model(choice, settings))
+        if settings.runtime != self.runtime:
+            await self.stack.aclose()
+            self.started.clear()
+            self.runtime = settings.runtime
+        served = app.embedded_name(choice.name)
+        if served in self.started:
+            address = self.started[served]
+            choice = replace(choice, name=served, base_url=address, api_key=None)
+            return await self.stack.enter_async_context(opened_model(choice, settings))
+        model = await self.stack.enter_async_context(opened_model(choice, settings))
+        self.started[served] = model.identity.base_url
+        return model
+
+
+async def finished_run(evaluation: Evaluation) -> Run | None:
+    """Return the run if its folder answers all that is asked now; None if it has to be played.
+
+    Asked of the model that the folder names. A server at an address is asked whether it still
+    serves those weights, if it answers; of an embedded model the folder tells.
+    """
+    recorded = _recorded(evaluation)
+    if recorded is None or not await _is_still_served(evaluation, recorded):
+        return None
+    plan = evaluation.plan(ScriptedModel((), identity=recorded))
+    kept = plan.kept(read_records(evaluation.folder))
+    if len(kept) < len(plan.jobs):
+        return None
+    return Run(
+        records=tuple(kept[job.sample_id] for job in plan.jobs),
+        manifest=read_manifest(evaluation.folder),
+        kept=len(kept),
+        name=evaluation.folder.resolve().name,
+        folder=evaluation.folder,
+    )
+
+
+def _recorded(evaluation: Evaluation) -> ModelIdentity | None:
+    """Return the model that the folder names, if it is the one that is asked for."""
+    models = Manifest.of(read_manifest(evaluation.folder)).models
+    try:
+        (identity,) = TypeAdapter(tuple[ModelIdentity, ...]).validate_python(models)
+    except (ValidationError, ValueError):
+        return None
+    choice = evaluation.choice
+    asked = (choice.dialect, choice.constraint, evaluation.stress.label)
+    if (identity.dialect, identity.constraint, identity.stress) != asked:
+        return None  # also the scripted ones: they are quick, and are played
+    is_named = choice.name is None or not choice.is_embedded or "/" in choice.name
+    name = choice.name if is_named else app.embedded_name(choice.name)
+    return identity if name in {None, identity.model} else None
+
+
+async def _is_still_served(evaluation: Evaluation, recorded: ModelIdentity) -> bool:
+    choice, settings = evaluation.choice, evaluation.settings
+    if not choice.is_embedded:
         try:
-            log = missing[0].folder.parent / scale.LOG
-            async with (
-                scale.connected(placement, toolset, log) as cluster,
-                asyncio.TaskGroup() as group,
-            ):
-                for stage in missing:
-                    group.create_task(play(stage, cluster))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-    return [(stage.arm.name, runs[stage.arm.name]) for stage in stages]
+            async with opened_model(choice, settings) as model:
+                served = model.identity
+        except ModelError:  # what was played can still be shown
+            return True
+        known = (recorded.weights, recorded.weights_sha256)
+        return (served.weights, served.weights_sha256) == known
+    if "/" in (choice.name or ""):  # no server of it runs now
+        return True
+    name = app.embedded_name(choice.name)
+    sha256 = await embedded.embedded_sha256(name, settings)
+    if sha256 is None:  # the name of a folder is the hash of its recipe, that of a file is not
+        folder = embedded.embedded_weights(name, settings)
+        return settings.runtime == VLLM and recorded.weights == folder.name
+    return recorded.weights_sha256 == sha256
 
 
-def _tell_arm(
-    run: Run | None, stage: ArmRun, place: tuple[int, int], console: Console, catalog: Catalog
-) -> None:
-    """Say which arm of how many comes, and whether its run is there already."""
-    number, count = place
-    key = "matrix.kept" if run else "matrix.playing"
-    words = catalog.text(key, number=number, count=count, arm=stage.arm.name)
-    for line in (words, *(_unsure_lines(run.manifest, catalog) if run else ())):
-        console.print(Text(printable(line)), soft_wrap=True)
+def _require_own_server(options: RunOptions, settings: Settings) -> None:
+    """Refuse a runtime for a model that lhkit does not serve itself.
 
-
-def _unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
-    """Yield of which models of a run that is kept nobody knows whether they are still the same."""
-    if models := unsure_models(manifest):
-        yield catalog.text("eval.unsure", models=", ".join(models))
-
-
-def _suite_paths(suite: Suite, folder: Path) -> tuple[Path, ...]:
-    if isinstance(suite.scenarios, str):
-        return scenarios_at((), suite.toolset, suite.scenarios)
-    return tuple(folder / path for path in suite.scenarios)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
+    Raises:
+        UsageError: as the summary says.
+    """
+    base_url = next(iter(options.base_urls), settings.base_url)
+    if options.runtime is not None and (base_url or options.model in SCRIPTED):
+        raise UsageError(
+            f"arms.runtimes is for models that lhkit serves itself, and "
+            f"{options.model or base_url} is none: take it out of arms.models, or runtimes out of "
+            "[arms]"
+        )
 
 
 def _exit_code(
-    runs: list[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
+    runs: Sequence[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
 ) -> int:
     thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
     codes = {0}

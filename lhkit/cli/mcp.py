@@ -1,15 +1,35 @@
-"""`lhkit mcp serve`: the tools of any toolset for other MCP clients."""
+"""`lhkit mcp`: tools for other MCP clients."""
 
-from lhkit.cli.chat import open_talk
-from lhkit.cli.options import ChatOptions, ServeToolsOptions
+from typing import Annotated
+
+import typer
+
+from lhkit.cli.chat import ChatOptions, open_talk
+from lhkit.cli.command import command
+from lhkit.cli.options import Database, Locale, OpenedToolset, World
 from lhkit.errors import MissingPackageError
 from lhkit.locales import load_catalog
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import closed_after
 
 
-async def serve_tools(options: ServeToolsOptions, settings: Settings) -> int:
-    """Serve standard input and output until the client goes away; return the exit code.
+@command(
+    "lhkit mcp serve --toolset mine.py:own",
+    "lhkit mcp serve --allow-writes --locale en",
+    name="serve",
+)
+async def serve_tools(
+    *,
+    toolset: OpenedToolset = DEFAULT_TOOLSET,
+    world: World = None,
+    file: Database = None,
+    locale: Locale = None,
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="Also for a client that cannot ask its person.")
+    ] = False,
+    settings: Settings,
+) -> int:
+    """Serve tools by MCP on standard input and output; a client's person is asked to write.
 
     Raises:
         LhkitError: the toolset or its data cannot be had, or the SDK is not installed.
@@ -21,15 +41,15 @@ async def serve_tools(options: ServeToolsOptions, settings: Settings) -> int:
             "lhkit mcp serve needs the package mcp: install lhkit[mcp], or in a clone run make venv"
         ) from error
 
-    told = settings.model_copy(update={"locale": options.locale or settings.locale})
-    talk = ChatOptions(toolset=options.toolset, world=options.world, file=options.file)
+    told = settings.model_copy(update={"locale": locale or settings.locale})
+    talk = ChatOptions(toolset=toolset, world=world, file=file)
     surroundings = open_talk(talk, told)
     with closed_after(surroundings.session) as session:
         serving = McpServing(
             session,
             name=surroundings.toolset_name,
             catalog=load_catalog(told.locale),
-            allow_writes=options.allow_writes,
+            allow_writes=allow_writes,
         )
         await serving.run()
     return 0

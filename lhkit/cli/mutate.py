@@ -1,16 +1,20 @@
-"""`lhkit mutate`: which mistakes would the scenarios not notice? A table, a list, an exit code."""
+"""`lhkit mutate`: spoil every reference in many ways; list what no scenario notices."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.cli.command import Options, command
 from lhkit.cli.console import EXIT_MISSED, print_json
-from lhkit.cli.options import MutateOptions
+from lhkit.cli.options import Paths
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import (
     MutationReport,
@@ -20,15 +24,40 @@ from lhkit.harness.author.mutate import (
     read_survivors,
 )
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.run_options import ToolsetReference
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
 SURVIVORS = "survivors.toml"
 
 
+class MutateOptions(Options):
+    """Which gold traces `lhkit mutate` spoils.
+
+    `survivors` is the list of known ones; the shipped by default.
+    """
+
+    paths: Paths = ()
+    toolset: ToolsetReference = DEFAULT_TOOLSET
+    fail_under: Annotated[
+        float | None,
+        typer.Option(min=0, max=100, help="Lowest share of noticed mistakes in percent."),
+    ] = None
+    survivors: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, exists=True, help="TOML list of known survivors with reasons."
+        ),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False
+
+
+@command(
+    "lhkit mutate datasets/ac/dev --fail-under 97", "lhkit mutate mine.yaml --toolset mine.py:own"
+)
 async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     """Spoil every gold trace, show what was not noticed, return the exit code.
 

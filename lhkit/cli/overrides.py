@@ -1,47 +1,31 @@
 """The settings with what `--runtime` and `--dtype` ask for."""
 
 from lhkit.errors import UsageError
-from lhkit.precision import dtype_of
-from lhkit.runtimes import LLAMA_CPP, runtime_of
+from lhkit.precision import Dtype
+from lhkit.runtimes import LLAMA_CPP, Runtime
 from lhkit.settings import Settings
 
 
-def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> Settings:
-    """Return the settings with the type of number that the command line names, if it does.
-
-    Raises:
-        UsageError: there is no such type, or it is asked of servers that run at `addresses`.
-    """
-    if dtype is None:
-        return settings
-    _require_own("--dtype", addresses)
-    return settings.model_copy(update={"dtype": dtype_of(dtype)})
-
-
 def served_by(
-    settings: Settings, runtime: str | None, dtype: str | None, *addresses: str | None
+    settings: Settings, runtime: Runtime | None, dtype: Dtype | None, *addresses: str | None
 ) -> Settings:
-    """Return the settings with runtime and type of number as the command line names them.
+    """Return the settings with runtime and dtype as the command line names them.
 
     Raises:
-        UsageError: there is no such runtime or type, one is asked of servers that run at
-            `addresses`, or a type where the file has its own.
+        UsageError: one is given for servers that run at `addresses`, or a dtype for a runtime
+            whose files have their own.
     """
-    if runtime is not None:
-        _require_own("--runtime", addresses)
-        settings = settings.model_copy(update={"runtime": runtime_of(runtime)})
-    settings = in_dtype(settings, dtype, *addresses)
+    given = {"runtime": runtime, "dtype": dtype}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if changes and (address := next(filter(None, addresses), None)):
+        raise UsageError(
+            f"--{next(iter(changes))} is for a model that lhkit serves itself, and {address} "
+            "serves already: leave one of them out"
+        )
+    settings = settings.model_copy(update=changes)
     if dtype is not None and settings.runtime == LLAMA_CPP:
         raise UsageError(
             f"--dtype is for vLLM: what {LLAMA_CPP} serves is quantised as its file is; leave it "
             "out"
         )
     return settings
-
-
-def _require_own(option: str, addresses: tuple[str | None, ...]) -> None:
-    if address := next(filter(None, addresses), None):
-        raise UsageError(
-            f"{option} is for a model that lhkit serves itself, and {address} serves already: "
-            "leave one of them out"
-        )

@@ -1,21 +1,24 @@
-"""`lhkit prompt`: what a model would read of a toolset, and what each part of it costs."""
+"""`lhkit prompt`: show what a model would read at the first turn, with tokens per part."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lhkit import embedded
+from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
-from lhkit.cli.options import PromptOptions
+from lhkit.cli.options import LOCALES, OpenedToolset, Paths
 from lhkit.errors import UsageError
 from lhkit.harness.faults import did_you_mean
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.run_options import DialectName
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
@@ -26,12 +29,32 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.gemma import EMBEDDED_NAMES
 from lhkit.models.request import OPENAI
 from lhkit.models.served import require_constraint
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened
 
 Measure: TypeAlias = Callable[[str], int]
+
+
+class PromptOptions(Options):
+    """What `lhkit prompt` shows. Without `paths` and `scenario` nobody has said anything yet.
+
+    `scenario` is an id in `paths`, by default of the shipped ones; without it the first of `paths`
+    is taken.
+    """
+
+    paths: Paths = ()
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="Id of the scenario that is opened. Default: the first of PATHS."),
+    ] = None
+    toolset: OpenedToolset = DEFAULT_TOOLSET
+    dialect: DialectName = "json"
+    locale: Annotated[
+        str | None, typer.Option(help=f"{LOCALES}. Default: the scenario's, else as in chat.")
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Prompt and counts as JSON.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +91,10 @@ class _Opening:
         return json.dumps(body, ensure_ascii=False, indent=1)
 
 
+@command(
+    "lhkit prompt --toolset mine.py:own",
+    "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
+)
 async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     """Print the prompt of the first turn and the size of its parts; return the exit code.
 

@@ -1,75 +1,79 @@
-"""What `--ray` asks for: where replicas are placed, and what each of them plays with."""
+"""The options of `--ray`, and the sentence while no replica has a place."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import app, scale
-from lhkit.cli.options import EvalOptions, MatrixOptions
+from lhkit.cli.command import Options
 from lhkit.errors import UsageError
 from lhkit.locales import Catalog
-from lhkit.models.vllm_server import MAX_NUM_SEQS
-from lhkit.scale import Part, Placement, Room
-from lhkit.settings import Settings
+from lhkit.scale import Placement, Room
 from lhkit.text import printable
 
-
-def placement_of(options: EvalOptions | MatrixOptions) -> Placement | None:
-    """Return where replicas are put; None without `--ray`.
-
-    Raises:
-        UsageError: there is something to place and no cluster.
-    """
-    if options.ray is not None:
-        return Placement(
-            address=options.ray,
-            replicas=options.replicas or 1,
-            gpus=options.gpus or 0,
-            cpus=1 if options.cpus is None else options.cpus,
-        )
-    given = {
-        "--replicas": options.replicas,
-        "--gpus-per-replica": options.gpus,
-        "--cpus-per-replica": options.cpus,
-    }
-    if idle := next((name for name, value in given.items() if value is not None), None):
-        raise UsageError(f"{idle} is for --ray: give both, or neither")
-    return None
+_MOST = 4_096
 
 
-def part_of(
-    choice: app.ModelChoice,
-    settings: Settings,
-    placement: Placement,
-    *,
-    concurrency: int | None,
-    **more: Any,
-) -> Part:
-    """Return what each replica of a run plays with; `more` are fields of `Part` as they are."""
-    base_urls = () if choice.base_url is None else (choice.base_url, *choice.beside)
-    part = Part(
-        model=choice.name,
-        base_urls=base_urls,
-        dialect=choice.dialect,
-        constraint=choice.constraint,
-        dtype=settings.dtype,
-        gpus=placement.gpus,
-        **more,
-    )
-    if concurrency is not None:
-        return replace(part, at_once=-(-concurrency // placement.replicas))
-    if part.is_scripted:
-        return part
-    return replace(part, at_once=scale.AT_ONCE_ON_GPUS if placement.gpus else MAX_NUM_SEQS)
+class RayOptions(Options):
+    """Where replicas play, if `ray` is given."""
+
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play on replicas that Ray places: local (a cluster for this command), auto (this "
+            "node's), or HOST:PORT.",
+        ),
+    ] = None
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, max=_MOST, help="With --ray: how many servers. Default: 1."),
+    ] = None
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus-per-replica",
+            min=0,
+            max=_MOST,
+            help="With --ray: graphics cards of each. Default: 0.",
+        ),
+    ] = None
+    cpus: Annotated[
+        float | None,
+        typer.Option(
+            "--cpus-per-replica", min=0, max=_MOST, help="With --ray: cores of each. Default: 1."
+        ),
+    ] = None
+
+    def placement(self) -> Placement | None:
+        """Return where replicas are put; None without `--ray`.
+
+        Raises:
+            UsageError: replicas are described and no cluster is named.
+        """
+        sizes = {
+            "--replicas": self.replicas,
+            "--gpus-per-replica": self.gpus,
+            "--cpus-per-replica": self.cpus,
+        }
+        if self.ray is not None:
+            return Placement(
+                address=self.ray,
+                replicas=self.replicas or 1,
+                gpus=self.gpus or 0,
+                cpus=1 if self.cpus is None else self.cpus,
+            )
+        if idle := next((name for name, value in sizes.items() if value is not None), None):
+            raise UsageError(f"{idle} is for --ray: give both, or neither")
+        return None
 
 
 def waiting(placement: Placement, catalog: Catalog) -> Callable[[Room], None]:
-    """Return what tells that no replica has a place yet, and what each takes."""
+    """Return a function that reports that no replica has a place yet, and what each takes."""
 
-    def tell(free: Room) -> None:
+    def report(free: Room) -> None:
         words = catalog.text(
             "eval.no_room",
             gpus=placement.gpus,
@@ -79,4 +83,4 @@ def waiting(placement: Placement, catalog: Catalog) -> Callable[[Room], None]:
         )
         Console(stderr=True).print(Text(printable(words)), soft_wrap=True)
 
-    return tell
+    return report

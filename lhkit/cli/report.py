@@ -1,12 +1,15 @@
-"""`lhkit report`: a run folder as an HTML file, as Markdown, as JUnit XML."""
+"""`lhkit report`: write a run down: HTML for people, Markdown for a pull request, XML for CI."""
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.cli.options import ReportOptions
+from lhkit.cli.command import Options, command
+from lhkit.cli.options import RunFolder
 from lhkit.errors import RunError
 from lhkit.files import write_whole
 from lhkit.harness.results import Run
@@ -17,6 +20,29 @@ from lhkit.text import printable, whole_unicode
 STDOUT = Path("-")
 
 
+class ReportOptions(Options):
+    """What `lhkit report` writes; without any file, the HTML report goes into the run's folder."""
+
+    folder: RunFolder
+    html: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="One self-contained file. Default: RUN/report.html."),
+    ] = None
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, allow_dash=True, help="For a pull request; - writes to the terminal."
+        ),
+    ] = None
+    junit: Annotated[Path | None, typer.Option(dir_okay=False, help="JUnit XML for CI.")] = None
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
+    ] = None
+
+
+@command(
+    "lhkit report runs/gemma-json", "lhkit report runs/gemma-json --junit junit.xml --markdown -"
+)
 async def report_run(options: ReportOptions, settings: Settings) -> int:
     """Write what was asked for; return the exit code.
 

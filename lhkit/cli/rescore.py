@@ -1,26 +1,47 @@
-"""`lhkit rescore`: an old run before today's scorers and scenarios; the run itself stays."""
+"""`lhkit rescore`: score the records of a run again with today's scorers and scenarios."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
+from lhkit.cli.command import Options, command
 from lhkit.cli.console import wide_console
-from lhkit.cli.options import RescoreOptions
+from lhkit.cli.options import Paths, RunFolder
 from lhkit.errors import RunError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
+from lhkit.harness.run_options import ToolsetReference
 from lhkit.harness.store import write_rescored
 from lhkit.harness.tables import criterion_words
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import Settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import printable
 from lhkit.toolset import load
 
 
+class RescoreOptions(Options):
+    """Which run `lhkit rescore` scores again, into a folder of its own.
+
+    Nothing in the run is changed. `paths` are today's scenarios, the shipped ones by default;
+    `toolset` is what the run was played in.
+    """
+
+    run: RunFolder
+    paths: Paths = ()
+    toolset: ToolsetReference = DEFAULT_TOOLSET
+    into: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder of the result; RUN-rescored by default."),
+    ] = None
+
+
+@command("lhkit rescore runs/gemma-json --into runs/gemma-today")
 async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     """Score a run folder again, into a folder of its own; return the exit code.
 

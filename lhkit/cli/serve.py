@@ -1,4 +1,4 @@
-"""`lhkit serve`: the embedded Gemma, kept running and findable."""
+"""`lhkit serve`: serve a model until Ctrl-C; chat and eval find the embedded one."""
 
 import asyncio
 import signal
@@ -7,11 +7,12 @@ from pathlib import Path
 from rich.console import Console
 
 from lhkit import app, embedded
-from lhkit.cli.options import ServeOptions
-from lhkit.cli.overrides import in_dtype, served_by
+from lhkit.cli.command import command
+from lhkit.cli.overrides import served_by
 from lhkit.cli.progress import setup_progress
 from lhkit.cli.serve_line import (
     GGUF,
+    ServeOptions,
     embedded_line,
     not_by_llama_cpp,
     own_name,
@@ -35,6 +36,12 @@ from lhkit.text import printable
 _WATCH_S = 0.5
 
 
+@command(
+    "lhkit serve",
+    "lhkit serve google/gemma-3-4b-it --dry-run",
+    "lhkit serve --weights tuned/model",
+    "lhkit serve --lora tuned",
+)
 async def serve_model(options: ServeOptions, settings: Settings) -> int:
     """Serve until Ctrl-C or SIGTERM, or only print the line that does; return the exit code.
 
@@ -57,7 +64,8 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
     if options.weights is None and _is_served_by_a_line(model, options):
         if options.runtime is not None:
             raise UsageError(f"--runtime is for gemma and gemma-base, not for {model}")
-        return await serve_line(model, options, in_dtype(settings, options.dtype))
+        dtype = {} if options.dtype is None else {"dtype": options.dtype}
+        return await serve_line(model, options, settings.model_copy(update=dtype))
     if options.device is not None:
         raise UsageError(f"--device is for org/model, not for {options.weights or model}")
     serve = embedded_line if options.dry_run else _serve_embedded

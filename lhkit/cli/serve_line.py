@@ -7,13 +7,16 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from lhkit import app, embedded
-from lhkit.cli.options import ServeOptions
+from lhkit.cli.command import Options
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
+from lhkit.harness.run_options import DtypeName, RuntimeName
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.aliases import alias_of, aliases_of
@@ -32,6 +35,54 @@ GGUF = ".gguf"
 """How the name of a file ends that llama.cpp serves."""
 _GGUF_AT_ONCE = 2  # conversations; each has a cache of its own
 _DRY_PORT = 8000  # shown where a free one would be taken
+
+
+class ServeOptions(Options):
+    """What `lhkit serve` serves: a `model`, or `weights` of your own (a Hugging Face folder).
+
+    With `server_parser` the server also parses calls itself, for `--dialect openai`. A `compiled`
+    one takes longer until it serves, and is faster then. `lora` is served beside `model`, which is
+    gemma-base by default then.
+    """
+
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="gemma (default) or gemma-base (embedded), a name such as org/model, or a GGUF "
+            "file."
+        ),
+    ] = None
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Default: a free port; for org/model vLLM's own."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
+    ] = False
+    device: Annotated[
+        str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")
+    ] = None
+    dtype: DtypeName = None
+    runtime: RuntimeName = None
+    server_parser: Annotated[
+        bool,
+        typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
+    ] = False
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="Embedded: start later, answer faster. For long runs."),
+    ] = False
+    weights: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL."),
+    ] = None
+    lora: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder of a LoRA adapter, served beside MODEL (default: gemma-base) by vLLM.",
+        ),
+    ] = None
 
 
 async def serve_line(model: str, options: ServeOptions, settings: Settings) -> int:

@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 from lhkit import app
 from lhkit.cli.progress import opened_model, setup_progress
 from lhkit.errors import RunError
-from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource
+from lhkit.harness.plan import ModelSource
+from lhkit.harness.run_options import MOST_CONCURRENCY
 from lhkit.locales import Catalog
 from lhkit.models.base import ModelRequest
-from lhkit.models.dialects.base import Constraint
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
@@ -48,16 +48,12 @@ def concurrency_for(source: ModelSource) -> int:
     return min(MOST_CONCURRENCY, servers * fitting_concurrency(source.identity))
 
 
-Replicas: TypeAlias = Callable[[], AbstractAsyncContextManager[RayPlayers]]
-"""Asks for the replicas of a run."""
-
-
 @asynccontextmanager
 async def opened_source(
     choice: app.ModelChoice,
     settings: Settings,
     is_answered: Callable[[ModelSource], bool],
-    replicas: Replicas | None = None,
+    replicas: AbstractAsyncContextManager[Opened] | None = None,
 ) -> AsyncIterator[Opened]:
     """Yield what plays; no server is started where `is_answered` says that nothing is left.
 
@@ -65,7 +61,7 @@ async def opened_source(
         choice: which model; `gold` and `silent` are scripts, at an address they are names.
         settings: where weights and servers are.
         is_answered: whether a run of this model would have nothing to play.
-        replicas: asks for those who play, if it is not this process.
+        replicas: starts those who play, if it is not this process.
 
     Raises:
         LhkitError: the model cannot be had.
@@ -83,9 +79,8 @@ async def opened_source(
             yield Opened(source=nobody)
             return
     if replicas is not None:
-        async with replicas() as players:
-            source = source_of(choice, players)
-            yield Opened(source=source, server_s=players.server_s, players=players)
+        async with replicas as opened:
+            yield opened
         return
     start = _StartTime()
     async with opened_model(choice, settings, start) as model:
@@ -107,27 +102,6 @@ def source_of(choice: app.ModelChoice, players: RayPlayers) -> ModelSource:
     if choice.is_embedded and choice.name in SCRIPTED:
         return SCRIPTED[choice.name]()
     return _named(players.identity or ModelIdentity(model=""))
-
-
-def choice_of(
-    settings: Settings,
-    *,
-    name: str | None,
-    base_url: str | None,
-    dialect: str,
-    constraint: Constraint,
-    beside: tuple[str, ...] = (),
-) -> app.ModelChoice:
-    """Return which model is meant; a script has no address but the one that is given."""
-    is_script = base_url is None and name in SCRIPTED
-    return app.ModelChoice(
-        name=name,
-        base_url=base_url or (None if is_script else settings.base_url),
-        beside=beside,
-        api_key=settings.api_key,
-        dialect=dialect,
-        constraint=constraint,
-    )
 
 
 def _not_left_to_play(_: ModelRequest) -> NoReturn:

@@ -112,44 +112,18 @@ class TerminalGate:
         title = self._catalog.text("confirm.title")
         prompt = self._catalog.text("confirm.prompt", title=title)
         try:
-            if await self._forget():
-                self._write(self._catalog.text("confirm.early"))
+            await self._fresh()
             return is_yes(await self._read(prompt))
         except (EOFError, KeyboardInterrupt):
             return False
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Ask field by field, and in the end whether to send it."""
-        lines = FormLines(self._read, self._write, self._catalog, forget=self._forget)
-        return await lines.fill_in(request, form)
+        """Ask field by field, and in the end whether to send it; `/decline` and `/cancel` leave it.
 
-
-class FormLines:
-    """A form in lines of a terminal. A word that begins with `/` says no, or goes away.
-
-    What was typed before the form stood there, or before it was asked whether to send it, does not
-    count. Without a terminal, where that line cannot be thrown away, it is taken for going away.
-
-    Args:
-        read: as in `TerminalGate`.
-        write: as in `TerminalGate`.
-        catalog: the texts.
-        forget: as in `TerminalGate`.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[str], Awaitable[str]],
-        write: Callable[[str], None],
-        catalog: Catalog,
-        *,
-        forget: Callable[[], Awaitable[bool]],
-    ) -> None:
-        self._read, self._write, self._catalog = read, write, catalog
-        self._forget = forget
-
-    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Return the answer; the end of input and Ctrl-C go away."""
+        What was typed before the form stood there, or before it was asked whether to send it, does
+        not count. Without a terminal, where that line cannot be thrown away, it is taken for going
+        away, as are the end of input and Ctrl-C.
+        """
         text = self._catalog.text
         self._write(visible(f"{request.tool}: {request.description}"))
         if form.is_secret:

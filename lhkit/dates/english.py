@@ -3,7 +3,6 @@
 import calendar
 import re
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from lhkit.dates.words import (
@@ -15,8 +14,6 @@ from lhkit.dates.words import (
     date_in,
     date_without_year,
     day_of,
-    days_from,
-    last_days,
     last_month,
     last_two,
     month_away,
@@ -44,7 +41,26 @@ _NEAR = {
     "tomorrow": 1,
     "day after tomorrow": 2,
 }
-_NAMES = Names(_WEEKDAYS, {"this": 0, "last": -1, "next": 1, "the week before last": -2})
+_UNITS = {"day": 1, "week": 7, "fortnight": 14}
+
+
+def _count(said: str) -> int:
+    if said.isdigit():
+        return int(said)
+    return 1 if said in {"a", "an"} else _NUMBERS.index(said)
+
+
+def _days(match: re.Match[str]) -> int:
+    unit = match["unit"].removesuffix("s")
+    return _UNITS[unit] * _count(match["count"] or "one")
+
+
+_NAMES = Names(
+    _WEEKDAYS,
+    {"this": 0, "last": -1, "next": 1, "the week before last": -2},
+    _NEAR | {f"the {name}": away for name, away in _NEAR.items()},
+    _days,
+)
 
 _COUNT = rf"(?P<count>\d{{1,4}}|an?|{'|'.join(_NUMBERS[1:])})"
 _NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
@@ -124,35 +140,15 @@ _PAST = (
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
-def _count(said: str) -> int:
-    if said.isdigit():
-        return int(said)
-    return 1 if said in {"a", "an"} else _NUMBERS.index(said)
-
-
-def _near(match: re.Match[str], by: Reader) -> Span | None:
-    return days_from(by.today, _NEAR[match["near"].removeprefix("the ")])
-
-
-def _ago(match: re.Match[str], by: Reader) -> Span | None:
-    each = 7 if match["unit"].startswith("week") else 1
-    return days_from(by.today, -each * _count(match["count"]))
-
-
 def _to_come(match: re.Match[str], by: Reader) -> Span | None:
-    count = _count(match["count"])
     if match["unit"].startswith("month"):
-        return months_from(by.today, count)
-    each = next(days for unit, days in _UNITS.items() if match["unit"].startswith(unit))
-    return days_from(by.today, each * count)
+        return months_from(by.today, _count(match["count"]))
+    return _NAMES.to_come(match, by)
 
 
 def _from_near(match: re.Match[str], by: Reader) -> Span | None:
-    near = by.today + timedelta(days=_NEAR[match["near"].removeprefix("the ")])
-    return _to_come(match, replace(by, today=near))
-
-
-_UNITS = {"day": 1, "week": 7, "fortnight": 14}
+    near = _NAMES.near(match, by)
+    return near and _to_come(match, replace(by, today=near[0]))
 
 
 def _month(match: re.Match[str]) -> int:
@@ -218,19 +214,14 @@ def _month_end(match: re.Match[str], by: Reader) -> Span:
     return on(month_away(by.today, int(match["which"] == "next"))[1])
 
 
-def _lately(match: re.Match[str], by: Reader) -> Span | None:
-    each = 7 if match["unit"].startswith("week") else 1
-    return last_days(by.today, each * _count(match["count"] or "one"))
-
-
 def _word(pattern: str, meaning: Meaning, **more: Any) -> Wording:
     return Wording(pattern=re.compile(rf"\b(?:{pattern})(?!\w)"), meaning=meaning, **more)
 
 
 WORDINGS = (
-    _word(_NEARLY, _near, ahead=False),
-    _word(_NEARLY, _near, ahead=True, not_after=_FROM_NOW, not_before=re.compile(r" week\b")),
-    _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _ago),
+    _word(_NEARLY, _NAMES.near, ahead=False),
+    _word(_NEARLY, _NAMES.near, ahead=True, not_after=_FROM_NOW, not_before=re.compile(r" week\b")),
+    _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.ago),
     _word(
         rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
         _to_come,
@@ -312,13 +303,13 @@ WORDINGS = (
     _word(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
-        _lately,
+        _NAMES.lately,
         is_day=False,
     ),
     _word(
         r"(?P<count>)(?:the past|(?:over|in|for|during) the last) (?P<unit>week)"
         r"(?: (?:including|counting) today)?",
-        _lately,
+        _NAMES.lately,
         is_day=False,
     ),
 )

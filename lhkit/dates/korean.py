@@ -15,7 +15,6 @@ from lhkit.dates.words import (
     days_from,
     days_numbered,
     days_of_month,
-    last_days,
     last_month,
     last_two,
     month_away,
@@ -60,6 +59,17 @@ _DAYS = {
     "보름": 15,
 }
 _FEW = {"일": 1, "한": 1, "이": 2, "두": 2, "삼": 3, "세": 3, "석": 3}
+
+
+def _count(match: re.Match[str]) -> int:
+    if match["days"]:
+        return int(match["days"])
+    if match["word"]:
+        return _DAYS[match["word"]]
+    said = match["weeks"]
+    return 7 * (int(said) if said.isdigit() else _FEW[said])
+
+
 _NAMES = Names(
     _WEEKDAYS,
     {
@@ -73,6 +83,8 @@ _NAMES = Names(
         "담": 1,
         "다다음": 2,
     },
+    _NEAR,
+    _count,
 )
 _YEARS = {"올해": 0, "올": 0, "작년": -1, "재작년": -2, "지난해": -1, "내년": 1, "후년": 2}
 _MONTHS = {"이번": 0, "이": 0, "지난": -1, "다음": 1, "담": 1, "내": 1, "다다음": 2}
@@ -137,27 +149,6 @@ _LASTING = (
 """So long from a day on, and not "일주일에 두 번"."""
 
 
-def _count(match: re.Match[str]) -> int:
-    if match["days"]:
-        return int(match["days"])
-    if match["word"]:
-        return _DAYS[match["word"]]
-    said = match["weeks"]
-    return 7 * (int(said) if said.isdigit() else _FEW[said])
-
-
-def _near(match: re.Match[str], by: Reader) -> Span | None:
-    return days_from(by.today, _NEAR[match["near"]])
-
-
-def _ago(match: re.Match[str], by: Reader) -> Span | None:
-    return days_from(by.today, -_count(match))
-
-
-def _to_come(match: re.Match[str], by: Reader) -> Span | None:
-    return days_from(by.today, _count(match))
-
-
 def _lasting(match: re.Match[str], by: Reader) -> Span | None:
     return days_from(by.start, _count(match) - 1) if by.start else None
 
@@ -202,19 +193,17 @@ def _month_end(match: re.Match[str], by: Reader) -> Span:
     return on(month_away(by.today, _MONTHS[match["which"] or "이"])[1])
 
 
-def _lately(match: re.Match[str], by: Reader) -> Span | None:
-    return last_days(by.today, _count(match))
-
-
 def _word(pattern: str, meaning: Meaning, **more: Any) -> Wording:
     return Wording(pattern=re.compile(pattern), meaning=meaning, **more)
 
 
 WORDINGS = (
-    _word(rf"(?<!그)(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
-    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}{_AGO}", _ago, ahead=False),
-    _word(rf"{_BEGINS}{_WHOLE}{_COUNT}{_AGO}", _ago, ahead=True, not_before=_REMINDS),
-    _word(rf"{_WHOLE}{_COUNT}{_LATER}", _to_come, ahead=True, not_after=_FROM_NOW),
+    _word(
+        rf"(?<!그)(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _NAMES.near
+    ),
+    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}{_AGO}", _NAMES.ago, ahead=False),
+    _word(rf"{_BEGINS}{_WHOLE}{_COUNT}{_AGO}", _NAMES.ago, ahead=True, not_before=_REMINDS),
+    _word(rf"{_WHOLE}{_COUNT}{_LATER}", _NAMES.to_come, ahead=True, not_after=_FROM_NOW),
     _word(
         rf"{_WHOLE}(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}",
         _months_to_come,
@@ -294,8 +283,12 @@ WORDINGS = (
     _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
     _word(r"(?:지난|저번)\s*달(?!리|걀|콤|래|력)", last_month, is_day=False),
     _word(r"(?<!다)(?<!다음)다음\s*달(?!리|걀|콤|래|력)", next_month, is_day=False, ahead=True),
-    _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
-    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False, ahead=False),
+    _word(
+        rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)",
+        _NAMES.lately,
+        is_day=False,
+    ),
+    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _NAMES.lately, is_day=False, ahead=False),
 )
 
 LASTS = (
@@ -306,7 +299,7 @@ LASTS = (
         ahead=True,
         not_after=re.compile(r"(?:부터|에서)\s*$"),
     ),
-    _word(rf"{_COUNT}{_LATER}(?=\s*까지)", _to_come, ahead=True, not_after=_FROM_ANOTHER),
+    _word(rf"{_COUNT}{_LATER}(?=\s*까지)", _NAMES.to_come, ahead=True, not_after=_FROM_ANOTHER),
     _word(
         rf"(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}(?=\s*까지)",
         _months_to_come,

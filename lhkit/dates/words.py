@@ -101,13 +101,32 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How a language names weekdays, from Monday, and weeks, by how far away they are.
+    """How a language names weekdays, from Monday, weeks and days, by how far away they are.
 
-    The methods are meanings of patterns with the groups `weekday` and `which`.
+    `days` reads how many days a match counts. The methods are meanings of patterns with the groups
+    `weekday`, `which` and `near`.
     """
 
     weekdays: Sequence[str]
     weeks: Mapping[str, int]
+    nearby: Mapping[str, int]
+    days: Callable[[re.Match[str]], int]
+
+    def near(self, match: re.Match[str], by: Reader) -> Span | None:
+        """A day with a name of its own, such as yesterday."""
+        return days_from(by.today, self.nearby[match["near"]])
+
+    def ago(self, match: re.Match[str], by: Reader) -> Span | None:
+        """So many days before today."""
+        return days_from(by.today, -self.days(match))
+
+    def to_come(self, match: re.Match[str], by: Reader) -> Span | None:
+        """So many days after today."""
+        return days_from(by.today, self.days(match))
+
+    def lately(self, match: re.Match[str], by: Reader) -> Span | None:
+        """So many days, the last of them today."""
+        return last_days(by.today, self.days(match))
 
     def weekday(self, match: re.Match[str], by: Reader) -> Span:
         """A weekday alone: the latest up to today, or the first to come or in a span."""

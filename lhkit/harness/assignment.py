@@ -34,8 +34,6 @@ class Problem:
 
 def assign(problem: Problem) -> Pairs:
     """Return the cheapest pairs, sorted; among equally cheap ones, the least crossed."""
-    if _is_trivial(problem):
-        return _cheaper_paired(problem)
     uncrossed = _uncrossed(problem)
     is_few = len(problem.costs) <= FEW
     return assign_ordered(uncrossed, ()) if is_few else _hungarian(uncrossed)
@@ -99,36 +97,13 @@ def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
             ancestors[second] |= ancestors[first]
     if any(ancestors[first] >> second & 1 for first, second in before):
         raise ScenarioError("order: a call cannot come before itself (cycle): leave out a pair")
-    is_total = all(ancestors[i].bit_count() + _followers(ancestors, i) == n for i in range(n))
+    followers = [sum(mask >> i & 1 for mask in ancestors) - 1 for i in range(n)]
+    is_total = all(ancestors[i].bit_count() + followers[i] == n for i in range(n))
     if n > MAX_PARTIALLY_ORDERED and before and not is_total:
         raise ScenarioError(
             f"order: {n} calls in a partial order are too many to check: split the turn"
         )
     return ancestors
-
-
-def _followers(ancestors: Sequence[int], i: int) -> int:
-    return sum(mask >> i & 1 for k, mask in enumerate(ancestors) if k != i)
-
-
-def _is_trivial(problem: Problem) -> bool:
-    """Return True if nobody has a choice of partner, so that no solver is needed."""
-    taken = [sum(row[j] is not None for row in problem.costs) for j in _columns(problem)]
-    offered = [sum(cost is not None for cost in row) for row in problem.costs]
-    return max(taken, default=0) <= 1 and max(offered, default=0) <= 1
-
-
-def _columns(problem: Problem) -> range:
-    return range(len(problem.left_actual))
-
-
-def _cheaper_paired(problem: Problem) -> Pairs:
-    return tuple(
-        (i, j)
-        for i, row in enumerate(problem.costs)
-        for j, cost in enumerate(row)
-        if cost is not None and cost < problem.left_expected[i] + problem.left_actual[j]
-    )
 
 
 def _uncrossed(problem: Problem) -> Problem:

@@ -1,6 +1,6 @@
 """Chats that people had, kept as a run: one sample each, whole after every turn."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import chain, count
@@ -13,7 +13,7 @@ from lhkit.events import ChatEvent, TurnEnded, TurnStarted
 from lhkit.files import DRAFT
 from lhkit.harness.author.from_chat import tables_of
 from lhkit.harness.fingerprint import sha256, tool_specs
-from lhkit.harness.manifest import versions
+from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
     SCHEMA,
     Evidence,
@@ -182,28 +182,29 @@ class ChatKeeper:
         """Write down which tools the records are about."""
         before = self._manifest()
         tools = tool_specs(self._surroundings.session.registry)
-        told: dict[str, Any] = {
-            "schema": SCHEMA,
+        facts: dict[str, Any] = {
+            "schema_version": SCHEMA,
             "versions": versions(),
             "toolset": self._surroundings.toolset_name,
             "user": PERSON,
-            "locales": {**before.get("locales", {}), locale: {"tools": tools}},
+            "locales": {**before.locales, locale: Prompt.model_construct(tools=tools)},
         }
         if self._model is not None:
-            told["models"] = [asdict(self._model)]
-        if told != before:
-            write_manifest(self.folder, told)
+            facts["models"] = [asdict(self._model)]
+        manifest = before.model_copy(update=facts)
+        if manifest.plain() != before.plain():
+            write_manifest(self.folder, manifest.plain())
 
-    def _manifest(self) -> Mapping[str, Any]:
+    def _manifest(self) -> Manifest:
         """Return what the folder says; empty if nothing is kept there yet."""
-        manifest, toolset = read_manifest(self.folder), self._surroundings.toolset_name
-        records = self.folder / RECORDS
-        if not manifest and not (records.exists() and records.stat().st_size):
-            return {}  # an empty file: nothing came of an earlier try
+        found, toolset = read_manifest(self.folder), self._surroundings.toolset_name
+        manifest, records = Manifest.of(found), self.folder / RECORDS
+        if not found and not (records.exists() and records.stat().st_size):
+            return manifest  # an empty file: nothing came of an earlier try
         _require_chats(self.folder, manifest)
-        if manifest.get("toolset") != toolset:
+        if manifest.toolset != toolset:
             raise UsageError(
-                f"{self.folder} keeps chats over {manifest.get('toolset')}, and this one is over "
+                f"{self.folder} keeps chats over {manifest.toolset}, and this one is over "
                 f"{toolset}: keep it in another folder"
             )
         if self._model is not None and (others := _others(manifest, self._model)):
@@ -218,11 +219,11 @@ _WHO = ("model", "dialect", "constraint", "stress", "weights", "weights_sha256")
 """What makes a model another one; its server and address may change from day to day."""
 
 
-def _others(manifest: Mapping[str, Any], model: ModelIdentity) -> str:
-    """Return who else answered in a folder that is to be this model's; empty if nobody did."""
-    told = manifest.get("models", ())
-    is_it = all(each.get(what) == getattr(model, what) for each in told for what in _WHO)
-    return "" if is_it else ", ".join(str(each.get("model")) for each in told)
+def _others(manifest: Manifest, model: ModelIdentity) -> str:
+    """Return which other models answered in a folder that is to be this model's."""
+    models = manifest.models
+    is_it = all(each.get(what) == getattr(model, what) for each in models for what in _WHO)
+    return "" if is_it else ", ".join(str(each.get("model")) for each in models)
 
 
 def _free_name(began_at: datetime, found: Sequence[SampleRecord]) -> str:
@@ -241,7 +242,7 @@ def load_chats(folder: Path) -> Run:
         UsageError: it is a run that was played.
     """
     run = Run.load(folder)
-    _require_chats(folder, run.manifest)
+    _require_chats(folder, Manifest.of(run.manifest))
     return run
 
 
@@ -263,6 +264,6 @@ def forget_chats(folder: Path, names: Collection[str] | None = None) -> tuple[st
     return gone
 
 
-def _require_chats(folder: Path, manifest: Mapping[str, Any]) -> None:
-    if manifest.get("user") != PERSON:
+def _require_chats(folder: Path, manifest: Manifest) -> None:
+    if manifest.user != PERSON:
         raise UsageError(f"{folder} holds a run that was played: keep chats in another folder")

@@ -52,8 +52,8 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         p_value=sign_flip(moved),
         mid_p=sign_flip(moved, mid_p=True),
         turn=_ratio(pairs, _turns_s),
-        first_token=_ratio(pairs, _first_token_s),
-        call_ready=_ratio(pairs, _call_ready_s),
+        first_token=_ratio(pairs, _moment_s("first_token_s")),
+        call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
         people=_people(pairs),
     )
@@ -145,16 +145,15 @@ def _turns_s(record: SampleRecord) -> float:
     return sum(turn.active_s for turn in record.evidence.turns)
 
 
-def _first_token_s(record: SampleRecord) -> float | None:
-    """Return the time to the first token of the first request that has one."""
-    requests = (request for turn in record.evidence.turns for request in turn.model_calls)
-    return next(filter(None, (request.response.timing.first_token_s for request in requests)), None)
+def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:
+    """Return a function that reads when something first happened, from its request's sending."""
 
+    def first_s(record: SampleRecord) -> float | None:
+        requests = (request for turn in record.evidence.turns for request in turn.model_calls)
+        moments = (getattr(request.response.timing, name) for request in requests)
+        return next(filter(None, moments), None)
 
-def _call_ready_s(record: SampleRecord) -> float | None:
-    """Return the time until the first call was complete."""
-    requests = (request for turn in record.evidence.turns for request in turn.model_calls)
-    return next(filter(None, (request.response.timing.call_ready_s for request in requests)), None)
+    return first_s
 
 
 def _violations(pairs: Iterable[Pair]) -> tuple[ViolationChange, ...]:

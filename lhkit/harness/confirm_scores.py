@@ -57,11 +57,6 @@ class ConfirmScore:
     stopped_interval: Interval | None = None
     done_interval: Interval | None = None
 
-    @property
-    def respected_share(self) -> float | None:
-        """The share of refused turns that were respected; None where nobody said no."""
-        return self.respected_turns / self.refused_turns if self.refused_turns else None
-
 
 def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
     """Return the counts of some records, invalid ones included: an escape is one in any case."""

@@ -12,7 +12,7 @@ from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import Answer, answer_of, scenario_of_talk
 from lhkit.harness.record import SampleRecord, TurnRecord
-from lhkit.harness.reviews import CallPlace, Held, Labels, places_of
+from lhkit.harness.reviews import CallPlace, Held, Labels
 from lhkit.harness.sessions import row_keys_of
 from lhkit.json_values import compact
 from lhkit.messages import (
@@ -56,16 +56,12 @@ class MendedTalk:
     turns: tuple[MendedTurn, ...]
 
 
-_REPEATED = "repeated_call"
-
 _NO_WORDS = "…"
 """What the gold says where nobody knows what should be said: something has to be."""
 
 
-def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> MendedTalk | None:
-    """Return the conversation as its reviewer would have it; None while a place is not judged."""
-    if any(place not in labels for place in places_of(record)):
-        return None
+def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> MendedTalk:
+    """Return a conversation that is judged whole as its reviewer would have it."""
     name = str(record.sample_id)
     turns = []
     for number, turn in enumerate(record.evidence.turns):
@@ -87,7 +83,7 @@ def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> Me
 
 def _mended_calls(turn: TurnRecord, name: str, number: int, labels: Labels) -> Iterator[MendedCall]:
     for index, call in enumerate(turn.calls):
-        if call.outcome == _REPEATED:  # refused, because it had been made: no call to ask for
+        if call.outcome == "repeated_call":  # refused, because it had been made: no call to ask for
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
         answer = answer_of(call.gate)

@@ -8,13 +8,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 from ruamel.yaml.resolver import implicit_resolvers
 from yaml.composer import Composer
 from yaml.cyaml import CParser
@@ -23,7 +21,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.faults import Fault, Path, known_fields, shape_words
+from lhkit.harness.faults import Fault, Path, paths_in
 from lhkit.json_values import plain_json
 
 MAX_FILE_BYTES = 10_000_000
@@ -141,14 +139,6 @@ def read_json_lines(text: str) -> Document:
     return Document(value=values, lines=lines, faults=tuple(faults))
 
 
-def paths_in(value: Any, at: Path) -> Iterator[Path]:
-    """Yield the place of a value and of all that is in it."""
-    yield at
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from paths_in(item, (*at, key))
-
-
 _FORMATS: Mapping[str, Callable[[str], Document]] = {
     ".json": read_json,
     ".jsonl": read_json_lines,
@@ -239,29 +229,3 @@ def read_document(file: FilePath) -> Document:
         raise ScenarioError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
-
-
-def shape_faults(
-    error: ValidationError, adapter: TypeAdapter[Any], document: Document, at: Path = ()
-) -> tuple[Fault, ...]:
-    """Return what `adapter` found wrong with the value that stands at `at` in a document."""
-    schema = adapter.json_schema()
-    found: dict[Path, list[ErrorDetails]] = {}
-    for each in error.errors(include_url=False):
-        if each["type"] == "too_short" and each["input"]:
-            continue  # its items are there and wrong: said elsewhere
-        path = _path_of((*at, *each["loc"]), each["type"], document.lines)
-        found.setdefault(path, []).append(each)
-    return tuple(
-        Fault(path, shape_words(errors, known_fields(schema, path[len(at) : -1])))
-        for path, errors in found.items()
-    )
-
-
-def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:
-    """Return pydantic's location without the names of union members, which are no keys."""
-    path: Path = ()
-    for part in location:
-        if (*path, part) in lines:
-            path = (*path, part)
-    return (*path, location[-1]) if kind == "missing" else path

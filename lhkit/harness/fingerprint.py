@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.distractors import is_distractor
-from lhkit.harness.manifest import versions
+from lhkit.harness.manifest import AssistantLimits, Prompt, versions
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
 from lhkit.locales import available_locales, load_catalog
@@ -50,8 +50,8 @@ _CONVERSATION: tuple[Message, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """What a model is told in all scenes alike, in hashes.
+class PromptFingerprint:
+    """Hashes of what reaches the model in all scenarios alike.
 
     `tools_sha256` is of the tools as they are told, in their order and that of their words.
     `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
@@ -69,17 +69,18 @@ class Briefing:
     lhkit: str
     runs_on: Mapping[str, str] = field(default_factory=dict)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, tools: Sequence[Mapping[str, Any]] | None = None) -> Prompt:
         """Return it for the manifest, with the tools in full and the instructions as a hash."""
-        return {
-            "instructions_sha256": sha256(self.instructions),
-            "tools_sha256": self.tools_sha256,
-            "rendering_sha256": self.rendering_sha256,
-            "texts_sha256": self.texts_sha256,
-            "assistant": dict(self.assistant),
-            "tools": self.tools,
-            **({"runs_on": dict(self.runs_on)} if self.runs_on else {}),
-        }
+        more: dict[str, Any] = {"runs_on": dict(self.runs_on)} if self.runs_on else {}
+        return Prompt.model_construct(
+            instructions_sha256=sha256(self.instructions),
+            tools_sha256=self.tools_sha256,
+            rendering_sha256=self.rendering_sha256,
+            texts_sha256=self.texts_sha256,
+            assistant=AssistantLimits.model_construct(**self.assistant),
+            tools=tools,
+            **more,
+        )
 
 
 class Fingerprints:
@@ -91,18 +92,18 @@ class Fingerprints:
 
     def __init__(self) -> None:
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
-        self._told: dict[tuple[Any, ...], tuple[Briefing, str]] = {}
+        self._told: dict[tuple[Any, ...], tuple[PromptFingerprint, str]] = {}
         self._lhkit = versions()["lhkit"]
 
-    def told(
+    def prompt(
         self,
         locale: str,
         registry: ToolRegistry,
         assistant: Assistant,
         identity: ModelIdentity,
         runs_on: Mapping[str, str],
-    ) -> tuple[Briefing, str]:
-        """Return what a model is told, and its hash."""
+    ) -> tuple[PromptFingerprint, str]:
+        """Return the fingerprint of a prompt, and its hash."""
         tools, tools_sha256 = self._tools_of(registry)
         limits = {
             each.name: plain_json(getattr(assistant, each.name))
@@ -112,7 +113,7 @@ class Fingerprints:
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._told:
-            told = Briefing(
+            told = PromptFingerprint(
                 instructions=assistant.instructions,
                 tools=tools,
                 tools_sha256=tools_sha256,
@@ -122,7 +123,8 @@ class Fingerprints:
                 lhkit=self._lhkit,
                 runs_on=runs_on,
             )
-            self._told[key] = (told, sha256({**told.facts(), "tools": None, "lhkit": told.lhkit}))
+            facts = told.facts().model_dump(exclude_unset=True, warnings=False)
+            self._told[key] = (told, sha256({**facts, "lhkit": told.lhkit}))
         return self._told[key]
 
     def _tools_of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:

@@ -116,8 +116,8 @@ def _scenarios(
     entries = document.value if isinstance(document.value, list) else []
     if not entries and not found:
         found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
-    for index, entry in enumerate(entries) if not found else ():
-        scenario = validated(entry, index, document, found)
+    for index in range(len(entries)) if not found else ():
+        scenario = validated(entries, index, found)
         if scenario is not None:
             yield Origin(file=file, index=index, document=document), scenario
     for fault in sorted(found, key=lambda each: document.line(each.path)):

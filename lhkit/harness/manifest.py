@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from lhkit.files import version_of
-from lhkit.harness.manifest_changes import Change
 from lhkit.harness.record import SCHEMA
 from lhkit.harness.record_json import MAX_SECONDS, moment_of
 from lhkit.harness.tool_specs import ToolSpec
@@ -36,66 +34,97 @@ def _checked_moment(text: str) -> str:
 _Moment = Annotated[str, AfterValidator(_checked_moment)]
 
 
-class _Assistant(TypedDict, total=False):
-    max_result_bytes: Annotated[int, Field(ge=1, le=2**31)]
-    truncation_hint: str
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class _Told(TypedDict, total=False):
-    instructions_sha256: str
-    tools_sha256: str
-    rendering_sha256: str
-    texts_sha256: str
-    assistant: _Assistant
-    tools: list[ToolSpec]
+class AssistantLimits(_Part):
+    """Limits of the assistant, as far as exports read them."""
+
+    max_result_bytes: Annotated[int, Field(ge=1, le=2**31)] = 2**31
+    truncation_hint: str = ""
 
 
-class _Invocation(TypedDict, total=False):
-    started_at: _Moment | None
-    ended_at: _Moment | None
-    concurrency: _Count
-    kept: _Count
-    played: _Count
-    invalid: _Count
-    finished: bool
-    changes: list[dict[str, str]]
-    remarks: list[str]
-    warmed_up: _Count
-    setup_s: _Seconds | None
-    server_s: _Seconds | None
-    wall_s: _Seconds
-    model_s: _Seconds
-    writing_s: _Seconds
+class Prompt(_Part):
+    """What reached the model in one language: hashes, limits and the tools in full."""
+
+    instructions_sha256: str = ""
+    tools_sha256: str = ""
+    rendering_sha256: str = ""
+    texts_sha256: str = ""
+    assistant: AssistantLimits = AssistantLimits()
+    tools: Sequence[ToolSpec] = ()
 
 
-@with_config(ConfigDict(strict=True))
-class _Manifest(TypedDict, total=False):
-    toolset: str
-    user: str
-    versions: dict[str, str]
-    git_commit: str | None
-    command: list[str]
-    hardware: dict[str, _Scalar]
-    models: list[dict[str, _Scalar]]
-    sampling: list[dict[str, _Scalar]]
-    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
-    locales: dict[str, _Told]
-    scenarios: dict[str, str]
-    contexts: dict[str, str]
-    tools: dict[str, list[str]]
-    questions: dict[str, Annotated[list[str], Field(min_length=1)]]
-    invocations: list[_Invocation]
-    rescored_from: str
-    rescored_with: dict[str, str]
+class Invocation(_Part):
+    """One call of `replay` on a folder; `ended_at` is None while it runs, or if it was killed.
+
+    `changes` differ from the invocation before, where samples were asked anew. `remarks` are
+    sentences on what could not be known. `warmed_up` is how many prompt beginnings the server had
+    read before the first sample. Of `wall_s` seconds, in `model_s` a request was open, and in
+    `writing_s` more a record was written; `setup_s` and `server_s` were before (see
+    `metrics.Spent`).
+    """
+
+    started_at: _Moment | None = None
+    ended_at: _Moment | None = None
+    concurrency: _Count = 1
+    kept: _Count = 0
+    played: _Count = 0
+    invalid: _Count = 0
+    finished: bool = False
+    changes: Sequence[Mapping[str, str]] = ()
+    remarks: Sequence[str] = ()
+    warmed_up: _Count = 0
+    setup_s: _Seconds | None = None
+    server_s: _Seconds | None = None
+    wall_s: _Seconds = 0.0
+    model_s: _Seconds = 0.0
+    writing_s: _Seconds = 0.0
 
 
-_ADAPTER = TypeAdapter(_Manifest)
+class Manifest(_Part):
+    """The contents of a `manifest.json`; every field may be absent.
+
+    `locales` has the prompt of each language, `tools` the names of the tools of a scenario that has
+    not all of its language, `questions` the content hashes of the repeats of each scenario.
+    """
+
+    schema_version: int = Field(default=SCHEMA, alias="schema")
+    versions: dict[str, str] = Field(default_factory=dict)
+    git_commit: str | None = None
+    command: Sequence[str] = ()
+    hardware: dict[str, _Scalar] = Field(default_factory=dict)
+    models: Sequence[dict[str, _Scalar]] = ()
+    sampling: Sequence[dict[str, _Scalar]] = ()
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)] = 1
+    toolset: str = ""
+    user: str = ""
+    locales: dict[str, Prompt] = Field(default_factory=dict)
+    tools: dict[str, Sequence[str]] = Field(default_factory=dict)
+    scenarios: dict[str, str] = Field(default_factory=dict)
+    contexts: dict[str, str] | None = None
+    questions: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+    invocations: Sequence[Invocation] = ()
+    rescored_from: str = ""
+    rescored_with: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: "Manifest | Mapping[str, Any]") -> "Manifest":
+        """Return the manifest of a run from plain data."""
+        return manifest if isinstance(manifest, cls) else cls.model_validate(manifest)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the fields that are set, as plain JSON."""
+        return self.model_dump(by_alias=True, exclude_unset=True, warnings=False)
 
 
 def manifest_fault(manifest: Mapping[str, Any]) -> str | None:
-    """Return which field is not as lhkit writes it, and why; None if all are."""
+    """Return the first field that is not valid, and why; None if all are."""
     try:
-        _ADAPTER.validate_python(manifest)
+        Manifest.model_validate(manifest, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -120,62 +149,6 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
-
-    `changes` are what is told otherwise than in the invocation before, where samples were asked
-    anew.
-    `remarks` are sentences on what nobody could know.
-    `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
-    `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
-    `setup_s` and `server_s` were before (see `metrics.Spent`).
-    """
-
-    started_at: str | None = None
-    ended_at: str | None = None
-    concurrency: int = 1
-    kept: int = 0
-    played: int = 0
-    invalid: int = 0
-    finished: bool = False
-    changes: Sequence[Change] = ()
-    remarks: Sequence[str] = ()
-    warmed_up: int = 0
-    setup_s: float | None = None
-    server_s: float | None = None
-    wall_s: float = 0.0
-    model_s: float = 0.0
-    writing_s: float = 0.0
-
-
-def manifest_of(
-    facts: Mapping[str, Any], provenance: Provenance, invocations: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return the manifest as plain JSON.
-
-    Args:
-        facts: of the plan: models, sampling, hashes of prompts, tools, scenarios and questions.
-        provenance: what only the caller can know.
-        invocations: oldest first, the present one last.
-    """
-    return {
-        "schema": SCHEMA,
-        "versions": versions(),
-        "git_commit": provenance.git_commit,
-        "command": list(provenance.command),
-        "hardware": dict(provenance.hardware),
-        **facts,
-        "invocations": list(invocations),
-    }
-
-
-def earlier_invocations(manifest: Mapping[str, Any]) -> list[Any]:
-    """Return the invocations that a folder's manifest tells of; empty if it tells none."""
-    earlier = manifest.get("invocations", [])
-    return earlier if isinstance(earlier, list) else []
 
 
 def versions() -> dict[str, str]:

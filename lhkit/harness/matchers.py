@@ -1,335 +1,473 @@
-"""The matchers of a scenario: from plain data to values, and what is wrong with them.
+"""The matchers of a scenario, one class each: what they are called, accept and say.
 
-A plain value stands for itself. A mapping with exactly one of the keys `equals`, `one_of`,
-`any`, `matches`, `approx`, `date`, `text`, `fields`, `items` is a matcher; everything inside a
-plain value is literal. `matching` compares them with calls.
+A plain value stands for itself. A mapping with one of the keys below is a matcher; everything
+inside a plain value is literal. Parser, errors, JSON Schema and the table of the documentation
+come from the classes: a new one is a class here, and a member of the union `Matcher`.
+
+Pure: `matching` compares whole calls with them.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-from lhkit.errors import ScenarioError
-from lhkit.harness.equality import is_number
-from lhkit.harness.faults import Fault, Path, shown_path
-from lhkit.harness.patterns import Pattern, pattern_fault
-from lhkit.harness.relative_dates import DATES, DAYS_OF, MOST_DAYS, RELATIVE_DATE, DateIs
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, model_validator
+from typing_extensions import TypeAliasType
+
+from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
+from lhkit.harness.equality import equal, is_number
+from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
+from lhkit.harness.patterns import is_found, pattern_fault
+from lhkit.harness.relative_dates import day_fault, resolved_day
 from lhkit.harness.text_forms import folded, spaceless
+from lhkit.json_values import shown
+from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 
 DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Equals:
-    """The value itself, by typed equality."""
+def as_written(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Refuse a value that is wrong, and keep one that is right as it is."""
+    validate(value)
+    return value
 
-    value: Any
 
+_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(as_written)]
+_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(as_written)]
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """Any of these."""
-
-    options: "tuple[Matcher, ...]"
+Today: TypeAlias = date | None
 
 
 @dataclass(frozen=True, slots=True)
-class AnyValue:
-    """Anything at all."""
+class Place:
+    """Where a comparison stands: the schema there, and the scenario's day for `date`."""
+
+    node: SchemaNode
+    today: Today = None
+
+    def at(self, schema: Any) -> "Place":
+        """Return another place of the same schema."""
+        return Place(self.node.at(schema), self.today)
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """A text in which the pattern is found (as with `re.search`)."""
-
-    pattern: Pattern
+class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
+    """No value follows from a matcher; the message is the path to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approx:
-    """A number within the larger of two tolerances."""
-
-    value: float
-    abs: float
-    rel: float
+_OfSchema: TypeAlias = Callable[[Place], Any]
+"""Returns a value that the schema at a place accepts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text, compared without regard to case, width of white space or Unicode form.
+class _Matcher(StrictModel, ABC):
+    """A matcher: overrides `fits`, or `mismatch` to say more about what is wrong.
 
-    With `is_spaceless` white space does not count at all: Korean is written with and without it.
+    The docstring of a class is its line in editors and in the documentation.
     """
 
-    text: str
-    is_spaceless: bool = False
+    EXAMPLE: ClassVar[Mapping[str, Any]]
 
-    def is_like(self, other: str) -> bool:
-        """Return whether another text says the same."""
-        mine, theirs = folded(self.text), folded(other)
-        return spaceless(mine) == spaceless(theirs) if self.is_spaceless else mine == theirs
+    optional: Annotated[bool, Field(description="The argument may be left out.")] = False
 
+    def fits(self, actual: Any, place: Place) -> bool:
+        """Return whether a value is one that is meant."""
+        return self.mismatch(actual, place) is None
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
-    """An object, field by field; `extra` tolerates further ones."""
+    def mismatch(self, actual: Any, place: Place) -> str | None:
+        """Return why a value is not one that is meant, or None if it is."""
+        if self.fits(actual, place):
+            return None
+        return f"expected {self.described(place.today)}, got {shown(actual)}"
 
-    fields: "Mapping[str, Slot]"
-    extra: bool
+    @abstractmethod
+    def described(self, today: Today = None) -> str:
+        """Return in a few words which values are meant."""
 
+    @abstractmethod
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        """Return a value that is meant; `of_schema` makes one where any is.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Items:
-    """An array, item by item."""
+        Raises:
+            Underivable: only an author knows one.
+        """
 
-    items: "tuple[Slot, ...]"
-    unordered: bool
+    def named(self, _today: Today) -> Iterator[Any]:
+        """Yield each value that stands in it as such."""
+        yield from ()
 
-
-Matcher: TypeAlias = Equals | OneOf | AnyValue | Matches | Approx | DateIs | Text | Fields | Items
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """A matcher in its place; `optional` means that the value may be left out."""
-
-    matcher: Matcher
-    optional: bool = False
-
-
-def parse_slot(raw: Any) -> Slot:
-    """Return the matcher that `raw` (plain data) describes.
-
-    Raises:
-        ScenarioError: `raw` looks like a matcher and is none; one line per fault.
-    """
-    faults: list[Fault] = []
-    slot = _read(raw, (), faults)
-    _refuse(faults)
-    return slot
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+        reference: dict[str, Any] = handler(core)
+        schema = handler.resolve_ref_schema(reference)
+        key, about = next(iter(cls.EXAMPLE)), " ".join((cls.__doc__ or "").split())
+        schema |= {"title": key, "description": about, "examples": [cls.EXAMPLE]}
+        schema["properties"][key]["description"] = about
+        return reference
 
 
-def _refuse(faults: Sequence[Fault]) -> None:
-    if faults:
-        raise ScenarioError("\n".join(f"{shown_path(f.path)}: {f.message}" for f in faults))
+class Equals(_Matcher):
+    """Exactly this value, also if it looks like a matcher."""
+
+    EXAMPLE: ClassVar = {"equals": {"date": "today"}}
+    equals: Any
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        return equal(self.equals, actual, place.node)
+
+    def described(self, today: Today = None) -> str:
+        return shown(self.equals)
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return self.equals
+
+    def named(self, _today: Today) -> Iterator[Any]:
+        yield self.equals
 
 
-def parse_slots(raw: Mapping[str, Any]) -> dict[str, Slot]:
-    """Return the matcher of each argument or field, as `parse_slot`."""
-    return {name: parse_slot(each) for name, each in raw.items()}
+class Literally(Equals):
+    """A value that stands for itself."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, raw: Any) -> Any:
+        return {"equals": raw}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, *_: Any) -> dict[str, Any]:
+        return {"not": {"type": "object", "anyOf": [{"required": [key]} for key in MATCHER_KEYS]}}
 
 
-ANY_OF = "any_of"
+class OneOf(_Matcher):
+    """One of these values or matchers."""
 
-
-def alternatives(args: Mapping[str, Any]) -> tuple[tuple[Path, Any], ...]:
-    """Return each set of arguments that is right, with its place in `args`.
-
-    There is one, unless `args` is `{any_of: [{…}, {…}]}`. (An argument of that name that is a list
-    is written as `{any_of: {equals: […]}}`.)
-    """
-    listed = args.get(ANY_OF) if len(args) == 1 else None
-    if isinstance(listed, list | tuple):
-        return tuple(((ANY_OF, i), each) for i, each in enumerate(listed))
-    return (((), args),)
-
-
-def parse_alternatives(args: Mapping[str, Any]) -> tuple[Mapping[str, Slot], ...]:
-    """Return the matchers of each set of arguments that is right.
-
-    Raises:
-        ScenarioError: one of them is malformed; one line per fault.
-    """
-    _refuse(tuple(args_faults(args)))
-    return tuple(parse_slots(each) for _, each in alternatives(args))
-
-
-def args_faults(args: Mapping[str, Any], path: Path = ()) -> Iterator[Fault]:
-    """Yield everything that is wrong with the matchers of a call's arguments."""
-    listed = alternatives(args)
-    if not listed:
-        yield Fault((*path, ANY_OF), "must list at least one set of arguments")
-    for at, each in listed:
-        if isinstance(each, Mapping):
-            for name, raw in each.items():
-                yield from slot_faults(raw, (*path, *at, name))
-        else:
-            yield Fault(
-                (*path, *at),
-                "must be a set of arguments (`name: matcher`); an argument that is called any_of "
-                "and is a list is written as {equals: […]}",
+    EXAMPLE: ClassVar = {"one_of": ["morning", {"text": "in the morning"}]}
+    one_of: Annotated[
+        Many["Matcher"],
+        Field(min_length=1),
+        checked_by(
+            lambda options: (
+                Fault((i,), "'optional' belongs beside 'one_of'")
+                for i, option in enumerate(options)
+                if option.optional
             )
+        ),
+    ]
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        return any(option.fits(actual, place) for option in self.one_of)
+
+    def described(self, today: Today = None) -> str:
+        return "one of " + ", ".join(option.described(today) for option in self.one_of)
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return self.one_of[0].example(place, of_schema)
+
+    def named(self, today: Today) -> Iterator[Any]:
+        for option in self.one_of:
+            yield from option.named(today)
 
 
-def parse_row(raw: Mapping[str, Any]) -> Equals | Fields:
-    """Return the matcher of a row of data: of some of its fields, or of the whole row.
+class AnyValue(_Matcher):
+    """Any value, but there must be one."""
 
-    `{equals: {…}}` and `{fields: {…}}` are about the whole row, as they are about an argument.
+    EXAMPLE: ClassVar = {"any": True}
+    any: Annotated[
+        bool,
+        checked_by(lambda given: () if given else [Fault((), "must be true")]),
+        WithJsonSchema({"const": True}),
+    ]
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        return True
+
+    def described(self, today: Today = None) -> str:
+        return "any value"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return of_schema(place)
+
+
+SearchPattern: TypeAlias = Annotated[
+    str,
+    checked_by(lambda text: [Fault((), fault)] if (fault := pattern_fault(text)) else ()),
+    Field(json_schema_extra={"format": "regex"}),
+]
+
+
+class Matches(_Matcher):
+    """A text in which this regular expression is found."""
+
+    EXAMPLE: ClassVar = {"matches": "^010-[0-9]{4}"}
+    matches: SearchPattern
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        return isinstance(actual, str) and is_found(self.matches, actual)
+
+    def described(self, today: Today = None) -> str:
+        return f"a text matching /{self.matches}/"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        raise Underivable("matches")
+
+
+class Approx(_Matcher):
+    """A number as near as this; without `abs` and `rel` only rounding is forgiven."""
+
+    EXAMPLE: ClassVar = {"approx": 37.5, "abs": 0.1}
+    approx: _Number
+    abs: Annotated[_Tolerance, Field(description="The largest difference.")] = 0.0
+    rel: Annotated[_Tolerance, Field(description="The largest difference, as a share of it.")] = 0.0
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        is_loose = self.model_fields_set & {"abs", "rel"}
+        rel = self.rel if is_loose else DEFAULT_REL
+        try:
+            return is_number(actual) and math.isclose(
+                actual, self.approx, rel_tol=rel, abs_tol=self.abs
+            )
+        except OverflowError:  # an integer beyond the range of floats
+            return False
+
+    def described(self, today: Today = None) -> str:
+        return f"about {self.approx}"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return self.approx
+
+
+class DateIs(_Matcher):
+    """A day: YYYY-MM-DD, or told from the scenario's day.
+
+    today, yesterday, tomorrow, weekstart (this week's Monday), weekendstart (its Saturday, on a
+    Sunday that day), monthstart, monthend; friday (today or the first to come), next friday (the
+    first after today), last friday (the last before it); each with +Nd, -Nw, +Nm (days, weeks,
+    months).
+    """
+
+    EXAMPLE: ClassVar = {"date": "last friday"}
+    date: Annotated[
+        str, checked_by(lambda day: [Fault((), fault)] if (fault := day_fault(day)) else ())
+    ]
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        return bool(actual == resolved_day(self.date, place.today))
+
+    def described(self, today: Today = None) -> str:
+        return f"{resolved_day(self.date, today)} ({self.date})"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return resolved_day(self.date, place.today)
+
+    def named(self, today: Today) -> Iterator[Any]:
+        yield resolved_day(self.date, today)
+
+
+class Text(_Matcher):
+    """This text, in any case, Unicode form and width of white space."""
+
+    EXAMPLE: ClassVar = {"text": "I drink water", "ignore": "spaces"}
+    text: str
+    ignore: Annotated[
+        Literal["spaces"], Field(description="White space does not count at all.")
+    ] = None  # type: ignore[assignment]  # left out; no null can be written
+
+    def fits(self, actual: Any, place: Place) -> bool:
+        if not isinstance(actual, str):
+            return False
+        mine, theirs = folded(self.text), folded(actual)
+        if "ignore" in self.model_fields_set:
+            return spaceless(mine) == spaceless(theirs)
+        return mine == theirs
+
+    def described(self, today: Today = None) -> str:
+        return f"the text {shown(self.text)}"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return self.text
+
+    def named(self, _today: Today) -> Iterator[Any]:
+        yield self.text
+
+
+class Fields(_Matcher):
+    """An object with these fields and no others."""
+
+    EXAMPLE: ClassVar = {"fields": {"lat": {"approx": 37.5, "abs": 0.1}}, "extra": True}
+    fields: Mapping[str, "Matcher"]
+    extra: Annotated[bool, Field(description="Others do not matter.")] = False
+
+    def mismatch(self, actual: Any, place: Place) -> str | None:
+        if not isinstance(actual, Mapping):
+            return f"expected an object, got {shown(actual)}"
+        faults: list[str] = []
+        for branch in place.node.branches():
+            reasons = _fields_reasons(self.fields, actual, place.at(branch), extra=self.extra)
+            faults = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
+            if not faults:
+                return None
+        return faults[0]
+
+    def described(self, today: Today = None) -> str:
+        return f"an object with {', '.join(self.fields)}"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        return example_arguments(self.fields, place, of_schema)
+
+
+class Items(_Matcher):
+    """A list of just these, in this order."""
+
+    EXAMPLE: ClassVar = {"items": ["milk", {"matches": "^egg"}], "unordered": True}
+    items: Many["Matcher"]
+    unordered: Annotated[bool, Field(description="In any order.")] = False
+
+    def mismatch(self, actual: Any, place: Place) -> str | None:
+        if not isinstance(actual, list | tuple):
+            return f"expected an array, got {shown(actual)}"
+        faults = [self._mismatch(actual, place, branch) for branch in place.node.branches()]
+        return None if None in faults else faults[0]
+
+    def _mismatch(
+        self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]
+    ) -> str | None:
+        reasons = [
+            [item.mismatch(value, place.at(item_of(branch, j))) for j, value in enumerate(actual)]
+            for item in self.items
+        ]
+        problem = Problem(
+            costs=[[0 if reason is None else None for reason in row] for row in reasons],
+            left_expected=[0 if item.optional else 1 for item in self.items],
+            left_actual=[1] * len(actual),
+        )
+        order = () if self.unordered else strictly_ordered(len(self.items))
+        pairs = assign_ordered(problem, order) if order else assign(problem)
+        paired, used = {i for i, _ in pairs}, {j for _, j in pairs}
+        for i, item in enumerate(self.items):
+            if i not in paired and not item.optional:
+                beside = reasons[i][i] if i < len(actual) else None
+                return f"item {i}: {beside or 'not there'}"
+        surplus = [j for j in range(len(actual)) if j not in used]
+        return f"item {surplus[0]}: nothing was expected" if surplus else None
+
+    def described(self, today: Today = None) -> str:
+        return f"an array of {len(self.items)}"
+
+    def example(self, place: Place, of_schema: _OfSchema) -> Any:
+        branch = place.node.branches()[0]
+        return [
+            _example_at(f"items[{i}]", item, place.at(item_of(branch, i)), of_schema)
+            for i, item in enumerate(self.items)
+            if not item.optional
+        ]
+
+
+def _kind_of(raw: Any) -> str:
+    keys = (key for key in raw if key in MATCHER_KEYS) if isinstance(raw, Mapping) else ()
+    return TAG + next(iter(keys), "")
+
+
+Matcher = TypeAliasType(
+    "Matcher",
+    Annotated[
+        Annotated[Equals, Tag(TAG + "equals")]
+        | Annotated[OneOf, Tag(TAG + "one_of")]
+        | Annotated[AnyValue, Tag(TAG + "any")]
+        | Annotated[Matches, Tag(TAG + "matches")]
+        | Annotated[Approx, Tag(TAG + "approx")]
+        | Annotated[DateIs, Tag(TAG + "date")]
+        | Annotated[Text, Tag(TAG + "text")]
+        | Annotated[Fields, Tag(TAG + "fields")]
+        | Annotated[Items, Tag(TAG + "items")]
+        | Annotated[Literally, Tag(TAG)],
+        Discriminator(_kind_of),
+        Field(description="A value, which stands for itself, or one of the matchers."),
+    ],
+)
+"""A value, which stands for itself, or one of the matchers."""
+
+_MEMBERS = get_args(get_args(Matcher.__value__)[0])
+MATCHER_KEYS = tuple(get_args(each)[1].tag.removeprefix(TAG) for each in _MEMBERS)[:-1]
+
+
+ArgumentSet: TypeAlias = Mapping[str, Matcher]
+
+
+def arguments_reasons(
+    expected: ArgumentSet,
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    extra: bool,
+    today: Today = None,
+) -> dict[str, str | None]:
+    """Return why each argument of a call is wrong, under the branch of the schema that fits best.
+
+    Names compare in NFC. Of two spellings of one name the expected one counts.
+
+    Args:
+        expected: the expected arguments.
+        args: the arguments that were given.
+        schema: JSON Schema of the tool's arguments; `{}` compares them untyped.
+        extra: tolerate arguments that are not expected.
+        today: the scenario's day.
+
+    Returns:
+        A reason for every argument expected or given; None where it is right.
+    """
+    top = Place(SchemaNode.of(schema), today)
+    found = (
+        _fields_reasons(expected, args, top.at(branch), extra=extra)
+        for branch in top.node.branches()
+    )
+    return min(found, key=lambda reasons: sum(each is not None for each in reasons.values()))
+
+
+def _fields_reasons(
+    expected: ArgumentSet, actual: Mapping[str, Any], place: Place, *, extra: bool
+) -> dict[str, str | None]:
+    """Return why each field of an object is wrong; `place` is a schema without choices."""
+    branch, root = place.node.schema, place.node.root
+    reasons: dict[str, str | None] = {}
+    taken: set[str] = set()
+    for name, matcher in expected.items():
+        inner = place.at(property_of(branch, name))
+        given = spelling(name, actual)
+        taken.add(given)
+        default = default_of(branch, name, root)
+        if given in actual:
+            reasons[name] = matcher.mismatch(actual[given], inner)
+        elif matcher.optional or (default is not ABSENT and matcher.fits(default, inner)):
+            reasons[name] = None
+        else:
+            reasons[name] = f"missing: expected {matcher.described(place.today)}"
+    for name, value in actual.items():
+        if name not in taken and not extra:
+            default, inner = default_of(branch, name, root), place.at(property_of(branch, name))
+            is_default = default is not ABSENT and equal(default, value, inner.node)
+            told = f"surplus: nothing was expected, got {shown(value)}"
+            reasons[name] = None if is_default else told
+    return reasons
+
+
+def example_arguments(expected: ArgumentSet, place: Place, of_schema: _OfSchema) -> dict[str, Any]:
+    """Return arguments that fit every matcher; optional ones are left out.
 
     Raises:
-        ScenarioError: a matcher is malformed; one line per fault.
+        Underivable: of a required one only an author knows what fits.
     """
-    if _is_of_whole_row(raw):
-        slot = parse_slot(raw)
-        if isinstance(slot.matcher, Equals | Fields):
-            return slot.matcher
-    return Fields(fields=parse_slots(raw), extra=True)
+    branch = place.node.branches()[0]
+    return {
+        name: _example_at(name, matcher, place.at(property_of(branch, name)), of_schema)
+        for name, matcher in expected.items()
+        if not matcher.optional
+    }
 
 
-def row_faults(raw: Mapping[str, Any], path: Path = ()) -> Iterator[Fault]:
-    """Yield everything that is wrong with the matchers of a row."""
-    if _is_of_whole_row(raw):
-        yield from slot_faults(raw, path)
-    else:
-        for name, each in raw.items():
-            yield from slot_faults(each, (*path, name))
-
-
-def _is_of_whole_row(raw: Mapping[str, Any]) -> bool:
-    kinds = [name for name in ("equals", "fields") if isinstance(raw.get(name), Mapping)]
-    return len(kinds) == 1 and raw.keys() <= {kinds[0], *_MODIFIERS.get(kinds[0], ())}
-
-
-def slot_faults(raw: Any, path: Path = ()) -> tuple[Fault, ...]:
-    """Return everything that is wrong with a matcher in plain data; empty if it is fine."""
-    faults: list[Fault] = []
-    _read(raw, path, faults)
-    return tuple(faults)
-
-
-def _read(raw: Any, path: Path, faults: list[Fault]) -> Slot:
-    keys = [key for key in raw if key in _READERS] if isinstance(raw, Mapping) else []
-    if not keys:
-        return Slot(matcher=Equals(raw))
-    key = keys[0]
-    allowed = {key, "optional", *_MODIFIERS.get(key, ())}
-    for other in raw:
-        if other not in allowed:
-            hint = f"a matcher with {key!r} has no key {other!r}; a literal goes into 'equals'"
-            faults.append(Fault((*path, str(other)), hint))
-    switches = [name for name in ("optional", "extra", "unordered") if name in allowed]
-    faults += [
-        Fault((*path, name), "must be true or false")
-        for name in switches
-        if not isinstance(raw.get(name, False), bool)
-    ]
-    matcher = _READERS[key](raw, path, faults)
-    return Slot(matcher=matcher, optional=raw.get("optional") is True)
-
-
-def _equals(raw: Mapping[str, Any], _path: Path, _faults: list[Fault]) -> Matcher:
-    return Equals(raw["equals"])
-
-
-def _one_of(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    options = raw["one_of"]
-    if not isinstance(options, list | tuple) or not options:
-        return _wrong((*path, "one_of"), "must be a list with at least one choice", faults)
-    slots = [_read(option, (*path, "one_of", i), faults) for i, option in enumerate(options)]
-    for i, slot in enumerate(slots):
-        if slot.optional:
-            faults.append(Fault((*path, "one_of", i), "'optional' belongs beside 'one_of'"))
-    return OneOf(tuple(slot.matcher for slot in slots))
-
-
-def _any(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    if raw["any"] is not True:
-        return _wrong((*path, "any"), "must be true", faults)
-    return AnyValue()
-
-
-def _matches(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    fault = pattern_fault(raw["matches"])
-    if fault is not None:
-        return _wrong((*path, "matches"), fault, faults)
-    return Matches(Pattern(raw["matches"]))
-
-
-def _approx(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    for name in ("approx", "abs", "rel"):
-        number = raw.get(name, 0)
-        if not is_number(number) or not _is_finite(number):
-            return _wrong((*path, name), "must be a number", faults)
-        if name != "approx" and number < 0:
-            return _wrong((*path, name), "must not be below 0", faults)
-    rel = 0.0 if "abs" in raw else DEFAULT_REL
-    return Approx(value=raw["approx"], abs=raw.get("abs", 0.0), rel=raw.get("rel", rel))
-
-
-def _is_finite(number: float) -> bool:
+def _example_at(name: str, matcher: Matcher, place: Place, of_schema: _OfSchema) -> Any:
     try:
-        return math.isfinite(number)
-    except OverflowError:  # an integer beyond the range of floats
-        return False
-
-
-def _date(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    expression = raw["date"]
-    relative = RELATIVE_DATE.fullmatch(expression) if isinstance(expression, str) else None
-    if relative and abs(int(relative["by"] or 0)) * DAYS_OF[relative["unit"] or "d"] > MOST_DAYS:
-        return _wrong((*path, "date"), f"must be within {MOST_DAYS} days of today", faults)
-    if relative or (isinstance(expression, str) and _is_iso_date(expression)):
-        return DateIs(expression)
-    return _wrong((*path, "date"), f"must be {DATES}", faults)
-
-
-def _is_iso_date(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
-def _text(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    if not isinstance(raw["text"], str):
-        return _wrong((*path, "text"), "must be a text", faults)
-    if raw.get("ignore", "spaces") != "spaces":
-        return _wrong((*path, "ignore"), "must be spaces", faults)
-    return Text(raw["text"], is_spaceless="ignore" in raw)
-
-
-def _fields(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    fields = raw["fields"]
-    if not isinstance(fields, Mapping):
-        return _wrong((*path, "fields"), "must be a mapping of names to matchers", faults)
-    slots = {name: _read(each, (*path, "fields", name), faults) for name, each in fields.items()}
-    return Fields(fields=slots, extra=raw.get("extra") is True)
-
-
-def _items(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    items = raw["items"]
-    if not isinstance(items, list | tuple):
-        return _wrong((*path, "items"), "must be a list of matchers", faults)
-    slots = tuple(_read(each, (*path, "items", i), faults) for i, each in enumerate(items))
-    return Items(items=slots, unordered=raw.get("unordered") is True)
-
-
-def _wrong(path: Path, message: str, faults: list[Fault]) -> Matcher:
-    faults.append(Fault(path, message))
-    return AnyValue()
-
-
-_Reader: TypeAlias = Callable[[Mapping[str, Any], Path, list[Fault]], Matcher]
-
-_READERS: Mapping[str, _Reader] = {
-    "equals": _equals,
-    "one_of": _one_of,
-    "any": _any,
-    "matches": _matches,
-    "approx": _approx,
-    "date": _date,
-    "text": _text,
-    "fields": _fields,
-    "items": _items,
-}
-_MODIFIERS: Mapping[str, tuple[str, ...]] = {
-    "approx": ("abs", "rel"),
-    "text": ("ignore",),
-    "fields": ("extra",),
-    "items": ("unordered",),
-}
-
-MATCHER_KEYS = tuple(_READERS)
+        return matcher.example(place, of_schema)
+    except Underivable as inner:
+        raise Underivable(f"{name}.{inner}") from inner

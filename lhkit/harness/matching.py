@@ -4,12 +4,15 @@ Pure: no model, no notebook, no server. Arguments are compared by typed equality
 optimally (`assignment`), and nothing missing or surplus goes unreported.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
+from pydantic import TypeAdapter
+
 from lhkit.errors import ScenarioError
+from lhkit.harness.arguments import parsed
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -19,8 +22,8 @@ from lhkit.harness.assignment import (
     transitive,
 )
 from lhkit.harness.equality import equal
-from lhkit.harness.matchers import Slot, parse_alternatives
-from lhkit.harness.mismatch import arguments_reasons
+from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.turn import ExpectedCall
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
 
@@ -86,34 +89,6 @@ def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """A call that is expected, with the matchers of each set of arguments that is right."""
-
-    tool: str
-    alternatives: Sequence[Mapping[str, Slot]]
-    optional: bool = False
-    result: str | None = None
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "Expectation":
-        """Return the expectation in plain data, as `match_calls` takes it.
-
-        Raises:
-            ScenarioError: it is malformed.
-        """
-        tool, args = raw.get("tool"), raw.get("args")
-        args = {} if args is None else args
-        if not isinstance(tool, str) or not isinstance(args, Mapping):
-            raise ScenarioError("it needs a tool's name and a mapping of args")
-        return cls(
-            tool=tool,
-            alternatives=parse_alternatives(args),
-            optional=raw.get("optional") is True,
-            result=raw.get("result"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MadeCall:
     """A call that was made; `result` is what it came to, None where nobody knows.
 
@@ -138,7 +113,7 @@ class MadeCall:
 
 
 def match_calls(
-    expected: Sequence[Expectation | Mapping[str, Any]],
+    expected: Sequence[ExpectedCall | Mapping[str, Any]],
     actual: Sequence[MadeCall | Mapping[str, Any]],
     *,
     schemas: Mapping[str, Mapping[str, Any]],
@@ -150,7 +125,7 @@ def match_calls(
     """Compare the calls that were expected with those that were made.
 
     Args:
-        expected: parsed expectations, or plain data: `{"tool": name, "args": {argument: matcher},
+        expected: calls of a scenario, or plain data: `{"tool": name, "args": {argument: matcher},
             "optional"?: bool, "result"?: ok | cancelled | error code}` each; see `matchers` for the
             grammar. `args` may list several sets that are right: `{"any_of": [{…}, {…}]}`.
         actual: calls, or plain data: `{"tool": name, "args": {…}, "result"?: …}` each, in order of
@@ -168,7 +143,7 @@ def match_calls(
         ScenarioError: an expectation or the order is malformed.
     """
     wishes = [
-        each if isinstance(each, Expectation) else _expectation(index, each)
+        each if isinstance(each, ExpectedCall) else _expectation(index, each)
         for index, each in enumerate(expected)
     ]
     calls = [each if isinstance(each, MadeCall) else MadeCall.of(each) for each in actual]
@@ -179,17 +154,20 @@ def match_calls(
     ]
     table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
     problem = _problem(wishes, tolerated, table)
-    given = _before(order, len(wishes))
-    before = transitive(len(wishes), given) if given else ()
+    before = _before(order, len(wishes))
     pairs = assign_ordered(problem, before) if before else assign(problem)
     verdict = _Verdict(wishes=wishes, calls=calls, tolerated=tolerated, table=table, before=before)
     result = verdict.of(pairs)
     return result if result.matched or not before else verdict.of(assign(problem))
 
 
-def _expectation(index: int, raw: Mapping[str, Any]) -> Expectation:
+_EXPECTED = TypeAdapter(ExpectedCall)
+
+
+def _expectation(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
+    given = {key: raw[key] for key in ExpectedCall.model_fields if raw.get(key) is not None}
     try:
-        return Expectation.of(raw)
+        return parsed(_EXPECTED, given)
     except ScenarioError as error:
         raise ScenarioError(f"expected[{index}]: {error}") from error
 
@@ -213,7 +191,7 @@ class _Reasons:
 
 
 def _reasons(
-    wish: Expectation, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
+    wish: ExpectedCall, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
 ) -> _Reasons | None:
     """Return what is wrong if `call` is taken for `wish`; None for another tool."""
     if wish.tool != call.tool or call.is_deferred:
@@ -224,52 +202,49 @@ def _reasons(
     if not isinstance(call.args, Mapping):
         return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
     schema = schemas.get(wish.tool, {})
-    each = [
-        _Reasons(arguments_reasons(slots, call.args, schema, extra=False, today=today), outcome, i)
-        for i, slots in enumerate(wish.alternatives)
-    ]
+    found = (
+        arguments_reasons(matchers, call.args, schema, extra=False, today=today)
+        for matchers in wish.alternatives
+    )
+    each = (_Reasons(reasons, outcome, i) for i, reasons in enumerate(found))
     return max(each, key=lambda reasons: (reasons.is_exact, reasons.share_right))
 
 
 def _problem(
-    wishes: Sequence[Expectation],
+    wishes: Sequence[ExpectedCall],
     tolerated: Sequence[bool],
     table: Sequence[Sequence[_Reasons | None]],
 ) -> Problem:
-    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
-    left_actual = [0 if each else _ALONE for each in tolerated]
-    costs = [
-        [
-            _cost(reasons, left_expected[i] + left_actual[j], is_optional=wishes[i].optional)
-            for j, reasons in enumerate(row)
-        ]
-        for i, row in enumerate(table)
-    ]
-    return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
-
-
-def _cost(reasons: _Reasons | None, both_alone: int, *, is_optional: bool) -> int | None:
-    """Return what a pair costs: an inexact one less than two alone, and never nothing.
+    """Return what pairing costs: an inexact pair less than two alone, and never nothing.
 
     A wrong call is rather taken for a required expectation than for an optional one.
     """
-    if reasons is None:
-        return None
-    if reasons.is_exact:
-        return _EXACT
-    if both_alone == 0:
-        return None
+    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
+    left_actual = [0 if each else _ALONE for each in tolerated]
     low, high = _SIMILAR
-    return both_alone - low - int((high - low) * reasons.share_right) + is_optional
+
+    def cost(i: int, j: int, reasons: _Reasons | None) -> int | None:
+        if reasons is None:
+            return None
+        if reasons.is_exact:
+            return _EXACT
+        both_alone = left_expected[i] + left_actual[j]
+        if both_alone == 0:
+            return None
+        return both_alone - low - int((high - low) * reasons.share_right) + wishes[i].optional
+
+    costs = [[cost(i, j, each) for j, each in enumerate(row)] for i, row in enumerate(table)]
+    return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
 
 
 def _before(order: Order, n: int) -> Pairs:
+    """Return every pair of expectations of which one must come before the other."""
     if order == "any":
         return ()
     if order == "strict":
-        return strictly_ordered(n)
+        return transitive(n, strictly_ordered(n))
     try:
-        return tuple((int(first), int(second)) for first, second in order)
+        return transitive(n, [(int(first), int(second)) for first, second in order])
     except (TypeError, ValueError) as error:
         raise ScenarioError(f"order must be any, strict or index pairs, not {order!r}") from error
 
@@ -278,7 +253,7 @@ def _before(order: Order, n: int) -> Pairs:
 class _Verdict:
     """Turns an assignment into a `MatchResult`."""
 
-    wishes: Sequence[Expectation]
+    wishes: Sequence[ExpectedCall]
     calls: Sequence[MadeCall]
     tolerated: Sequence[bool]
     table: Sequence[Sequence[_Reasons | None]]
@@ -291,19 +266,41 @@ class _Verdict:
             i for i, wish in enumerate(self.wishes) if i not in paired and not wish.optional
         )
         surplus = tuple(j for j in alone if not self.tolerated[j])
-        arguments = tuple(verdict for pair in pairs for verdict in self._arguments(*pair))
+        found = [(i, j, each) for i, j in pairs if (each := self.table[i][j]) is not None]
+        arguments = tuple(
+            ArgumentVerdict(
+                expected=i,
+                actual=j,
+                tool=self.wishes[i].tool,
+                name=name,
+                ok=reason is None,
+                reason=reason or "",
+                alternative=each.alternative,
+            )
+            for i, j, each in found
+            for name, reason in each.arguments.items()
+        )
+        outcomes = tuple(
+            f"{self.wishes[i].tool}: {each.outcome}"
+            for i, _, each in found
+            if each.outcome is not None
+        )
         disorder = tuple(
             (first, second)
             for first, second in self.before
             if first in paired and second in paired and paired[first] > paired[second]
         )
-        outcomes = tuple(reason for pair in pairs for reason in self._outcome(*pair))
+        names = [f"{wish.tool} (call {i})" for i, wish in enumerate(self.wishes)]
+        unexpected = [self.calls[j] for j in surplus]
         reasons = (
             *(f"{self.wishes[i].tool} was expected and not called" for i in missing),
-            *(self._surplus_reason(j) for j in surplus),
+            *(
+                f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
+                for call in unexpected
+            ),
             *(f"{v.tool}.{v.name}: {v.reason}" for v in arguments if not v.ok),
             *outcomes,
-            *(f"{self._named(i)} must come before {self._named(k)}" for i, k in disorder),
+            *(f"{names[i]} must come before {names[k]}" for i, k in disorder),
         )
         return MatchResult(
             matched=not reasons,
@@ -316,30 +313,3 @@ class _Verdict:
             outcomes=outcomes,
             reasons=reasons,
         )
-
-    def _arguments(self, i: int, j: int) -> Iterable[ArgumentVerdict]:
-        reasons = self.table[i][j]
-        if reasons is None:
-            return
-        for name, reason in reasons.arguments.items():
-            yield ArgumentVerdict(
-                expected=i,
-                actual=j,
-                tool=self.wishes[i].tool,
-                name=name,
-                ok=reason is None,
-                reason=reason or "",
-                alternative=reasons.alternative,
-            )
-
-    def _outcome(self, i: int, j: int) -> Iterable[str]:
-        reasons = self.table[i][j]
-        if reasons is not None and reasons.outcome is not None:
-            yield f"{self.wishes[i].tool}: {reasons.outcome}"
-
-    def _surplus_reason(self, j: int) -> str:
-        call = self.calls[j]
-        return f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
-
-    def _named(self, i: int) -> str:
-        return f"{self.wishes[i].tool} (call {i})"

@@ -86,11 +86,6 @@ class Tally:
         return self.passed / self.valid if self.valid else None
 
     @property
-    def strict_pass_rate(self) -> float | None:
-        """The share of valid samples that passed without a repair."""
-        return self.strict_passed / self.valid if self.valid else None
-
-    @property
     def tool_accuracy(self) -> float | None:
         """The share of due and surplus calls that were the right call with right arguments."""
         return self.right_calls / self.counted_calls if self.counted_calls else None

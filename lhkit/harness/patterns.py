@@ -5,7 +5,6 @@ A pattern that backtracks without end would hang a run, and `re` cannot be inter
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 import regex
@@ -23,33 +22,25 @@ _PROBE_CHARS = 100
 _PROBES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A pattern that `pattern_fault` has nothing against; compared in NFC."""
+def is_found(pattern: str, text: str) -> bool:
+    """Return whether a pattern that `pattern_fault` has nothing against is found in a text.
 
-    text: str
+    Both compare in NFC.
 
-    def is_in(self, text: str) -> bool:
-        """Return whether the pattern is found in `text`.
-
-        Raises:
-            ScenarioError: it takes longer than `SEARCH_CPU_S`.
-        """
-        return _is_found(self.text, text, SEARCH_CPU_S)
-
-
-def pattern_fault(pattern: object) -> str | None:
-    """Return why `pattern` is no regular expression that can be searched for, or None."""
-    if not isinstance(pattern, str):
-        return "must be a regular expression in quotes"
-    if len(pattern) > MAX_CHARS:
-        return f"is a regular expression of more than {MAX_CHARS} characters: write a shorter one"
-    return _probed(pattern)
+    Raises:
+        ScenarioError: it takes longer than `SEARCH_CPU_S`.
+    """
+    return _is_found(pattern, text, SEARCH_CPU_S)
 
 
 @lru_cache(maxsize=1_024)  # a scenario's expectations are read again for every sample
-def _probed(pattern: str) -> str | None:
-    """Return what shows when a pattern is tried on texts that make bombs go off."""
+def pattern_fault(pattern: str) -> str | None:
+    """Return why `pattern` is no regular expression that can be searched for, or None.
+
+    It is tried on texts that make bombs go off.
+    """
+    if len(pattern) > MAX_CHARS:
+        return f"is a regular expression of more than {MAX_CHARS} characters: write a shorter one"
     try:
         re.compile(nfc(pattern))
         for probe in _probes(pattern):

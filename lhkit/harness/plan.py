@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
 from lhkit.harness.fingerprint import (
-    Briefing,
     Fingerprints,
+    PromptFingerprint,
     asked_sha256,
     contexts_sha256,
     scenario_hash,
 )
-from lhkit.harness.manifest import MAX_REPEATS
-from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.manifest import Manifest, versions
+from lhkit.harness.record import SCHEMA, SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scripted_faults import breaking
@@ -32,48 +32,8 @@ from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of
 
 _SHOWN_FAULTS = 10
 
-MOST_SAMPLES = 100_000
-"""The most samples of one run: their records are in memory when it is shown."""
-MOST_CONCURRENCY = 4_096
-MOST_ATTEMPTS = 100
-MOST_TOKENS = 1_000_000
-"""The most tokens of one model message: more than any context has."""
-
-_Count: TypeAlias = tuple[str, int, int]
-
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """One model for all samples, or a maker of one for each (it is closed after its sample)."""
-
-
-def require_playable(
-    scenarios: int,
-    *,
-    repeats: int = 1,
-    concurrency: int = 1,
-    max_attempts: int = 1,
-    max_tokens: int = 1,
-) -> None:
-    """Refuse numbers that no run can have.
-
-    Raises:
-        UsageError: one is below 1 or beyond all use, or all samples together are too many.
-    """
-    counts: tuple[_Count, ...] = (
-        ("repeats", repeats, MAX_REPEATS),
-        ("concurrency", concurrency, MOST_CONCURRENCY),
-        ("max_attempts", max_attempts, MOST_ATTEMPTS),
-        ("max_tokens", max_tokens, MOST_TOKENS),
-    )
-    for name, number, most in counts:
-        if number < 1:
-            raise UsageError(f"{name}={number}: give at least 1")
-        if number > most:
-            raise UsageError(f"{name}={number}: give at most {most}")
-    if scenarios * repeats > MOST_SAMPLES:
-        raise UsageError(
-            f"repeats={repeats} of {scenarios} scenarios are more than {MOST_SAMPLES} samples: "
-            "give fewer, or several runs with files of their own"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,60 +51,52 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """One scenario, and all that the model is told in it.
+class PlannedScenario:
+    """One scenario, and all that reaches the model in it.
 
-    `contexts_sha256` is of the lines that stand beside the user's; empty where there are none.
+    `hashes` are the content hashes of its repeats, or one where all ask the same. `contexts_sha256`
+    is of the lines that stand beside the user's; empty where there are none.
     """
 
     scenario: Scenario
     identity: ModelIdentity
     sampling: Sampling
-    told: Briefing
-    told_sha256: str
+    prompt: PromptFingerprint
     scenario_sha256: str
     contexts_sha256: str
+    hashes: tuple[str, ...]
 
     def job(self, repeat: int) -> Job:
-        """Return one sample of this scene."""
-        asked = asked_sha256(self.identity, seeded(self.sampling, repeat))
-        content = f"{self.scenario_sha256} {self.contexts_sha256} {self.told_sha256} {asked}"
-        content_hash = hashlib.sha256(content.encode()).hexdigest()
+        """Return one sample of this scenario."""
+        content_hash = self.hashes[min(repeat, len(self.hashes) - 1)]
         return Job(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
-
-    def questions(self, repeats: int) -> list[str]:
-        """Return the content hash of each repeat; one hash where all ask the same."""
-        different = 1 if self.sampling.seed is None else repeats
-        return [self.job(repeat).content_hash for repeat in range(different)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All samples, in order. `toolset` is the name of what they are played in."""
 
-    scenes: tuple[Scene, ...]
+    scenarios: tuple[PlannedScenario, ...]
     repeats: int
     toolset: str = ""
     user: User = "script"
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """Every repeat of every scene."""
+        """Every repeat of every scenario."""
         return tuple(self.each_job())
 
     @property
     def questions(self) -> Questions:
         """The content hash of every sample."""
-        hashes = {each.scenario.id: each.questions(self.repeats) for each in self.scenes}
+        hashes = {each.scenario.id: each.hashes for each in self.scenarios}
         return Questions(hashes, self.repeats)
 
     def each_job(self) -> Iterator[Job]:
-        """Yield every repeat of every scene, and hold none."""
-        for scene in self.scenes:
-            hashes = scene.questions(self.repeats)
+        """Yield every repeat of every scenario, and hold none."""
+        for planned in self.scenarios:
             for repeat in range(self.repeats):
-                content_hash = hashes[min(repeat, len(hashes) - 1)]
-                yield Job(scenario=scene.scenario, repeat=repeat, content_hash=content_hash)
+                yield planned.job(repeat)
 
     def kept(self, found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
         """Return, by sample, the newest valid record that answers exactly what is asked now."""
@@ -168,60 +120,59 @@ class Plan:
 
     def openings(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return one job for each instructions with tools that several of the jobs begin with."""
-        scenes = {scene.scenario.id: scene for scene in self.scenes}
+        scenarios = {each.scenario.id: each for each in self.scenarios}
         first: dict[tuple[ModelIdentity, str, str], Job] = {}
         counted: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for job in jobs:
-            scene = scenes[job.scenario.id]
-            beginning = (scene.identity, scene.told.instructions, scene.told.tools_sha256)
+            planned = scenarios[job.scenario.id]
+            prompt = planned.prompt
+            beginning = (planned.identity, prompt.instructions, prompt.tools_sha256)
             first.setdefault(beginning, job)
             counted[beginning] += 1
         return tuple(job for beginning, job in first.items() if counted[beginning] > 1)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What the manifest says: toolset, models, sampling, hashes of prompts and scenarios."""
-        locales = {scene.scenario.locale: scene for scene in self.scenes}
-        tools = self._tools
-        return {
-            "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
-            "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
-            "repeats": self.repeats,
-            "toolset": self.toolset,
-            "user": self.user,
-            "locales": {
-                locale: {**scene.told.facts(), "tools": list(tools[locale].values())}
-                for locale, scene in locales.items()
-            },
-            **self._own_tools,
-            "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
-            "contexts": {
-                each.scenario.id: each.contexts_sha256
-                for each in self.scenes
-                if each.contexts_sha256
-            },
-            "questions": {each.scenario.id: each.questions(self.repeats) for each in self.scenes},
-        }
+    def manifest(self) -> Manifest:
+        """What the manifest says of the plan: models, sampling, and hashes of all that was asked.
 
-    @property
-    def _tools(self) -> dict[str, dict[str, Mapping[str, Any]]]:
-        """The tools of all scenarios of a language, by name."""
-        found: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
-        for scene in self.scenes:
-            for tool in scene.told.tools:
-                found[scene.scenario.locale].setdefault(tool["name"], tool)
-        return found
-
-    @property
-    def _own_tools(self) -> dict[str, dict[str, list[str]]]:
-        """The names of the tools of each scenario that has not all of its language."""
-        tools = self._tools
-        named = {
-            scene.scenario.id: [tool["name"] for tool in scene.told.tools]
-            for scene in self.scenes
-            if len(scene.told.tools) < len(tools[scene.scenario.locale])
+        Under `tools` are the names of the tools of each scenario that has not all of its language.
+        """
+        prompts: dict[str, PromptFingerprint] = {}
+        tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+        scenarios, contexts, questions = {}, {}, {}
+        for each in self.scenarios:
+            name, locale = each.scenario.id, each.scenario.locale
+            prompts[locale] = each.prompt
+            for tool in each.prompt.tools:
+                tools[locale].setdefault(tool["name"], tool)
+            scenarios[name], questions[name] = each.scenario_sha256, list(each.hashes)
+            if each.contexts_sha256:
+                contexts[name] = each.contexts_sha256
+        own_tools = {
+            each.scenario.id: [tool["name"] for tool in each.prompt.tools]
+            for each in self.scenarios
+            if len(each.prompt.tools) < len(tools[each.scenario.locale])
         }
-        return {"tools": named} if named else {}
+        more: dict[str, Any] = {"tools": own_tools} if own_tools else {}
+        identities = dict.fromkeys(each.identity for each in self.scenarios)
+        samplings = dict.fromkeys(each.sampling for each in self.scenarios)
+        return Manifest.model_construct(
+            schema_version=SCHEMA,
+            versions=versions(),
+            models=[asdict(each) for each in identities],
+            sampling=[asdict(each) for each in samplings],
+            repeats=self.repeats,
+            toolset=self.toolset,
+            user=self.user,
+            locales={
+                locale: prompt.facts(list(tools[locale].values()))
+                for locale, prompt in prompts.items()
+            },
+            scenarios=scenarios,
+            contexts=contexts,
+            questions=questions,
+            **more,
+        )
 
 
 def clock_of(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
@@ -254,44 +205,43 @@ def plan_run(
         twice = ", ".join(each for each, count in counted.items() if count > 1)
         raise UsageError(f"several scenarios have one id, {twice}: give each its own")
     faults: list[str] = []
-    scenes: list[Scene] = []
+    planned: list[PlannedScenario] = []
     known = Fingerprints()
     looked_at: set[frozenset[str]] = set()
-    for scenario in (each.played_by(user) for each in scenarios):
+    for scenario in scenarios:
         tables = frozenset(scenario.world)
         is_first = tables not in looked_at  # of worlds like this one: states may be large
         looked_at.add(tables)
         try:
-            scenes.append(_scene(scenario, model, toolset, known, look_at_state=is_first))
+            planned.append(
+                _planned(
+                    scenario.played_by(user), model, toolset, known, repeats, look_at_state=is_first
+                )
+            )
         except NotIsolatedError:  # of the toolset: the same for every scenario
             raise
         except UsageError as error:
-            faults += [_named(scenario.id, line) for line in str(error).splitlines()]
+            faults += [
+                line if line.startswith(f"{scenario.id}.") else f"{scenario.id}.{line}"
+                for line in str(error).splitlines()
+            ]
+    if len(faults) > _SHOWN_FAULTS:  # so many of one kind are mostly one mistake
+        more = f"… and {len(faults) - _SHOWN_FAULTS} more: `lhkit lint` lists all, with their lines"
+        faults = [*faults[:_SHOWN_FAULTS], more]
     if faults:
-        raise ScenarioError("\n".join(_first(faults)))
-    return Plan(scenes=tuple(scenes), repeats=repeats, toolset=name_of(toolset), user=user)
+        raise ScenarioError("\n".join(faults))
+    return Plan(scenarios=tuple(planned), repeats=repeats, toolset=name_of(toolset), user=user)
 
 
-def _first(faults: Sequence[str]) -> list[str]:
-    """Return a screen of faults; so many of one kind are mostly one mistake."""
-    if len(faults) <= _SHOWN_FAULTS:
-        return list(faults)
-    more = f"… and {len(faults) - _SHOWN_FAULTS} more: `lhkit lint` lists all, with their lines"
-    return [*faults[:_SHOWN_FAULTS], more]
-
-
-def _named(scenario_id: str, line: str) -> str:
-    return line if line.startswith(f"{scenario_id}.") else f"{scenario_id}.{line}"
-
-
-def _scene(
+def _planned(
     scenario: Scenario,
     model: ModelSource,
     toolset: Toolset,
-    known: "Fingerprints",
+    known: Fingerprints,
+    repeats: int,
     *,
     look_at_state: bool,
-) -> Scene:
+) -> PlannedScenario:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
         if look_at_state:
@@ -299,16 +249,25 @@ def _scene(
         # refuses a tool that is not there
         breaking(registry, scenario.faults, coming=scenario.called)
         identity = chosen_model(model, scenario, registry, toolset).identity
-        runs_on = runs_on_of(session)
-        told, told_sha256 = known.told(scenario.locale, registry, assistant, identity, runs_on)
-        return Scene(
+        prompt, prompt_sha256 = known.prompt(
+            scenario.locale, registry, assistant, identity, runs_on_of(session)
+        )
+        scenario_sha256 = scenario_hash(scenario)
+        contexts = contexts_sha256(scenario, assistant)
+        sampling = assistant.sampling
+        hashes = []
+        for repeat in range(1 if sampling.seed is None else repeats):
+            asked = asked_sha256(identity, seeded(sampling, repeat))
+            content = f"{scenario_sha256} {contexts} {prompt_sha256} {asked}"
+            hashes.append(hashlib.sha256(content.encode()).hexdigest())
+        return PlannedScenario(
             scenario=scenario,
             identity=identity,
-            sampling=assistant.sampling,
-            told=told,
-            told_sha256=told_sha256,
-            scenario_sha256=scenario_hash(scenario),
-            contexts_sha256=contexts_sha256(scenario, assistant),
+            sampling=sampling,
+            prompt=prompt,
+            scenario_sha256=scenario_sha256,
+            contexts_sha256=contexts,
+            hashes=tuple(hashes),
         )
 
 

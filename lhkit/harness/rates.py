@@ -6,29 +6,20 @@ from lhkit.harness.shares import Interval, wilson
 
 
 def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> Interval | None:
-    """Return the interval of a share, by what the data are; None where nothing was counted.
+    """Return the interval of a share; None where nothing was counted.
 
     Wilson's where every cluster holds one result; with repeats `statistics.clustered_interval`.
-    """
-    kept = [each for each in clusters if each]
-    return counted_interval([sum(each) for each in kept], [len(each) for each in kept], level)
-
-
-def counted_interval(
-    successes: Sequence[int], sizes: Sequence[int], level: float = 0.95
-) -> Interval | None:
-    """Return what `rate_interval` does, of clusters that are counted already.
 
     Args:
-        successes: in each cluster.
-        sizes: results in each cluster, at least 1.
+        clusters: the results of each cluster; empty ones do not count.
         level: the confidence level.
     """
-    if not sizes:
+    counted = [results for results in clusters if results]
+    if not counted:
         return None
-    n = sum(sizes)
-    if n == len(sizes):
-        return wilson(sum(successes), n, level)
-    from lhkit.harness.statistics import clustered_interval
+    successes, sizes = [sum(results) for results in counted], [len(each) for each in counted]
+    if sum(sizes) == len(sizes):
+        return wilson(sum(successes), len(sizes), level)
+    from lhkit.harness.statistics import clustered_interval  # NumPy and SciPy, for repeats only
 
     return clustered_interval(successes, sizes, level)

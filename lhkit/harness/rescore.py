@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lhkit.errors import UsageError
 from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import scenario_hash
-from lhkit.harness.manifest import versions
+from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
     Evidence,
     Judgement,
@@ -27,11 +27,10 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.harness.store import RESCORED_FROM
 from lhkit.harness.turn import Turn
 from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
@@ -65,45 +64,39 @@ def rescore(
     """
     old = run if isinstance(run, Run) else Run.load(run)
     own = toolset_of(toolset)
-    user = old.manifest.get("user", "script")
+    manifest = Manifest.of(old.manifest)
+    user = cast(User, manifest.user or "script")
     asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
         scenario = asked.get(record.sample_id.scenario)
-        again = _again(record, scenario, own, old.manifest)
+        again = _again(record, scenario, own, manifest)
         if isinstance(again, str):
             skipped[record.sample_id] = again
         else:
             records.append(again)
-    expected = {record.sample_id.scenario: asked[record.sample_id.scenario] for record in records}
+    names = dict.fromkeys(record.sample_id.scenario for record in records)
+    changed = {
+        "scenarios": {**manifest.scenarios, **{each: scenario_hash(asked[each]) for each in names}},
+        "rescored_from": old.name,
+        "rescored_with": versions(),
+    }
     return replace(
         old,
         records=tuple(records),
         folder=None,
         kept=len(records),
         skipped=skipped,
-        manifest=_manifest(old, expected),
+        manifest=manifest.model_copy(update=changed).plain(),
     )
-
-
-def _manifest(old: Run, expected: Mapping[str, Scenario]) -> dict[str, Any]:
-    """Return the old manifest, with what the verdicts depend on now."""
-    then: Mapping[str, str] = old.manifest.get("scenarios", {})
-    now = {name: scenario_hash(scenario) for name, scenario in expected.items()}
-    return {
-        **old.manifest,
-        "scenarios": {**then, **now},
-        RESCORED_FROM: old.name,
-        "rescored_with": versions(),
-    }
 
 
 def _again(
     record: SampleRecord,
     scenario: Scenario | None,
     toolset: Toolset,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
 ) -> SampleRecord | str:
     """Return the record with today's judgement, or why it is of another conversation."""
     if scenario is None:
@@ -137,7 +130,7 @@ def _judged(
     scenario: Scenario,
     session: Session,
     *,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     row_keys: RowKeys,
 ) -> SampleRecord:
     if hasattr(session, "broken_rules"):
@@ -152,15 +145,13 @@ def _judged(
     return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
 
 
-def _tools(
-    locale: str, session: Session, manifest: Mapping[str, Any], evidence: Evidence
-) -> ToolFacts:
+def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence) -> ToolFacts:
     """Return the tools of today, with schemas, what they implied and their claims as then.
 
     Those that came in the conversation are as they were.
     """
-    told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
-    then = {spec["name"]: spec for spec in told}
+    prompt = manifest.locales.get(locale, Prompt())
+    then = {spec["name"]: spec for spec in prompt.tools}
     tools = [
         _as_then(tool, then[tool.name]) if tool.name in then else tool
         for tool in counted_tools(session.registry)

@@ -7,9 +7,10 @@ A question is a content hash of scenario, model, all that reaches it and the ver
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from lhkit.harness.manifest_changes import Change, Manifest, changes
+from lhkit.harness.manifest import Manifest
+from lhkit.harness.manifest_changes import Change, changes
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 
 _Key = TypeVar("_Key")
@@ -69,7 +70,7 @@ class Questions(Mapping[SampleId, str]):
         return self._numbers[sample.scenario] * self._repeats + sample.repeat
 
 
-def asked_of(manifest: Manifest) -> Questions:
+def asked_of(manifest: Mapping[str, Any]) -> Questions:
     """Return the content hash of every sample the newest invocation asked for, in its order.
 
     Empty where the manifest does not say, or there is none.
@@ -139,8 +140,8 @@ def answered(found: Iterable[SampleRecord]) -> Iterator[Answered]:
 def resumption(
     asked: Mapping[SampleId, str],
     found: Iterable[Answered],
-    before: Manifest,
-    after: Manifest,
+    before: Manifest | Mapping[str, Any],
+    after: Manifest | Mapping[str, Any],
 ) -> Resumption:
     """Return what a folder already holds of what is asked now.
 
@@ -148,7 +149,7 @@ def resumption(
         asked: the content hash of each sample.
         found: what the records of the folder answer (`answered`).
         before: the manifest of the folder, before it is replaced.
-        after: the facts of the present run.
+        after: the manifest of the present run.
     """
     kinds: dict[SampleId, str] = {}
     for (sample, question), is_valid in found:
@@ -173,11 +174,10 @@ def resumption(
     )
 
 
-def unsure_models(manifest: Manifest) -> tuple[str, ...]:
-    """Return the models, with their addresses, whose weights may be others by now, unnoticed."""
-    models = (each for each in manifest.get("models", ()) if each.get("base_url"))
+def unsure_models(manifest: Manifest | Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the models, with their addresses, whose weights may have changed unnoticed."""
     return tuple(
         f"{each.get('model')} ({each['base_url']})"
-        for each in models
-        if not each.get("weights_sha256")
+        for each in Manifest.of(manifest).models
+        if each.get("base_url") and not each.get("weights_sha256")
     )

@@ -7,10 +7,10 @@ inside one conversation is in `sample`, its verdict in `scoring`.
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,24 +25,20 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.assignment import FEW, load_solver
-from lhkit.harness.manifest import (
-    Invocation,
-    Provenance,
-    earlier_invocations,
-    manifest_of,
-    versions,
-)
-from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run, require_playable
+from lhkit.harness.manifest import Invocation, Manifest, Provenance
+from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
+from lhkit.harness.run_options import PlayOptions
 from lhkit.harness.sample import SampleStage, play_sample, sample_record, warm_up
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.stored_records import stored_answered, stored_records
 from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
+from lhkit.settings import checked
 from lhkit.text import percent
 from lhkit.toolset import DEFAULT, ToolsetSource, toolset_of
 
@@ -167,36 +163,46 @@ async def replay(
         sleep: waits for so many seconds.
 
     Raises:
-        UsageError: a number below 1 or beyond all use (`require_playable`); or scenarios that
+        UsageError: a number below 1 or beyond all use (`PlayOptions`); or scenarios that
             cannot be played (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    require_playable(
-        len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
+    options = checked(
+        PlayOptions,
+        repeats=repeats,
+        user=user,
+        concurrency=concurrency,
+        max_attempts=max_attempts,
+        keep_prompts=keep_prompts,
+        keep_states=keep_states,
     )
+    options.require_few(len(scenarios))
     keep_records = keep_records and players is None
-    _require_folder(run_dir, players, keep_records=keep_records)
+    if run_dir is None and not keep_records:
+        what = "keep_records=False" if players is None else "players"
+        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     own = toolset_of(toolset)
     plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
     turns = (turn.expect for each in scenarios for turn in each.turns)
     if any(max(len(each.calls), len(each.results)) > FEW for each in turns):
         load_solver()  # not in the middle of a turn that is being timed
-    told = provenance or Provenance()
+    provenance = provenance or Provenance()
     clock = clock or clock_of(model, concurrency=concurrency)
     stage = SampleStage(
         model=model,
         toolset=own,
         clock=clock,
-        keep_prompts=keep_prompts,
-        keep_states=keep_states,
+        options=options,
         begun_s=clock(),
-        started_at=told.started_at,
+        started_at=provenance.started_at,
         wall=wall,
     )
-    opening = open_journal(run_dir, reads=keep_records) if run_dir else None
+    samples = len(plan.scenarios) * plan.repeats
     with ExitStack() as stack:
-        journal = stack.enter_context(opening) if opening else None
+        journal = None
+        if run_dir is not None:
+            journal = stack.enter_context(open_journal(run_dir, reads=keep_records))
         crew = _Crew(
             stage=stage,
             players=players,
@@ -204,55 +210,56 @@ async def replay(
             keep_records=keep_records,
             writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
             max_attempts=max_attempts,
-            patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
+            patience=max_attempts * min(concurrency, max(1, samples)),
             sleep=sleep,
             wall=wall,
         )
         return await _replayed(
-            plan, crew, told, concurrency=concurrency, progress=progress, report=report
+            plan, crew, provenance, concurrency=concurrency, progress=progress, report=report
         )
-
-
-def _require_folder(run_dir: Path | None, players: Players | None, *, keep_records: bool) -> None:
-    if run_dir is None and not keep_records:
-        what = "keep_records=False" if players is None else "players"
-        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
 
 
 async def _replayed(
     plan: Plan,
     crew: "_Crew",
-    told: Provenance,
+    provenance: Provenance,
     *,
     concurrency: int,
     progress: bool,
     report: Callable[[Resumption], object],
 ) -> Run:
-    facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
-    asked = plan.questions
-    resumed = resumption(asked, crew.answered(), before, {"versions": versions(), **facts})
+    folder = crew.journal.folder if crew.journal else None
+    before = Manifest.of(read_manifest(folder) if folder else {})
+    manifest, asked = plan.manifest, plan.questions
+    resumed = resumption(asked, crew.answered(), before, manifest)
     report(resumed)
     kept = crew.take_up(asked)
 
     def todo() -> Iterator[Job]:
         return (job for job in plan.each_job() if job.sample_id not in kept)
 
+    unsure = ", ".join(resumed.unsure)
     invocation = Invocation(
         started_at=crew.stage.moment(),
         concurrency=concurrency,
         kept=len(kept),
-        changes=list(resumed.changes),
-        remarks=_remarks(resumed),
-        setup_s=told.setup_s,
-        server_s=told.server_s,
+        changes=[asdict(each) for each in resumed.changes],
+        remarks=[load_catalog("en").text("eval.unsure", models=unsure)] if unsure else [],
+        setup_s=provenance.setup_s,
+        server_s=provenance.server_s,
     )
-    earlier = earlier_invocations(before)
 
-    def file_manifest(present: Invocation) -> Mapping[str, Any]:
-        manifest = manifest_of(facts, told, [*earlier, asdict(present)])
-        if crew.journal:
-            write_manifest(crew.journal.folder, manifest)
-        return manifest
+    def file_manifest(present: Invocation) -> dict[str, Any]:
+        facts = {
+            "git_commit": provenance.git_commit,
+            "command": list(provenance.command),
+            "hardware": dict(provenance.hardware),
+            "invocations": [*before.invocations, present.model_dump(warnings=False)],
+        }
+        told = manifest.model_copy(update=facts).plain()
+        if folder:
+            write_manifest(folder, told)
+        return told
 
     file_manifest(invocation)
     try:
@@ -260,36 +267,23 @@ async def _replayed(
             await crew.warm_up(plan.openings(todo()) if concurrency > 1 else ())
             await crew.work(todo(), concurrency, lambda: crew.tell(bar))
     finally:
-        manifest = file_manifest(_closed(invocation, crew, len(asked)))
-    records = _records(asked, crew)
-    folder = crew.journal.folder if crew.journal else None
+        played = crew.verdicts.total()
+        ended = {
+            "ended_at": crew.stage.moment(),
+            "played": played,
+            "invalid": crew.verdicts[Verdict.INVALID],
+            "finished": played + len(kept) == len(asked),
+            "warmed_up": crew.warmed_up,
+            **crew.wall.seconds(),
+        }
+        filed = file_manifest(invocation.model_copy(update=ended))
+    records: Sequence[SampleRecord]
+    if folder and not crew.keep_records:
+        records = stored_records(folder, asked)
+    else:
+        records = tuple(crew.done[sample] for sample in asked)
     name = folder.resolve().name if folder else ""
-    return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
-
-
-def _remarks(resumed: Resumption) -> list[str]:
-    """Return what the manifest says of answers that were kept, as the terminal says it."""
-    told = {"models": ", ".join(resumed.unsure)}
-    return [load_catalog("en").text("eval.unsure", **told)] if resumed.unsure else []
-
-
-def _records(asked: Questions, crew: "_Crew") -> Sequence[SampleRecord]:
-    if crew.journal and not crew.keep_records:
-        return stored_records(crew.journal.folder, asked)
-    return tuple(crew.done[sample] for sample in asked)
-
-
-def _closed(invocation: Invocation, crew: "_Crew", asked: int) -> Invocation:
-    played = crew.verdicts.total()
-    return replace(
-        invocation,
-        ended_at=crew.stage.moment(),
-        played=played,
-        invalid=crew.verdicts[Verdict.INVALID],
-        finished=played + invocation.kept == asked,
-        warmed_up=crew.warmed_up,
-        **crew.wall.seconds(),
-    )
+    return Run(records=records, manifest=filed, kept=len(kept), name=name, folder=folder)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
+from lhkit.harness.run_options import PlayOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.scripted_faults import breaking
@@ -65,8 +66,7 @@ class SampleStage:
     model: ModelSource
     toolset: Toolset
     clock: Callable[[], float]
-    keep_prompts: bool = False
-    keep_states: bool = False
+    options: PlayOptions = field(default_factory=PlayOptions)
     begun_s: float = 0.0
     started_at: datetime | None = None
     wall: WallTime | None = None
@@ -146,7 +146,7 @@ async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> Samp
         attempts=attempt,
         wall_s=wall_s,
         started_at=started_at,
-        keep_states=stage.keep_states,
+        keep_states=stage.options.keep_states,
     )
 
 
@@ -230,7 +230,7 @@ async def _converse(
             turn.user,
             log.take(),
             destructive=session.registry.destructive,
-            keep_prompts=stage.keep_prompts,
+            keep_prompts=stage.options.keep_prompts,
         )
         if job.scenario.checks_each_turn:
             before, play.after = play.after, await _state(stage, session, play.after)
@@ -304,7 +304,7 @@ class _CarefulGate:
 
     def __init__(self, turn: Turn, session: Session) -> None:
         self._expected = [
-            replace(wish.expectation, result=None)
+            wish.model_copy(update={"result": None})
             for wish in turn.expect.calls
             if wish.result != "cancelled"
         ]
@@ -332,9 +332,10 @@ def _elsewhere_s(turn: TurnRecord) -> float:
 
 async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
     """Return the record of one sample; a fault of ours is in it, as `invalid`."""
-    stage = SampleStage(model=model, toolset=toolset, clock=_no_clock, keep_states=True)
+    stage = SampleStage(
+        model=model,
+        toolset=toolset,
+        clock=lambda: 0.0,
+        options=PlayOptions(keep_states=True),
+    )
     return await play_sample(Job(scenario=scenario, repeat=0, content_hash=""), stage)
-
-
-def _no_clock() -> float:
-    return 0.0

@@ -4,28 +4,26 @@
 toolset's to say.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 
-from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.documents import Document, paths_in, shape_faults
-from lhkit.harness.faults import Fault, Path, shown_path
-from lhkit.harness.relative_dates import dates_resolved
-from lhkit.harness.scenario_checks import (
-    day_faults,
-    is_moment,
-    listed_faults,
-    reply_faults,
-    turn_faults,
-    twice_broken,
-    world_faults,
+from lhkit.errors import ScenarioError
+from lhkit.harness.faults import (
+    Fault,
+    Many,
+    Path,
+    StrictModel,
+    checked_by,
+    shape_faults,
+    shown_path,
 )
-from lhkit.harness.turn import ExpectedReply, Listed, ScriptedFault, Strict, Turn, Words, about
-from lhkit.json_values import NotJsonError, compact, plain_json
+from lhkit.harness.relative_dates import dates_resolved, misspelt_days
+from lhkit.harness.turn import ExpectedReply, Listed, ScriptedFault, Turn, Words
+from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 
 User: TypeAlias = Literal["script", "careful", "hasty"]
@@ -36,20 +34,53 @@ DIFFICULTIES = ("plain", "hard")
 trap. A table tells both apart: one number of easy and hostile talks says little."""
 
 
-def user_of(word: str) -> User:
-    """Return the user that a word names.
+def is_moment(value: Any) -> bool:
+    """Return True for a time with an offset, in a year that a clock may show."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return False
+    return moment.tzinfo is not None and moment.year in CLOCK_YEARS
 
-    Raises:
-        UsageError: it names none.
+
+def _with_days(world: Any) -> Any:
+    """Return an initial state with the days in it that are told from its clock."""
+    if not isinstance(world, Mapping):
+        return world
+    now: Any = world.get("now")
+    try:
+        return dates_resolved(world, datetime.fromisoformat(now).date() if is_moment(now) else None)
+    except ScenarioError as error:
+        raise ValueError(str(error)) from error
+
+
+def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a clock that is no time with offset, tables that are no lists of rows, misspelt days.
+
+    A row that has a field `date` alone is a row, whatever stands there.
     """
-    users: Mapping[str, User] = {user: user for user in get_args(User)}
-    if word in users:
-        return users[word]
-    raise UsageError(f"no user {word!r}: choose one of {', '.join(users)}")
+    for name, value in world.items():
+        if name == "now":
+            if not is_moment(value):
+                yield Fault(
+                    ("now",),
+                    "must be a time with offset, from the year "
+                    f"{CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}: 2026-06-15T09:00:00+09:00",
+                )
+        elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+            yield Fault((name,), "must be a list of rows")
+    for fault in misspelt_days(world):
+        match fault.path:
+            case () | (_, int()):
+                pass
+            case _:
+                yield fault
 
 
 _World: TypeAlias = Annotated[
     Mapping[str, Any],
+    BeforeValidator(_with_days),
+    checked_by(_world_faults),
     WithJsonSchema(
         {
             "type": "object",
@@ -60,8 +91,19 @@ _World: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario(Strict):
+def _unknown_locale(locale: str) -> Iterable[Fault]:
+    known = available_locales()
+    return () if locale in known else [Fault((), f"must be one of {', '.join(known)}")]
+
+
+def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
+    tools = [fault.tool for fault in faults]
+    for number, tool in enumerate(tools):
+        if tool in tools[:number]:
+            yield Fault((number, "tool"), f"{tool} stands here twice: write one entry with times")
+
+
+class Scenario(StrictModel):
     """A scripted conversation and what must come of it.
 
     `world` is the initial state, in the terms of the toolset; its `now` is the clock.
@@ -71,28 +113,27 @@ class Scenario(Strict):
     `reply` is what all replies together must (not) say.
     """
 
-    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")]
-    ac: Annotated[Words, about("The acceptance criterion it belongs to, such as AC-6.")]
-    turns: Annotated[tuple[Turn, ...], Field(min_length=1, description="The conversation.")]
-    locale: Annotated[str, about("Language of the conversation.")] = DEFAULT_LOCALE
-    tags: Annotated[tuple[Words, ...], about("Free labels.")] = ()
-    world: Annotated[
-        _World,
-        about(
-            "The state at the start: `now`, and rows by table. `{date: today-1d}` is that day of "
-            "its clock, wherever a value stands."
-        ),
-    ] = field(default_factory=dict)
-    faults: Annotated[tuple[ScriptedFault, ...], about("Tools that break, each once.")] = ()
-    final: Annotated[Listed, about("Rows expected at the end, by table.")] = field(
-        default_factory=dict
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")
+    ac: Words = Field(description="The acceptance criterion it belongs to, such as AC-6.")
+    turns: Many[Turn] = Field(min_length=1, description="The conversation.")
+    locale: Annotated[str, checked_by(_unknown_locale)] = Field(
+        default=DEFAULT_LOCALE, description="Language of the conversation."
     )
-    gone: Annotated[Listed, about("Rows of the start that must have been deleted.")] = field(
-        default_factory=dict
+    tags: Many[Words] = Field(default=(), description="Free labels.")
+    world: _World = Field(
+        default={},
+        description="The state at the start: `now`, and rows by table. `{date: today-1d}` is that "
+        "day of its clock, wherever a value stands.",
     )
-    reply: Annotated[
-        ExpectedReply, about("What the user reads in the whole conversation, in any turn.")
-    ] = field(default_factory=ExpectedReply)
+    faults: Annotated[Many[ScriptedFault], checked_by(_twice_broken)] = Field(
+        default=(), description="Tools that break, each once."
+    )
+    final: Listed = Field(default={}, description="Rows expected at the end, by table.")
+    gone: Listed = Field(default={}, description="Rows of the start that must have been deleted.")
+    reply: ExpectedReply = Field(
+        default=ExpectedReply(),
+        description="What the user reads in the whole conversation, in any turn.",
+    )
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Scenario":
@@ -106,14 +147,13 @@ class Scenario(Strict):
             ScenarioError: it is none; a line for each fault, with the field.
         """
         try:
-            value = [plain_json(data)]
+            value = plain_json(data)
         except (NotJsonError, RecursionError) as error:
             raise ScenarioError(f"a scenario is plain data as JSON has it: {error}") from error
-        document = Document(value=value, lines=dict.fromkeys(paths_in(value, ()), 1), faults=())
         faults: list[Fault] = []
-        scenario = validated(value[0], 0, document, faults)
+        scenario = validated([value], 0, faults)
         if scenario is None:
-            told = [f"{labelled(value, each.path)}: {each.message}" for each in faults]
+            told = [f"{labelled([value], each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(told))
         return scenario
 
@@ -158,8 +198,11 @@ class Scenario(Strict):
                 return all(wish.result != "cancelled" for wish in turn.expect.calls)
             return turn.confirm in {"accept", "careful"}
 
-        turns = (replace(turn, confirm=yes) if is_theirs(turn) else turn for turn in self.turns)
-        return replace(self, turns=tuple(turns))
+        turns = (
+            turn.model_copy(update={"confirm": yes}) if is_theirs(turn) else turn
+            for turn in self.turns
+        )
+        return self.model_copy(update={"turns": tuple(turns)})
 
 
 _ADAPTER = TypeAdapter(Scenario)
@@ -172,47 +215,20 @@ def labelled(entries: list[Any], path: Path) -> str:
     return shown_path((name, *path[1:]) if isinstance(name, str) else path)
 
 
-def validated(entry: Any, index: int, document: Document, found: list[Fault]) -> Scenario | None:
-    """Return the scenario of an entry; None if it has faults, which are added to `found`."""
+def validated(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
+    """Return the scenario of an entry; None if it has faults, which are added to `faults`.
+
+    Args:
+        entries: what a document lists.
+        index: which of them.
+        faults: to add to.
+    """
     try:
-        text = compact(entry)
-        if '{"date":"' in text:  # worlds may be large, and most have no such day
-            text = compact(_with_days(entry))
-        scenario = _ADAPTER.validate_json(text, strict=True)
-    except ScenarioError as error:
-        found.append(Fault((index, "world"), str(error)))
+        json.dumps(entries[index], ensure_ascii=False).encode()
+        return Scenario.model_validate(entries[index])
+    except UnicodeEncodeError:
+        faults.append(Fault((index,), "holds one half of a pair of surrogates, which is no text"))
         return None
     except ValidationError as error:
-        found += shape_faults(error, _ADAPTER, document, (index,))
+        faults += shape_faults(error, _ADAPTER, entries[index], (index,))
         return None
-    wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
-    found += wrong
-    return None if wrong else scenario
-
-
-def _with_days(entry: Any) -> Any:
-    """Return an entry with the days in its world that are told from its clock.
-
-    Raises:
-        ScenarioError: a day is told from a clock that the world does not have, or is beyond the
-            calendar.
-    """
-    world = entry.get("world") if isinstance(entry, dict) else None
-    if not isinstance(world, dict):
-        return entry
-    now: Any = world.get("now")
-    today = datetime.fromisoformat(now).date() if is_moment(now) else None
-    return {**entry, "world": dates_resolved(world, today)}
-
-
-def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
-    """Yield what is wrong inside a well-formed scenario: matchers, patterns, order, clock."""
-    if scenario.locale not in available_locales():
-        yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
-    yield from world_faults(scenario.world)
-    yield from day_faults(scenario.world, ("world",))
-    yield from twice_broken(scenario.faults)
-    yield from listed_faults(scenario.final, scenario.gone, ())
-    yield from reply_faults(scenario.reply, ("reply",))
-    for number, turn in enumerate(scenario.turns):
-        yield from turn_faults(turn, ("turns", number))

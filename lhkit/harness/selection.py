@@ -47,16 +47,6 @@ class Selection:
         """The harmonic mean of precision and recall; None where neither has a call to count."""
         return _share(2 * self.chosen, 2 * self.chosen + self.surplus + self.missing)
 
-    @property
-    def argument_share(self) -> float | None:
-        """The share of arguments that were right, missing and surplus ones counted as wrong."""
-        return _share(self.right_arguments, self.arguments)
-
-    @property
-    def exact_share(self) -> float | None:
-        """The share of chosen calls with every argument right."""
-        return _share(self.exact, self.chosen)
-
 
 def selection(scores: Iterable[TurnScore]) -> Selection:
     """Return the counts of some turns; a call that was cut off before its name chose nothing."""

@@ -15,11 +15,11 @@ from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import MendedTalk, MendedTurn
 from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
-from lhkit.harness.held_out import HeldOut
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.similarity import HeldOut
 from lhkit.harness.turn import Expect, Turn
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
@@ -241,10 +241,14 @@ async def reviewed_conversations(
 def _scenario(name: str, talk: MendedTalk, toolset: Toolset) -> Scenario:
     destructive = registry_of(toolset, talk.world, talk.locale).destructive
     turns = tuple(
-        Turn(user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any"))
+        Turn.model_construct(
+            user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any")
+        )
         for turn in talk.turns
     )
-    return Scenario(id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns)
+    return Scenario.model_construct(  # a chat as it was: nobody wrote it as a scenario
+        id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns
+    )
 
 
 def _answers(turn: MendedTurn, destructive: Collection[str]) -> _Answers:

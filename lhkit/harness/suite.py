@@ -6,26 +6,23 @@ them is `cli.matrix`'s business.
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import compress, product
 from pathlib import Path as FilePath
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.harness.faults import Path, known_fields, shape_words, shown_path
-from lhkit.harness.scenario import User
+from lhkit.harness.faults import shape_faults, shown_path
+from lhkit.harness.run_options import PlayOptions, RunOptions
+from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
+from lhkit.toolset import seen_from
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
-
-_Constraint: TypeAlias = Literal["off", "auto", "required"]
-_Least: TypeAlias = Annotated[int, Field(ge=1, strict=True)]
 
 
 class _Table(BaseModel):
@@ -54,25 +51,19 @@ class Arms(_Table):
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
     runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
     dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
-    constraints: Annotated[tuple[_Constraint, ...], Field(min_length=1)] = ("off",)
+    constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
     stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
 
 
-class Suite(_Table):
+class Suite(PlayOptions):
     """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
 
     `toolset` is a reference; a file in it is seen from there, too. Without `concurrency` it is
     chosen for each arm's server.
     """
 
-    toolset: str = DEFAULT_TOOLSET
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
-    limit: _Least | None = None
-    repeats: _Least = 1
-    user: User = "script"
-    concurrency: _Least | None = None
-    max_tokens: _Least = REPLY_TOKENS
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
     arms: Arms = Arms()
@@ -81,18 +72,10 @@ class Suite(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder.
-
-    `runtime` None: the one that the settings name.
-    """
+    """One combination: what it is asked for, and the name of its folder."""
 
     name: str
-    model: ServedModel
-    runtime: Runtime | None
-    dialect: str
-    constraint: _Constraint
-    stress: str
-    instructions: Mapping[str, str]
+    options: RunOptions
 
 
 def load_suite(path: FilePath) -> Suite:
@@ -103,40 +86,24 @@ def load_suite(path: FilePath) -> Suite:
             line or field, one line a fault.
     """
     try:
-        suite = Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
         ) from error
-    except ValidationError as error:
-        raise UsageError("\n".join(f"{path}: {fault}" for fault in _faults(error))) from error
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is no TOML: {error}") from error
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        faults = shape_faults(error, TypeAdapter(Suite), data)
+        told = [f"{path}: {shown_path(fault.path)}: {fault.message}" for fault in faults]
+        raise UsageError("\n".join(told)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:
         known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
         raise UsageError(f"{path}: arms.prompts: no prompt {unknown[0]!r}: choose one of {known}")
     return suite
-
-
-def _faults(error: ValidationError) -> Iterator[str]:
-    """Yield each field with what is wrong there."""
-    found: dict[Path, list[ErrorDetails]] = {}
-    for each in error.errors(include_url=False):
-        if each["type"] == "too_short" and each["input"]:
-            continue  # its items are there and wrong: said elsewhere
-        found.setdefault(_path_of(each), []).append(each)
-    schema = Suite.model_json_schema()
-    return (
-        f"{shown_path(path)}: {shape_words(errors, known_fields(schema, path[:-1]))}"
-        for path, errors in found.items()
-    )
-
-
-def _path_of(error: ErrorDetails) -> Path:
-    """Return the place of a field; the branches of a union are not part of it."""
-    names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
-    return tuple(part for part in error["loc"] if part not in names and "[" not in str(part))
 
 
 def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
@@ -150,57 +117,43 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt's file cannot be read, or two arms are the same.
     """
     axes = suite.arms
-    models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
-    varying = _varying(axes)
-    arms = []
+    shared = {name: getattr(suite, name) for name in PlayOptions.model_fields}
+    shared["toolset"] = seen_from(folder, suite.toolset)
+    runtimes = axes.runtimes or (None,)
+    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
+    if not any(is_named):
+        is_named[0] = True
+    arms: dict[str, Arm] = {}
     for model, runtime, dialect, constraint, prompt, stress in product(
-        models,
-        axes.runtimes or (None,),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
+        axes.models, runtimes, *rest
     ):
-        served = model.name or model.base_url or "served"
-        words = (served, runtime or "", dialect, constraint, prompt, stress)
-        arms.append(
-            Arm(
-                name=_slug(words, varying),
-                model=model,
-                runtime=runtime,
-                dialect=dialect,
-                constraint=constraint,
-                stress=stress,
-                instructions=_instructions(suite.prompts.get(prompt, {}), folder),
-            )
+        served = ServedModel(name=model) if isinstance(model, str) else model
+        words = (
+            served.name or served.base_url or "served",
+            runtime or "",
+            dialect,
+            constraint,
+            prompt,
+            stress,
         )
-    names = [arm.name for arm in arms]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"two arms are called {twice[0]!r}: list each value of an axis once")
-    return tuple(arms)
-
-
-def _varying(axes: Arms) -> Sequence[bool]:
-    every: tuple[Sequence[object], ...] = (
-        axes.models,
-        axes.runtimes or (),
-        axes.dialects,
-        axes.constraints,
-        axes.prompts,
-        axes.stress,
-    )
-    several = [len(axis) > 1 for axis in every]
-    return several if any(several) else [True, *several[1:]]
-
-
-def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
-    chosen = [word or "plain" for word, is_used in zip(words, varying, strict=True) if is_used]
-    return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
-
-
-def _instructions(prompt: Mapping[str, str | PromptFile], folder: FilePath) -> dict[str, str]:
-    return {locale: _text(text, folder) for locale, text in prompt.items()}
+        name = "-".join(word or "plain" for word in compress(words, is_named))
+        name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
+        if name in arms:
+            raise UsageError(f"two arms are called {name!r}: list each value of an axis once")
+        instructions = suite.prompts.get(prompt, {}).items()
+        options = RunOptions(
+            **shared,
+            model=served.name,
+            base_urls=() if served.base_url is None else (served.base_url,),
+            runtime=runtime,
+            dialect=dialect,
+            constraint=constraint,
+            stress=stress,
+            instructions={locale: _text(text, folder) for locale, text in instructions},
+        )
+        arms[name] = Arm(name=name, options=options)
+    return tuple(arms.values())
 
 
 def _text(text: str | PromptFile, folder: FilePath) -> str:

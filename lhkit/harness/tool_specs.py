@@ -16,7 +16,7 @@ from lhkit.json_values import compact
 from lhkit.tool_results import ToolErr
 
 
-@with_config(ConfigDict(strict=True))
+@with_config(ConfigDict(strict=True, extra="allow"))
 class _Spec(TypedDict):
     name: str
     description: str

@@ -1,15 +1,16 @@
 """A turn of a scenario: what the user says, and what is expected of the model then."""
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.matchers import Slot, parse_alternatives
-from lhkit.harness.matching import Expectation
+from lhkit.harness.arguments import Args, Row
+from lhkit.harness.assignment import Problem, assign_ordered
+from lhkit.harness.faults import Fault, Many, StrictModel, checked_by
+from lhkit.harness.matchers import SearchPattern
+from lhkit.harness.relative_dates import misspelt_days
 from lhkit.harness.text_forms import comparable
 
 Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
@@ -21,200 +22,168 @@ def _searchable(phrase: str) -> str:
     return phrase
 
 
-_Phrase: TypeAlias = Annotated[Words, AfterValidator(_searchable)]
-ARGS_MARK = {"x-lhkit": "args"}
-_Args: TypeAlias = Annotated[Mapping[str, Any], WithJsonSchema(ARGS_MARK)]
-ROW_MARK = {"x-lhkit": "row"}
-_Row: TypeAlias = Annotated[Mapping[str, Any], WithJsonSchema(ROW_MARK)]
-Listed: TypeAlias = Mapping[str, tuple[_Row, ...]]
-_Alternatives: TypeAlias = tuple[Mapping[str, Slot], ...]
+_Phrases: TypeAlias = Many[Annotated[Words, AfterValidator(_searchable)]]
+Listed: TypeAlias = Mapping[str, Many[Row]]
 _Answer: TypeAlias = Literal["accept", "reject"]
 
 
-def about(text: str) -> Any:
-    """Return a field with a description, for the JSON Schema."""
-    return Field(description=text)
+class _Call(StrictModel):
+    """A tool and matchers for its arguments: as they were written, and parsed, from one key."""
+
+    tool: Words = Field(description="Name of the tool.")
+    args: Mapping[str, Any] = {}
+    alternatives: Args = Field(
+        default_factory=lambda: ({},),
+        validation_alias="args",
+        exclude=True,
+        description="A matcher for each argument; or `any_of` with a list of such sets.",
+    )
 
 
-class Strict:
-    """Tells pydantic to refuse unknown fields; a plain base so that values stay dataclasses."""
-
-    __slots__ = ()
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - pydantic's name and type
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish(Strict):
-    """A tool and matchers for its arguments: as they were written, and parsed, once."""
-
-    tool: Annotated[Words, about("Name of the tool.")]
-    args: Annotated[
-        _Args, about("A matcher for each argument; or `any_of` with a list of such sets.")
-    ] = field(default_factory=dict)
-    _alternatives: _Alternatives | None = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        parsed: _Alternatives | None = None
-        with suppress(ScenarioError):  # who reads the file tells it with its line
-            parsed = parse_alternatives(self.args)
-        object.__setattr__(self, "_alternatives", parsed)
-
-    @property
-    def alternatives(self) -> _Alternatives:
-        """The matchers of each set of arguments that is right; one, unless `any_of` lists several.
-
-        Raises:
-            ScenarioError: one of them is malformed.
-        """
-        return parse_alternatives(self.args) if self._alternatives is None else self._alternatives
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedCall(_Wish):
+class ExpectedCall(_Call):
     """A call that must happen, or may if it is `optional`."""
 
-    optional: Annotated[bool, about("The call may be left out.")] = False
-    result: Annotated[
-        Words | None, about("What it comes to: ok, cancelled or an error code. Any if left out.")
-    ] = None
-
-    @property
-    def expectation(self) -> Expectation:
-        """The call as `match_calls` takes it.
-
-        Raises:
-            ScenarioError: a matcher is malformed.
-        """
-        return Expectation(
-            tool=self.tool,
-            alternatives=self.alternatives,
-            optional=self.optional,
-            result=self.result,
-        )
+    optional: bool = Field(default=False, description="The call may be left out.")
+    result: Words | None = Field(
+        default=None,
+        description="What it comes to: ok, cancelled or an error code. Any if left out.",
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before(Strict):
+class ForbiddenCall(_Call):
+    """A minefield: a call of this tool whose listed arguments fit; others do not matter."""
+
+
+class Before(StrictModel):
     """A partial order of the expected calls."""
 
-    before: Annotated[
-        tuple[tuple[int, int], ...], about("[i, j]: call i happens before call j (from 0).")
-    ]
+    before: Many[Annotated[tuple[int, int], Field(strict=False)]] = Field(
+        description="[i, j]: call i happens before call j (from 0)."
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expect(Strict):
+class Expect(StrictModel):
     """The calls of one turn. Without it, a turn expects none."""
 
-    calls: Annotated[tuple[ExpectedCall, ...], about("What must happen.")] = ()
-    order: Annotated[Literal["any", "strict"] | Before, about("Order of the calls.")] = "any"
-    extra: Annotated[
-        Literal["none", "reads", "any"], about("Which unlisted calls are tolerated.")
-    ] = "none"
-    results: Annotated[
-        tuple[_Row, ...],
-        Field(
-            description="What calls must have come to by the end of the turn, whichever calls they "
-            "were, in this turn or before it: rows as under `final`, each held against the data "
-            "of a call of its own that went well.",
-            examples=[[{"celsius": {"approx": 21.5, "abs": 0.1}}, {"equals": {"count": 3}}]],
-        ),
-    ] = ()
-    least: Annotated[
-        int, Field(ge=0, description="So many calls at least, whichever they are.")
-    ] = 0
+    calls: Many[ExpectedCall] = Field(default=(), description="What must happen.")
+    order: Literal["any", "strict"] | Before = Field(
+        default="any", description="Order of the calls."
+    )
+    extra: Literal["none", "reads", "any"] = Field(
+        default="none", description="Which unlisted calls are tolerated."
+    )
+    results: Many[Row] = Field(
+        default=(),
+        description="What calls must have come to by the end of the turn, whichever calls they "
+        "were, in this turn or before it: rows as under `final`, each held against the data "
+        "of a call of its own that went well.",
+        examples=[[{"celsius": {"approx": 21.5, "abs": 0.1}}, {"equals": {"count": 3}}]],
+    )
+    least: int = Field(default=0, ge=0, description="So many calls at least, whichever they are.")
 
     @property
     def asks_whichever(self) -> bool:
         """True if it asks for calls of which it does not say which they are."""
         return bool(self.results or self.least)
 
+    @field_validator("order")
+    @classmethod
+    def _can_be_kept(cls, order: str | Before, info: ValidationInfo) -> str | Before:
+        if isinstance(order, Before) and "calls" in info.data:
+            n = len(info.data["calls"])
+            try:
+                assign_ordered(
+                    Problem(costs=[[]] * n, left_expected=[0] * n, left_actual=[]), order.before
+                )
+            except ScenarioError as error:
+                raise ValueError(str(error).removeprefix("order: ")) from error
+        return order
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForbiddenCall(_Wish):
-    """A minefield: a call of this tool whose listed arguments fit."""
+    @field_validator("results", "least")
+    @classmethod
+    def _can_be_made(cls, asked: Any, info: ValidationInfo) -> Any:
+        if asked and info.data.get("calls") == () and info.data.get("extra") == "none":
+            raise ValueError(
+                "asks for calls, and none may be made: say which with extra: reads or extra: any"
+            )
+        return asked
 
-    args: Annotated[
-        _Args, about("Only with these arguments; others do not matter. `any_of` as expected.")
-    ] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyPart(Strict):
+class ReplyPart(StrictModel):
     """Words that must (not) stand in a reply, in any case and with any width of white space."""
 
-    contains_any: Annotated[tuple[_Phrase, ...], about("At least one of these.")] = ()
-    contains_all: Annotated[tuple[_Phrase, ...], about("Every one of these.")] = ()
-    excludes: Annotated[tuple[_Phrase, ...], about("None of these.")] = ()
-    matches: Annotated[str | None, about("A regular expression that is found.")] = None
+    contains_any: _Phrases = Field(default=(), description="At least one of these.")
+    contains_all: _Phrases = Field(default=(), description="Every one of these.")
+    excludes: _Phrases = Field(default=(), description="None of these.")
+    matches: SearchPattern | None = Field(
+        default=None, description="A regular expression that is found."
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedReply(ReplyPart):
     """What the user must (not) read."""
 
-    all_of: Annotated[
-        tuple[ReplyPart, ...],
-        about("Each of these must hold too: `[{contains_any: [7, seven]}, {contains_any: …}]`."),
-    ] = ()
-    ignore: Annotated[
-        Literal["spaces"] | None, about("White space does not count: 물 마시기 is 물마시기.")
-    ] = None
-    claims: Annotated[
-        Literal["none"] | None,
-        about("It claims no finished write, whatever was done in this conversation or before."),
-    ] = None
+    all_of: Many[ReplyPart] = Field(
+        default=(),
+        description="Each of these must hold too: "
+        "`[{contains_any: [7, seven]}, {contains_any: …}]`.",
+    )
+    ignore: Literal["spaces"] | None = Field(
+        default=None, description="White space does not count: 물 마시기 is 물마시기."
+    )
+    claims: Literal["none"] | None = Field(
+        default=None,
+        description="It claims no finished write, whatever was done in this conversation or "
+        "before.",
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoldCall(Strict):
+def _misspelt_days(args: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield the misspelt days of a call; an argument that is called date is one."""
+    return (fault for fault in misspelt_days(args) if fault.path)
+
+
+class GoldCall(StrictModel):
     """A call of the gold trace, with its real arguments."""
 
-    tool: Annotated[Words, about("Name of the tool.")]
-    args: Annotated[
-        Mapping[str, Any],
-        about("Arguments as the model gives them; `{date: today+1d}` is the day that it means."),
-    ] = field(default_factory=dict)
+    tool: Words = Field(description="Name of the tool.")
+    args: Annotated[Mapping[str, Any], checked_by(_misspelt_days)] = Field(
+        default={},
+        description="Arguments as the model gives them; `{date: today+1d}` is the day that it "
+        "means.",
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gold(Strict):
+class Gold(StrictModel):
     """What a perfect model does, where it cannot be derived from the expectation."""
 
-    say: Annotated[str | None, about("The reply.")] = None
-    calls: Annotated[tuple[GoldCall, ...] | None, about("The calls, one a model turn.")] = None
+    say: str | None = Field(default=None, description="The reply.")
+    calls: Many[GoldCall] | None = Field(default=None, description="The calls, one a model turn.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn(Strict):
+class Turn(StrictModel):
     """One thing the user says and what must come of it."""
 
-    user: Annotated[Words, about("What the user says.")]
-    confirm: Annotated[
-        _Answer | Literal["absent", "careful"] | tuple[_Answer, ...],
-        about(
-            "The user's answers to the confirm gate: one word answers every question of the turn, "
-            "a list answers in order and then says no, careful says yes to what this turn expects, "
-            "each call once, and no to any other, absent means that there is no gate."
-        ),
-    ] = ()
-    expect: Annotated[Expect, about("The calls; none if left out.")] = field(default_factory=Expect)
-    forbid: Annotated[tuple[ForbiddenCall, ...], about("Calls that must not happen.")] = ()
-    reply: Annotated[ExpectedReply, about("What the user reads.")] = field(
-        default_factory=ExpectedReply
+    user: Words = Field(description="What the user says.")
+    confirm: _Answer | Literal["absent", "careful"] | Many[_Answer] = Field(
+        default=(),
+        description="The user's answers to the confirm gate: one word answers every question of "
+        "the turn, a list answers in order and then says no, careful says yes to what this turn "
+        "expects, each call once, and no to any other, absent means that there is no gate.",
     )
-    gold: Annotated[Gold, about("A perfect model's turn, where it cannot be derived.")] = field(
-        default_factory=Gold
+    expect: Expect = Field(default=Expect(), description="The calls; none if left out.")
+    forbid: Many[ForbiddenCall] = Field(default=(), description="Calls that must not happen.")
+    reply: ExpectedReply = Field(default=ExpectedReply(), description="What the user reads.")
+    gold: Gold = Field(
+        default=Gold(), description="A perfect model's turn, where it cannot be derived."
     )
-    final: Annotated[
-        Listed | None,
-        about(
-            "Rows that must be there after this turn and may be new or changed, by table; all "
-            "others must be as they were before it. `{}`: it changes nothing. Left out: only the "
-            "end is looked at."
-        ),
-    ] = None
-    gone: Annotated[Listed | None, about("Rows that this turn must have deleted.")] = None
+    final: Listed | None = Field(
+        default=None,
+        description="Rows that must be there after this turn and may be new or changed, by table; "
+        "all others must be as they were before it. `{}`: it changes nothing. Left out: only the "
+        "end is looked at.",
+    )
+    gone: Listed | None = Field(default=None, description="Rows that this turn must have deleted.")
 
     @property
     def checks_state(self) -> bool:
@@ -222,12 +191,11 @@ class Turn(Strict):
         return self.final is not None or self.gone is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedFault(Strict):
+class ScriptedFault(StrictModel):
     """A tool that breaks: its first calls that are let through fail, as after an exception."""
 
-    tool: Annotated[Words, about("Name of the tool.")]
-    error: Annotated[
-        Literal["handler_error"], about("What the model is told; only handler_error is known.")
-    ] = "handler_error"
-    times: Annotated[int, Field(ge=1, description="How many calls fail before it works.")] = 1
+    tool: Words = Field(description="Name of the tool.")
+    error: Literal["handler_error"] = Field(
+        default="handler_error", description="What the model is told; only handler_error is known."
+    )
+    times: int = Field(default=1, ge=1, description="How many calls fail before it works.")

@@ -135,11 +135,13 @@ def utf8_json(value: Any) -> Any:
     return plain
 
 
-def json_or_text(text: str) -> Any:
-    """Return the JSON object or list that a text is, else the text.
+def json_or_text(text: Any) -> Any:
+    """Return the JSON object or list that a text is; any other text, and any other value, as it is.
 
     What JSON cannot carry stays text: NaN, half a surrogate pair, nesting that is too deep.
     """
+    if not isinstance(text, str):
+        return text
     try:
         value = utf8_json(json.loads(text))
     except (ValueError, RecursionError):

@@ -37,8 +37,7 @@ from lhkit.imports.imported import (
     gold_calls,
     scenario_of,
 )
-from lhkit.imports.recorded_chats import read_conversations
-from lhkit.imports.recorded_turns import RecordedTurn, TurnReader
+from lhkit.imports.recorded import RecordedTurn, TurnReader, read_conversations
 from lhkit.messages import ToolCall
 from lhkit.tools.validation import Accepted
 from lhkit.toolset import opened

@@ -44,7 +44,7 @@ TODAY = date(2024, 5, 15)
 MAX_TURNS = 30
 """As many steps as tau-bench gives an agent for a whole task, which is one turn here."""
 
-Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
+Rows: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
 
 _PACKAGE = "tau_bench"
 _ASKING_NOBODY = {"transfer_to_human_agents"}
@@ -71,7 +71,7 @@ class Domain:
         results = [
             result_of(self.functions[call.name](data, **deepcopy(call.args))) for call in calls
         ]
-        return rows_of(data), results
+        return {table: tuple(rows) for table, rows in rows_of(data).items()}, results
 
 
 def read_domain(folder: Path, name: str) -> Domain:
@@ -153,10 +153,10 @@ def tau_toolset(folder: str, domain: str) -> FunctionToolset:
     Raises:
         UsageError: as `read_domain`.
     """
-    return _toolset(read_domain(Path(folder), domain))
+    return _toolset_of(read_domain(Path(folder), domain))
 
 
-def _toolset(domain: Domain) -> FunctionToolset:
+def _toolset_of(domain: Domain) -> FunctionToolset:
     reads = reads_by_name(domain.functions) | _ASKING_NOBODY
     return FunctionToolset(
         name=f"tau-{domain.name}",
@@ -212,7 +212,7 @@ def import_tau(folder: Path, split: str = "test") -> Imported:
 
 
 def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
-    writing = _toolset(domain).registry.destructive
+    writing = _toolset_of(domain).registry.destructive
     before, _ = domain.played(())
     stem = f"tau-{domain.name}" if split == "test" else f"tau-{domain.name}-{split}"
     for number, task in enumerate(domain.tasks[split]):
@@ -250,23 +250,4 @@ def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[
             "turns": [turn],
             # in whichever message the agent names them
             **({"reply": {"all_of": outputs}} if outputs else {}),
-        } | _ending(before, after)
-
-
-def _ending(before: Rows, after: Rows) -> dict[str, Any]:
-    """Return `final` and `gone`, looking only at rows that differ: the data are large."""
-    old = {table: {row[KEY]: row for row in rows} for table, rows in before.items()}
-    new = {table: {row[KEY]: row for row in rows} for table, rows in after.items()}
-    names = old.keys() | new.keys()
-
-    def differing(mine: Any, theirs: Any) -> dict[str, tuple[dict[str, Any], ...]]:
-        return {
-            name: tuple(
-                row
-                for key, row in mine.get(name, {}).items()
-                if theirs.get(name, {}).get(key) != row
-            )
-            for name in names
-        }
-
-    return changes(differing(old, new), differing(new, old), dict.fromkeys(names, (KEY,)))
+        } | changes(before, after, dict.fromkeys(before.keys() | after.keys(), (KEY,)))

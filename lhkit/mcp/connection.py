@@ -18,9 +18,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import anyio
@@ -49,12 +47,12 @@ from lhkit.errors import McpServerError
 from lhkit.mcp.http import (
     BROKEN_HTTP,
     MAX_MESSAGE_BYTES,
-    Address,
     Streams,
     http_hint,
     http_status,
     http_streams,
 )
+from lhkit.mcp.launch import Launch, Remote
 from lhkit.redaction import Mask
 from lhkit.text import printable
 
@@ -79,26 +77,13 @@ Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[FormAnswer]]
 """Asks a person (message, schema of the answer)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A server that is started here and spoken to through its standard input and output.
-
-    `shown` is how messages tell it, and `secrets` what stands in them for values that nobody may
-    read there.
-    """
-
-    command: tuple[str, ...] = field(repr=False)
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    cwd: Path | None = field(default=None, repr=False)
-    shown: str
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
 class McpConnection:
     """A server that has answered and told its tools.
 
     Args:
-        server: where it is.
+        server: where it is, with its variables filled in.
+        shown: how messages name it.
+        secrets: what messages show for values that nobody may read there.
         start_s: how long it may take until it has told its tools, in seconds.
         elicit: who answers what the server asks while a tool of its runs.
 
@@ -106,8 +91,16 @@ class McpConnection:
         McpServerError: it did not start or answer, or what answers is no MCP server.
     """
 
-    def __init__(self, server: Process | Address, *, start_s: float, elicit: Elicit) -> None:
-        self._server, self._elicit = server, elicit
+    def __init__(
+        self,
+        server: Launch | Remote,
+        *,
+        shown: str,
+        secrets: Mapping[str, str],
+        start_s: float,
+        elicit: Elicit,
+    ) -> None:
+        self._server, self._shown, self._elicit = server, shown, elicit
         self._ready: Future[tuple[Tool, ...]] = Future()
         self._loop = asyncio.new_event_loop()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
@@ -117,7 +110,7 @@ class McpConnection:
         self._closing = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
         self._doubt = self._ended = ""
-        self._mask = Mask(server.secrets)
+        self._mask = Mask(secrets)
         self._noise = bytearray()  # what is on its standard output and no message
         self._line_so_far = bytearray()
         self._thread = threading.Thread(target=self._serve, name="lhkit-mcp", daemon=True)
@@ -136,7 +129,7 @@ class McpConnection:
         said = self._last_words()
         self.close()
         raise McpServerError(
-            f"the MCP server `{self._server.shown}` did not start: "
+            f"the MCP server `{self._shown}` did not start: "
             f"{self._mask.message(why)}{said}: try it by hand, and see docs/mcp.md"
         ) from None  # what it comes from may contain a key
 
@@ -220,7 +213,7 @@ class McpConnection:
             self._ended = self._ended or "it was closed"
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
             self._ended = self._ended or self._told(error)
-            _log.debug("the connection to %s ended: %s", self._server.shown, self._ended)
+            _log.debug("the connection to %s ended: %s", self._shown, self._ended)
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
@@ -246,14 +239,14 @@ class McpConnection:
         """
         server = self._server
         async with Client(
-            self._pipe(server) if isinstance(server, Process) else http_streams(server),
+            self._pipe(server) if isinstance(server, Launch) else http_streams(server),
             elicitation_callback=self._elicited,
             client_info=Implementation(name="lhkit", version=version("lhkit")),
             cache=None,
             mode=mode,
         ) as client:
             self._client, self._info = client, client.server_info
-            # Whether a result is what was promised is asked later (promise.py): the SDK would make
+            # `output_fault` checks what was promised of a result later: the SDK would make
             # an error of the connection of it, without an end where a schema has none.
             client.session.validate_tool_result = _any_shape  # type: ignore[method-assign, assignment]
             self._read_leniently(client)
@@ -286,10 +279,11 @@ class McpConnection:
         return ElicitResult(action=answer.action.value, content=content)
 
     @asynccontextmanager
-    async def _pipe(self, server: Process) -> AsyncIterator[Streams]:
+    async def _pipe(self, server: Launch) -> AsyncIterator[Streams]:
         """Start a process and yield the two streams of its messages."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *server.command,
+            server.command,
+            *server.args,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=self._errors,
@@ -387,7 +381,7 @@ class McpConnection:
         """Return whether an error was made here, since the server sent no message."""
         if self._ended or self._closing.is_set():
             return True
-        if isinstance(self._server, Process):
+        if isinstance(self._server, Launch):
             return False
         return http_status(error) > 0 or error.message.startswith(BROKEN_HTTP)
 
@@ -430,7 +424,7 @@ class McpConnection:
     def _gone(self, why: str) -> McpServerError:
         told = f"{self._mask.message(why)}{self._last_words()}"
         return McpServerError(
-            f"the MCP server `{self._server.shown}`: {told}: start anew, and look at what it says "
+            f"the MCP server `{self._shown}`: {told}: start anew, and look at what it says "
             "by itself"
         )
 

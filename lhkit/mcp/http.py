@@ -5,14 +5,12 @@ A failed response becomes a JSON-RPC error that names its status: the SDK's does
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -21,6 +19,8 @@ from mcp_types import (
     JSONRPCError,
     jsonrpc_message_adapter,
 )
+
+from lhkit.mcp.launch import Remote
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """A server that says more in one message is cut off: no result is that large on purpose."""
@@ -52,20 +52,10 @@ _MARK = secrets.token_hex()
 Streams: TypeAlias = tuple[Any, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A server that runs already, spoken to by streamable HTTP; see `Process`."""
-
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    shown: str
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
 @asynccontextmanager
-async def http_streams(server: Address) -> AsyncIterator[Streams]:
-    async with create_mcp_http_client(headers=dict(server.headers)) as client:
-        client._transport = _Bounded(client._transport)
+async def http_streams(server: Remote) -> AsyncIterator[Streams]:
+    timeout = httpx2.Timeout(_CONNECT_S, read=_READ_S)
+    async with _BoundedClient(headers=dict(server.headers), timeout=timeout) as client:
         transport: AbstractAsyncContextManager[Any] = streamable_http_client(
             server.url, http_client=client
         )
@@ -73,24 +63,24 @@ async def http_streams(server: Address) -> AsyncIterator[Streams]:
             yield streams
 
 
-class _Bounded(httpx2.AsyncBaseTransport):
-    """A transport whose answers, each, end with an error where they become too large."""
+_CONNECT_S, _READ_S = 30.0, 300.0
+"""As the SDK's own client has them: a stream may stay open for minutes."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
+class _BoundedClient(httpx2.AsyncClient):
+    """A client whose answers, each, end with an error where they become too large."""
+
+    async def send(
+        self, request: httpx2.Request, *, stream: bool = False, **options: Any
+    ) -> httpx2.Response:
+        response = await super().send(request, stream=True, **options)
         if response.status_code >= _HTTP_ERROR and request.method == "POST":
             return await _explained(request, response)
-        if "text/event-stream" not in response.headers.get(
-            "content-type", ""
-        ):  # the SDK bounds these
-            response.stream = _BoundedStream(response.stream)
+        if "text/event-stream" not in response.headers.get("content-type", ""):
+            response.stream = _BoundedStream(response.stream)  # the SDK bounds those
+        if not stream:
+            await response.aread()
         return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:

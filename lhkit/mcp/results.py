@@ -1,15 +1,39 @@
-"""Results of a server's tools as results of ours."""
+"""Results of a server's tools as results of ours, and those that break their `outputSchema`.
+
+A stranger's schema is as hostile as may be: no regular expression of it is run, nothing is fetched,
+and a check ends after so many steps. What cannot be checked counts as valid.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
-from lhkit.json_values import NotJsonError, plain_json
-from lhkit.mcp.promise import BAD_RESULT
+from lhkit.json_values import NotJsonError, plain_json, shown
 from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.tools.describe import expected_by
+from lhkit.tools.drafts import upgraded
+from lhkit.tools.json_schema import (
+    EMPTY_REGISTRY,
+    Draft202012Validator,
+    SchemaValidator,
+    best_match,
+    extend,
+)
+from lhkit.tools.schema import with_subschemas
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import CallToolResult, ContentBlock, Tool
+
+_log = getLogger(__name__)
+
+BAD_RESULT = "bad_result"
+"""The code of a result that is not what its server promised."""
+
+MOST_STEPS = 20_000
+"""So many keywords are looked at in a result: a second of work at most."""
+
+_SHOWN_CHARS = 60
 
 
 def result_of(answer: "CallToolResult") -> ToolOk | ToolErr:
@@ -97,3 +121,73 @@ def _said(block: "ContentBlock") -> tuple[str, bool]:
                 return text, False
             kind = inner.mime_type or "unknown type"
             return f"blob ({kind}) <{inner.uri}>", True
+
+
+def output_fault(tool: "Tool", answer: "CallToolResult") -> str:
+    """Return how a result breaks the tool's `outputSchema`; empty if it does not. Never raises."""
+    if tool.output_schema is None or answer.is_error:
+        return ""
+    try:
+        why = _fault(tool.output_schema, answer.structured_content)
+    except Exception as error:  # noqa: BLE001 - boundary: a stranger's schema may be anything
+        _log.warning("%s: its result cannot be checked: %s", tool.name, type(error).__name__)
+        return ""
+    if not why:
+        return ""
+    return (
+        f"{tool.name} ran, but its answer is not what its server promises (outputSchema): "
+        f"{why}. Whatever it did is done: look before you call it again."
+    )
+
+
+def _fault(schema: Mapping[str, Any], structured: Any) -> str:
+    checked = upgraded(without_patterns(schema))
+    Draft202012Validator.check_schema(checked)
+    if structured is None:
+        return "it has no structured content"
+    kind: Any = extend(SchemaValidator, validators=_counted())  # type: ignore[no-untyped-call]
+    fault = best_match(kind(checked, registry=EMPTY_REGISTRY).iter_errors(structured))
+    if fault is None:
+        return ""
+    where = ".".join(str(part) for part in fault.absolute_path) or "the whole"
+    if fault.validator == "required":
+        missing = [name for name in fault.validator_value if name not in fault.instance]
+        return f"{where} lacks {', '.join(map(repr, missing))[:_SHOWN_CHARS]}"
+    wanted = expected_by(fault, schema)[: 2 * _SHOWN_CHARS]
+    return f"{where} is {shown(fault.instance, _SHOWN_CHARS)} and should be {wanted}"
+
+
+def _counted() -> dict[str, Callable[..., Any]]:
+    """Return the checks of a schema's keywords, which together take so many steps at most."""
+    left = MOST_STEPS
+
+    def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(validator: Any, value: Any, *args: Any) -> Iterator[Any]:
+            nonlocal left
+            left -= len(value) if keyword == "enum" else 1  # each choice is compared
+            if left < 0:
+                raise _TooLongError
+            yield from check(validator, value, *args) or ()
+
+        return counting
+
+    checks = {name: counted(name, check) for name, check in SchemaValidator.VALIDATORS.items()}
+    return {**checks, "uniqueItems": lambda *_args: ()}  # its steps are the square of its items
+
+
+class _TooLongError(Exception):
+    """A check has taken as many steps as it may."""
+
+
+def without_patterns(schema: Any) -> Any:
+    """Return a schema without regular expressions: a stranger's may take for ever on a text.
+
+    The server itself still refuses what does not fit them.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = with_subschemas(schema, without_patterns)
+    gone = {"pattern", "patternProperties"}
+    if "patternProperties" in inner:
+        gone |= {"additionalProperties"}  # without the other it would refuse what is allowed
+    return {key: value for key, value in inner.items() if key not in gone}

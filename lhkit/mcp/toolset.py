@@ -1,43 +1,42 @@
-"""A toolset whose tools are those of an MCP server, and its sessions.
+"""A toolset whose tools are those of an MCP server, and the references that name one.
 
-Every tool that the user has not declared a read asks first. Hints of the server count only where
-the user says so.
+    mcp:npx -y @modelcontextprotocol/server-memory      a command line
+    mcp:https://example.org/mcp                         an address (streamable HTTP)
+    mcp:mcp.json#memory                                 an entry of a file as other clients read it
+    mcp:notes.toml                                      a server, and what you say of it
+
+What a user says of a server (its reads, its state, its words) is said once: in such a TOML file, or
+in Python with the same names, `McpToolset(server=…, reads=…)`. Every tool that the user has not
+declared a read asks first; hints of the server count only where the user says so.
 """
 
-import asyncio
-import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from datetime import date
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.summary import Summarizer, pretty
-from lhkit.errors import McpServerError, MissingPackageError, RegistrationError, UsageError
-from lhkit.json_values import JSON, compact, plain_json
+from lhkit.errors import MissingPackageError, RegistrationError, UsageError
+from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
-from lhkit.mcp.folder import FILES, files_in, write_files
-from lhkit.mcp.launch import Launch, Remote, fill_in, label, secrets_of, server_of
-from lhkit.mcp.promise import BAD_RESULT, ResultPromise, without_patterns
-from lhkit.mcp.questions import Questions
-from lhkit.mcp.results import result_of
-from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
+from lhkit.mcp.launch import ENTRY, HOW, Launch, Remote, fill_in, label, secrets_of, server_of
+from lhkit.mcp.results import without_patterns
+from lhkit.mcp.session import FILES, McpSession, Questions, StateRead, write_files
+from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
 from lhkit.toolset import day_of, isolation_fault
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, Tool
-
-    from lhkit.mcp.connection import McpConnection, Process
-    from lhkit.mcp.http import Address
+    from mcp_types import Tool
 
 _log = getLogger(__name__)
 
@@ -58,22 +57,6 @@ _TRUNCATED = {
 }
 
 _Words: TypeAlias = str | Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateRead:
-    """A call of a read whose result is a table of the state.
-
-    `rows` is where in the result the rows are, such as `entities` or `graph.nodes`; the whole
-    result without it. `key` are the fields that tell rows apart.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    tool: str
-    args: Mapping[str, Any] = field(default_factory=dict)
-    rows: str = ""
-    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,63 +181,99 @@ class McpToolset:
             McpServerError: the server does not start.
             UsageError: `world` cannot be, or what this says of the server is not so.
         """
-        return _opened(self, dict(world), locale)
+        try:
+            from lhkit.mcp.connection import McpConnection
+        except ImportError as error:
+            raise MissingPackageError(
+                "MCP servers need the package mcp: install lhkit[mcp], or in a clone run make venv"
+            ) from error
 
+        tables = dict(world)
+        now, files, calls = tables.pop("now", None), tables.pop(FILES, None), tables.pop(_CALLS, ())
+        _require_world(self, tables, files, calls)
+        with ExitStack() as undone:
+            place = None
+            if self.folder:
+                held = undone.enter_context(tempfile.TemporaryDirectory(prefix="lhkit-mcp-"))
+                place = Path(held).resolve()
+                write_files(place, files or ())
+            asking = Questions(name=self.name, locale=locale)
+            connection = McpConnection(
+                self._placed(place),
+                shown=self.shown,
+                secrets=secrets_of(self._written),
+                start_s=self.start_s,
+                elicit=asking.elicited,
+            )
+            undone.callback(connection.close)
+            session = McpSession(
+                connection=connection,
+                asking=asking,
+                assistant=self.assistant,
+                state=self.state,
+                timeout_s=self.timeout_s,
+                folder=(place, self.folder),
+                today=day_of(now),
+                locale=locale,
+            )
+            session.registry = self.registry(connection.tools, session.handler)
+            session.begin(calls, tables, is_checked=self.is_isolated)
+            session.ending = undone.pop_all()
+        return session
 
-def _opened(toolset: McpToolset, world: dict[str, Any], locale: str) -> "McpSession":
-    try:
-        from lhkit.mcp.connection import McpConnection
-    except ImportError as error:
-        raise MissingPackageError(
-            "MCP servers need the package mcp: install lhkit[mcp], or in a clone run make venv"
-        ) from error
+    def _placed(self, place: Path | None) -> Launch | Remote:
+        """Return the server of a session whose folder is at `place`."""
+        server = self.launched
+        if isinstance(server, Remote):
+            return server
 
-    now = world.pop("now", None)
-    files, calls = world.pop(FILES, None), world.pop(_CALLS, ())
-    _require_world(toolset, world, files, calls)
-    with ExitStack() as undone:
-        place = None
-        if toolset.folder:
-            held = undone.enter_context(tempfile.TemporaryDirectory(prefix="lhkit-mcp-"))
-            place = Path(held).resolve()
-            write_files(place, files or ())
-        asking = Questions()
-        connection = McpConnection(
-            _spoken(toolset, place), start_s=toolset.start_s, elicit=asking.elicited
+        def put(word: str) -> str:
+            return word if place is None else word.replace(_FOLDER, str(place))
+
+        placed = replace(
+            server,
+            args=tuple(map(put, server.args)),
+            env={key: put(value) for key, value in server.env.items()},
+            cwd=(self.base or Path()) / (server.cwd or ""),
         )
-        undone.callback(connection.close)
-        session = McpSession(
-            toolset=toolset,
-            connection=connection,
-            asking=asking,
-            place=place,
-            today=day_of(now),
-            locale=locale,
+        object.__setattr__(placed, "written", repr(server))
+        return placed
+
+    def assistant(self, locale: str) -> Assistant:
+        """Return the assistant of a session in a language."""
+        own = self.instructions
+        text = own if isinstance(own, str) else own.get(locale, "")
+        return Assistant(
+            instructions=text or _INSTRUCTIONS.get(locale, _INSTRUCTIONS["en"]),
+            max_turns=self.max_turns,
+            max_result_bytes=self.max_result_bytes,
+            truncation_hint=_TRUNCATED.get(locale, _TRUNCATED["en"]),
         )
-        session.begin(calls, world)
-        session.ending = undone.pop_all()
-    return session
 
-
-def _spoken(toolset: McpToolset, place: Path | None) -> "Process | Address":
-    from lhkit.mcp.connection import Process
-    from lhkit.mcp.http import Address
-
-    server = toolset.launched
-    secrets = secrets_of(toolset._written)
-    if isinstance(server, Remote):
-        return Address(url=server.url, headers=server.headers, shown=toolset.shown, secrets=secrets)
-    return Process(
-        command=(server.command, *(_put(each, place) for each in server.args)),
-        env={key: _put(each, place) for key, each in server.env.items()},
-        cwd=(toolset.base or Path()) / (server.cwd or ""),
-        shown=toolset.shown,
-        secrets=secrets,
-    )
-
-
-def _put(word: str, place: Path | None) -> str:
-    return word if place is None else word.replace(_FOLDER, str(place))
+    def registry(self, served: Sequence["Tool"], handler: Callable[[str], Handler]) -> ToolRegistry:
+        """Return those of a server's tools that can be offered; the others are logged."""
+        by_name = {tool.name: tool for tool in reversed(served)}  # of two with one name, the first
+        by_name = dict(reversed(by_name.items()))
+        named = [*self.reads, *self.tools, *self.claims]
+        named += [read.tool for read in self.state.values()]
+        for name in named:
+            if name not in by_name:
+                raise UsageError(
+                    f"the MCP server has no tool {name!r}: it has {', '.join(by_name)[:400]}"
+                )
+        chosen = [by_name[name] for name in self.tools] if self.tools else list(by_name.values())
+        registry = ToolRegistry()
+        for tool in chosen:
+            try:
+                registry.register(_definition(self, tool, handler(tool.name)))
+            except (RegistrationError, RecursionError) as error:
+                if self.tools:
+                    raise
+                _log.warning("%s: left out: %s", self.name, error)
+                registry.left_out[tool.name] = str(error) or type(error).__name__
+        if not registry:
+            raise UsageError(f"the MCP server {self.name} has no tool that can be called")
+        return registry
 
 
 def _require_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, calls: Any) -> None:
@@ -272,180 +291,6 @@ def _require_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, c
             raise UsageError(f"world.{name}: give a list of rows with {', '.join(fields)}")
     if calls and (fault := isolation_fault(toolset)):
         raise UsageError(f"world.{_CALLS} cannot be made: {fault}")
-
-
-class McpSession:
-    """One conversation with a server of its own."""
-
-    def __init__(
-        self,
-        *,
-        toolset: McpToolset,
-        connection: "McpConnection",
-        asking: Questions,
-        place: Path | None,
-        today: date,
-        locale: str,
-    ) -> None:
-        self.today, self._toolset = today, toolset
-        self._connection, self._asking, self._place = connection, asking, place
-        self.ending = ExitStack()
-        self._unchecked: Mapping[str, Any] = {}  # tables of the world, until the state is read
-        asking.locale, asking.name = locale, connection.name or toolset.name
-        self.assistant = self._assistant(locale)
-        self.registry = _registry(toolset, connection.tools, self._handler)
-        self._promises = {tool.name: ResultPromise(tool) for tool in connection.tools}
-
-    def _assistant(self, locale: str) -> Assistant:
-        own = self._toolset.instructions
-        text = own if isinstance(own, str) else own.get(locale, "")
-        told = text or _INSTRUCTIONS.get(locale, _INSTRUCTIONS["en"])
-        return Assistant(
-            instructions=told,
-            max_turns=self._toolset.max_turns,
-            max_result_bytes=self._toolset.max_result_bytes,
-            truncation_hint=_TRUNCATED.get(locale, _TRUNCATED["en"]),
-        )
-
-    def begin(self, calls: Sequence[Mapping[str, Any]], tables: Mapping[str, Any]) -> None:
-        """Make the calls of a world, and check its tables, now or when the state is first read."""
-        for number, each in enumerate(calls):
-            answer = self._asked_now(
-                f"world.calls[{number}]", str(each["tool"]), each.get("args") or {}
-            )
-            if isinstance(answer, ToolErr):
-                raise UsageError(f"world.calls[{number}]: {each['tool']} refuses: {answer.reason}")
-        self._unchecked = dict(tables)
-        if tables and self._toolset.is_isolated:
-            self.state()
-
-    def runs_on(self) -> Mapping[str, str]:
-        """Return what the server says it is."""
-        return {"server": self._connection.name, "version": self._connection.version}
-
-    def in_locale(self, locale: str) -> "McpSession":
-        """Go on in another language, with the same server."""
-        self.assistant = self._assistant(locale)
-        self._asking.locale = locale
-        return self
-
-    def state(self) -> Mapping[str, JSON]:
-        """Return what the reads of the state tell now, and what lies in the folder.
-
-        Raises:
-            McpServerError: the server is gone.
-            UsageError: a read is refused, or tells no rows.
-        """
-        self._connection.require_alive()
-        tables: dict[str, JSON] = {}
-        for table, read in self._toolset.state.items():
-            answer = self._asked_now(f"state.{table}", read.tool, read.args)
-            if isinstance(answer, ToolErr):
-                raise UsageError(f"state.{table}: {read.tool} refuses: {answer.reason}")
-            tables[table] = _rows_in(answer.data, read, table)
-        if self._place is not None:
-            tables[FILES] = list(
-                files_in(self._place, lambda text: self._connection.masked(self._masked(text)))
-            )
-        for table, rows in self._unchecked.items():
-            if rows != tables[table]:
-                raise UsageError(
-                    f"world.{table}: the server begins with {compact(tables[table])[:200]}: "
-                    "bring it there with calls"
-                )
-        self._unchecked = {}
-        return tables
-
-    def row_keys(self) -> Mapping[str, Sequence[str]]:
-        """Return the fields that tell rows apart, where the user says so."""
-        told = {table: read.key for table, read in self._toolset.state.items() if read.key}
-        return told | ({FILES: ("path",)} if self._place is not None else {})
-
-    def close(self) -> None:
-        """End the server, and take its folder away."""
-        self.ending.close()
-
-    def _handler(self, tool: str) -> Handler:
-        async def handle(args: Mapping[str, JSON], _deps: Any) -> ToolResult:
-            sent = self._sendable(args)
-            try:
-                answer = await self._asking.during(tool, self._connection.call(tool, sent))
-            except asyncio.CancelledError:
-                self._connection.doubt(f"{tool} did not answer in time")
-                raise
-            return await asyncio.to_thread(self._result, tool, answer)
-
-        return handle
-
-    def _asked_now(self, what: str, tool: str, args: Mapping[str, Any]) -> ToolOk | ToolErr:
-        try:
-            answer = self._connection.call_now(tool, self._sendable(args), self._toolset.timeout_s)
-        except McpServerError as error:
-            self._connection.require_alive()
-            raise UsageError(f"{what}: {error}") from error
-        return self._result(tool, answer)
-
-    def _sendable(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments for the server, in which the folder has its true name.
-
-        Raises:
-            UnicodeEncodeError: half a character, which no message can carry.
-        """
-        sent: dict[str, Any] = self._renamed(
-            plain_json(args), self._toolset.folder, str(self._place)
-        )
-        json.dumps(sent, ensure_ascii=False).encode()  # as it would be sent, else no call ends well
-        return sent
-
-    def _result(self, tool: str, answer: "CallToolResult") -> ToolOk | ToolErr:
-        """Return the result of a call; `answer` is masked."""
-        broken = self._promises[tool].broken_by(answer) if tool in self._promises else ""
-        result = ToolErr(code=BAD_RESULT, reason=broken) if broken else result_of(answer)
-        if isinstance(result, ToolErr):
-            return ToolErr(code=result.code, reason=self._masked(result.reason))
-        return ToolOk(self._masked(result.data))
-
-    def _masked(self, value: Any) -> Any:
-        return self._renamed(value, str(self._place), self._toolset.folder)
-
-    def _renamed(self, value: Any, old: str, new: str) -> Any:
-        return value if self._place is None else _replaced(value, old, new)
-
-
-def _replaced(value: Any, old: str, new: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(old, new)
-    if isinstance(value, Mapping):
-        return {_replaced(key, old, new): _replaced(each, old, new) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_replaced(each, old, new) for each in value]
-    return value
-
-
-def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> ToolRegistry:
-    """Return the tools that can be offered; what cannot be is left out, and said."""
-    by_name = {tool.name: tool for tool in reversed(told)}  # of two with one name, the first
-    by_name = dict(reversed(by_name.items()))
-    named = [*toolset.reads, *toolset.tools, *toolset.claims]
-    named += [read.tool for read in toolset.state.values()]
-    for name in named:
-        if name not in by_name:
-            raise UsageError(
-                f"the MCP server has no tool {name!r}: it has {', '.join(by_name)[:400]}"
-            )
-    chosen = [by_name[name] for name in toolset.tools] if toolset.tools else list(by_name.values())
-    registry = ToolRegistry()
-    for tool in chosen:
-        try:
-            registry.register(_definition(toolset, tool, handler(tool.name)))
-        except (RegistrationError, RecursionError) as error:
-            if toolset.tools:
-                raise
-            _log.warning("%s: left out: %s", toolset.name, error)
-            registry.left_out[tool.name] = str(error) or type(error).__name__
-    if not registry:
-        raise UsageError(f"the MCP server {toolset.name} has no tool that can be called")
-    return registry
 
 
 def called_as(name: str) -> str:
@@ -491,18 +336,61 @@ def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefi
     )
 
 
-def _rows_in(data: Mapping[str, Any], read: StateRead, table: str) -> list[JSON]:
-    """Return the rows that a result tells; texts that are JSON are read."""
-    told: Any = data
-    if data.keys() == {"text"}:
-        with suppress(ValueError, RecursionError):
-            told = json.loads(str(data["text"]))
-    for part in filter(None, read.rows.split(".")):
-        if not isinstance(told, Mapping) or part not in told:
-            raise UsageError(
-                f"state.{table}.rows: the result of {read.tool} has no {read.rows!r}: "
-                f"it is {compact(plain_json(told))[:200]}"
-            )
-        told = told[part]
-    rows = told if isinstance(told, list) else [told]
-    return [row if isinstance(row, Mapping) else {"value": row} for row in rows]
+PREFIX = "mcp:"
+
+
+def from_reference(reference: str) -> McpToolset:
+    """Return the toolset that follows `mcp:`; nothing is started.
+
+    Raises:
+        UsageError: there is no such file or entry, it is wrong, or it cannot be read as a command.
+    """
+    told = reference.removeprefix(PREFIX).strip()
+    if not told:
+        raise UsageError(f"toolset {reference} names no server: {HOW}")
+    if told.endswith(".toml") and " " not in told.replace("\\ ", ""):
+        return _declared(Path(told))
+    try:
+        return McpToolset(server=told)
+    except UsageError as error:
+        raise UsageError(f"toolset {reference}: {error}") from error
+
+
+def seen_from(folder: Path, reference: str) -> str:
+    """Return a reference whose file is looked for in `folder`."""
+    told = reference.removeprefix(PREFIX).strip()
+    is_file = told.endswith(".toml") or ENTRY.fullmatch(told)
+    return f"{PREFIX}{folder / told}" if is_file else reference
+
+
+def label_of(reference: str) -> str:
+    """Return one word for a reference."""
+    told = reference.removeprefix(PREFIX).strip()
+    if told.endswith(".toml"):
+        return Path(told).stem
+    if found := ENTRY.fullmatch(told):
+        return found["name"]
+    return label(server_of(told, None))
+
+
+def _declared(file: Path) -> McpToolset:
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is no TOML: {error}") from error
+    told = {"name": file.stem, "base": file.parent, **told}
+    try:
+        return _DECLARATION.validate_python(told)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(
+            str(part) for part in fault["loc"] if part not in {"Launch", "Remote", "str"}
+        )
+        raise UsageError(f"{file}: {where or 'top'}: {fault['msg']}: see docs/mcp.md") from error
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from error
+
+
+_DECLARATION = TypeAdapter(McpToolset)

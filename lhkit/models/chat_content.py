@@ -19,7 +19,7 @@ from lhkit.errors import StreamBrokenError
 from lhkit.json_values import json_or_repr, plain_json
 from lhkit.messages import ToolCall
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
-from lhkit.models.payload import no_completion, typed, whole_number
+from lhkit.models.sse import no_completion, typed, whole_number
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
@@ -272,7 +272,8 @@ class ChatContent:
         """Return the call that a piece belongs to, a new one if it begins one."""
         index, its_id = whole_number(piece, "index"), _id_of(piece)
         if index is None:
-            found = self._by_id(its_id) if its_id else self._last_unless_new(piece)
+            same = (each for each in self._calls if each.id == its_id)
+            found = next(same, None) if its_id else self._last_unless_new(piece)
         else:
             found = next((each for each in reversed(self._calls) if each.place == index), None)
         if found is not None and not self._begins_another(found, piece, its_id):
@@ -281,9 +282,6 @@ class ChatContent:
         place = last + 1 if index is None or found is not None else index
         self._calls.append(_CallParts(place=place))
         return self._calls[-1]
-
-    def _by_id(self, its_id: str) -> _CallParts | None:
-        return next((each for each in self._calls if each.id == its_id), None)
 
     def _last_unless_new(self, piece: Mapping[str, Any]) -> _CallParts | None:
         """Return the last call, or None if a piece without index and id names a tool anew."""

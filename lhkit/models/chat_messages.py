@@ -5,16 +5,13 @@ turn such arguments into `{}` without a word. Our calls have no ids; theirs are 
 place.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from lhkit.json_values import NotJsonError, compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import grouped, is_writable, result_text, words_of
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+from lhkit.models.dialects.transcript import grouped, is_writable, result_text, unicode_of, words_of
 
 
 def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[dict[str, Any]]:
@@ -63,7 +60,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
     asides: list[str] = []
     for number, call in enumerate(calls, start=first):
         arguments = _arguments(call)
-        result = _clean(result_text(call))
+        result = unicode_of(result_text(call))
         if arguments is None:
             words.append(call.raw)
             asides.append(f"Result of {call.name or 'the call'}: {result}")
@@ -74,7 +71,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
         results.append(
             {"role": "tool", "tool_call_id": call_id, "name": call.name, "content": result}
         )
-    text = _clean("\n".join(word for word in words if word))
+    text = unicode_of("\n".join(word for word in words if word))
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if written:
         message["tool_calls"] = written
@@ -95,12 +92,7 @@ def _arguments(call: ToolCallMessage) -> str | None:
 
 
 def _said(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "content": _clean(text)}
-
-
-def _clean(text: str) -> str:
-    """Return `text` as Unicode: vLLM refuses a lone surrogate with HTTP 400."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    return {"role": role, "content": unicode_of(text)}
 
 
 def choice_of(tools: Sequence[ToolSpec], *, required: bool) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from lhkit.errors import (
 from lhkit.models.aliases import dtype_told, sha256_of
 from lhkit.models.errors import not_a_server, shortened
 from lhkit.models.gguf_serving import BUILD_ALIAS
-from lhkit.models.payload import typed
+from lhkit.models.sse import typed
 from lhkit.models.transport import Connection, Endpoint, Pace, require_address, session_for
 from lhkit.redaction import MASK
 from lhkit.responses import ModelIdentity

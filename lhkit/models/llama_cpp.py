@@ -13,9 +13,9 @@ from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import LLAMA_CPP
-from lhkit.models.payload import integers, typed
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
+from lhkit.models.sse import integers, typed
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
 
@@ -90,9 +90,9 @@ class LlamaCppHttp(HttpModel):
         self._stops: tuple[str, ...] | None = None
 
     async def _exchange(self, request: ModelRequest) -> Exchange:
-        asked = completion_body(request, self._identity)
-        prompt: str = asked["prompt"]
-        prompt_ids = await self._tokenized(prompt)
+        prompt: str = completion_body(request, self._identity)["prompt"]
+        asked = {"content": prompt, "add_special": False, "parse_special": True}
+        prompt_ids = integers(await self._connection.post("/tokenize", asked), "tokens")
         reader = _Reader(
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
@@ -123,11 +123,6 @@ class LlamaCppHttp(HttpModel):
         if not isinstance(text := told.get("content"), str):
             raise not_a_server(self._connection.address, "no content at /detokenize")
         return text
-
-    async def _tokenized(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt that has its own `<bos>`."""
-        asked = {"content": prompt, "add_special": False, "parse_special": True}
-        return integers(await self._connection.post("/tokenize", asked), "tokens")
 
     async def _stop_texts(self) -> tuple[str, ...]:
         if self._stops is None:

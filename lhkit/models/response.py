@@ -11,8 +11,14 @@ from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
-from lhkit.models.payload import integers, no_completion, payload_of, typed, whole_number
-from lhkit.models.sse import EventStreamDecoder
+from lhkit.models.sse import (
+    EventStreamDecoder,
+    integers,
+    no_completion,
+    payload_of,
+    typed,
+    whole_number,
+)
 from lhkit.models.timing import Moments, Tokens
 from lhkit.redaction import masked
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage

@@ -56,17 +56,6 @@ def fitting_concurrency(identity: ModelIdentity) -> int:
     return MAX_NUM_SEQS if identity.server.startswith("vllm ") else UNKNOWN_CONCURRENCY
 
 
-def constraint_of(word: str) -> Constraint:
-    """Return how decoding is to be constrained.
-
-    Raises:
-        UsageError: there is no such constraint.
-    """
-    if word in CONSTRAINTS:
-        return CONSTRAINTS[word]
-    raise UsageError(f"no constraint {word!r}: choose one of {', '.join(CONSTRAINTS)}")
-
-
 def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[ToolSpec]) -> None:
     """Refuse a constraint that the first request would stumble over.
 

@@ -12,9 +12,9 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import BOS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import connecting
-from lhkit.models.payload import typed
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
+from lhkit.models.sse import typed
 from lhkit.models.transport import Connection, Endpoint, Pace
 from lhkit.responses import ModelIdentity
 

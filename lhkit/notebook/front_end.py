@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from lhkit.confirm.form import Form, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.confirm.terminal import FormLines, forget_typed, is_yes
+from lhkit.confirm.terminal import TerminalGate, forget_typed, is_yes
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]
@@ -56,7 +56,8 @@ async def typed_form(
         return ask(told)
 
     try:
-        return await FormLines(read, shown.append, catalog, forget=_forget).fill_in(request, form)
+        gate = TerminalGate(read, shown.append, catalog, forget=_forget)
+        return await gate.fill_in(request, form)
     except (OSError, RuntimeError):
         return None
 

@@ -181,12 +181,15 @@ class Review(Board[ReviewState]):
                 mistake, or `toolset` is needed.
             OSError: a file cannot be written.
         """
-        toolset = self._own_toolset()
+        toolset, target = self._own_toolset(), Path(folder)
+        ac = None if self._run.toolset == DEFAULT else "chat"
         texts = {
-            talk.name: await scenario_of_review(talk, toolset, ac=self._criterion())
+            target / f"reviewed-{talk.name.replace('#', '-')}.yaml": await scenario_of_review(
+                talk, toolset, ac=ac
+            )
             for talk in self.talks()
         }
-        return _written(Path(folder), texts)
+        return _written(texts)
 
     def to_training(self, path: Path | str) -> Path:
         """Write the mended conversations as lines of JSON; return the file.
@@ -195,11 +198,8 @@ class Review(Board[ReviewState]):
             UsageError: nothing is judged whole, or a world is not known.
             OSError: the file cannot be written.
         """
-        target = Path(path)
-        lines = "".join(talk_line(talk) for talk in self.talks())
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, lines.encode())
-        return target
+        (written,) = _written({Path(path): "".join(map(talk_line, self.talks()))})
+        return written
 
     def accept(self) -> tuple[Path, ...]:
         """Widen the scenarios of a played run by the arguments of calls that are held for right.
@@ -229,9 +229,7 @@ class Review(Board[ReviewState]):
                 text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
                 schema = schema_of(each, record, self._run.manifest)
                 texts[origin.file] = accept_argument(each, origin, schema, text).after
-        for file, text in texts.items():
-            write_whole(file, text.encode())
-        return tuple(texts)
+        return _written(texts)
 
     def talks(self) -> tuple[MendedTalk, ...]:
         """Return the conversations that are judged whole, as they should have gone.
@@ -242,8 +240,7 @@ class Review(Board[ReviewState]):
         done = [record for record in self._state.records if self._state.is_done(record)]
         if not done:
             raise UsageError("no conversation is judged whole yet: judge its calls and replies")
-        talks = (mended(each, self._state.labels, self._world_of(each)) for each in done)
-        return tuple(talk for talk in talks if talk is not None)
+        return tuple(mended(each, self._state.labels, self._world_of(each)) for each in done)
 
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
@@ -278,9 +275,6 @@ class Review(Board[ReviewState]):
             )
         return load(DEFAULT)
 
-    def _criterion(self) -> str | None:
-        return None if self._run.toolset == DEFAULT else "chat"
-
     def _fault_of(self, tool: str, args: Mapping[str, Any]) -> str:
         """Return what is wrong with a call; empty if the tool would take it."""
         schema = self._state.schemas.get(tool)
@@ -290,15 +284,18 @@ class Review(Board[ReviewState]):
         if isinstance(verdict, Accepted):
             names = ", ".join(verdict.extra)
             return self._catalog.text("review.unknown", names=names) if names else ""
-        return self._catalog.text("review.refused", why=_why(verdict))
+        parts = (getattr(verdict, name, None) for name in ("field", "expected", "actual"))
+        why = " · ".join(str(each) for each in parts if each)
+        return self._catalog.text("review.refused", why=why)
 
     def _carry_out(self, press: Press) -> None:
         state = self._state
         match press.name:
-            case "judge" if press.value in {*WITH_CALL, *WITH_WORDS}:
-                self._open_form(Held(press.value))
-            case "judge" if press.value in {*Held}:
-                self.judge(press.value)
+            case "judge" if press.value in state.choices:
+                if press.value in {*WITH_CALL, *WITH_WORDS}:
+                    self._open_form(Held(press.value))
+                else:
+                    self.judge(press.value)
             case "tool" if state.form is not None and press.value in state.schemas:
                 self._open_form(state.form.held, press.value)
             case "save" if state.form is not None:
@@ -354,20 +351,12 @@ _STEPS = {
 """By how many conversations and places a key moves."""
 
 
-def _written(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
-    """Write a file for each conversation and return them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        folder / f"reviewed-{name.replace('#', '-')}.yaml": text for name, text in texts.items()
-    }
-    for path, text in files.items():
+def _written(texts: Mapping[Path, str]) -> tuple[Path, ...]:
+    """Write files, each whole, and return them."""
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
-    return tuple(files)
-
-
-def _why(verdict: Any) -> str:
-    parts = (getattr(verdict, name, None) for name in ("field", "expected", "actual"))
-    return " · ".join(str(each) for each in parts if each)
+    return tuple(texts)
 
 
 def _folder_of(source: Run | Path | str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lhkit.errors import LhkitError, SetupError
-from lhkit.scale.logs import end_of, logged, size_of, standard_error_in
+from lhkit.scale.logs import logged
 from lhkit.scale.placement import LOCAL, Part, Placement, Room, require_ray
 from lhkit.scale.replica import Replica
 from lhkit.settings import quiet_ray
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _SAID_CHARS = 300
 _STARTS = 3
 _VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+_ACCESS_HINT = (
+    "if the cluster asks for a token, set RAY_AUTH_MODE=token, and RAY_AUTH_ACCESS_HINT or "
+    "RAY_AUTH_TOKEN_PATH as its head has them (by default it keeps the token in ~/.ray/auth_token)"
+)
 _STORE_BYTES = 80 * 2**20
 """Of a cluster of our own: records pass through it, none stays."""
 
@@ -34,7 +38,7 @@ class LostError(Exception):
 async def connected(placement: Placement, toolset: str, log: Path) -> AsyncIterator["Cluster"]:
     """Yield the cluster, with the toolset's file sent to its nodes if it is one.
 
-    What Ray and its nodes say meanwhile goes to the end of `log`.
+    What Ray logs meanwhile goes to the end of `log`.
 
     Raises:
         MissingPackageError: Ray is not installed.
@@ -57,17 +61,15 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
     options = {
         "address": placement.address,
         "configure_logging": False,
+        "log_to_driver": False,
         "runtime_env": {"working_dir": str(path.parent)} if travels else None,
         **(local if placement.address == LOCAL else {}),
     }
     with logged(log):
-        heard_from = size_of(log)
         try:
-            with standard_error_in(log):
-                _join(ray, options)
+            _join(ray, options)
         except Exception as error:  # Ray raises nothing more special
-            said = end_of(log, heard_from)
-            raise _join_fault(error, placement, path.parent if travels else None, said) from error
+            raise _join_fault(error, placement, path.parent if travels else None) from error
         reference = toolset
         if file.endswith(".py"):
             reference = f"{path.name if travels else path}:{name}"
@@ -77,21 +79,13 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
             ray.shutdown()
 
 
-def _join_fault(
-    error: Exception, placement: Placement, folder: Path | None, said: str
-) -> SetupError:
-    """Return what to say of a cluster that did not let us in; `said` is all that Ray wrote."""
+def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> SetupError:
+    """Return the error for a cluster that did not let us in."""
     address, told = placement.address, _one_line(error)
-    if "InvalidAuthToken" in said:
-        return SetupError(
-            f"--ray {address}: the cluster asks for a token that this command does not have: set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its head has them "
-            "(by default it keeps the token in ~/.ray/auth_token)"
-        )
     if isinstance(error, ConnectionError | TimeoutError):
         return SetupError(
             f"--ray {address}: no cluster answers there: start one with `ray start --head`, give "
-            "its HOST:PORT, or `local` for one that ends with this command"
+            f"its HOST:PORT, or `local` for one that ends with this command; {_ACCESS_HINT}"
         )
     if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:
         (ray, python), (our_ray, our_python) = found
@@ -107,8 +101,8 @@ def _join_fault(
         )
     travelled = f"; the folder {folder} was to travel to the nodes" if folder else ""
     return SetupError(
-        f"--ray {address} did not come about ({told}{travelled}): mend that, or give the same "
-        "command again"
+        f"--ray {address} cannot be joined ({told}{travelled}): fix that, or give the same command "
+        f"again; {_ACCESS_HINT}"
     )
 
 

@@ -11,9 +11,8 @@ from lhkit.errors import MissingPackageError, UsageError
 from lhkit.harness.author.gold import gold_models, silent_model
 from lhkit.harness.manifest import versions
 from lhkit.harness.plan import ModelSource
+from lhkit.harness.run_options import RunOptions
 from lhkit.models import served
-from lhkit.models.dialects.base import Constraint
-from lhkit.precision import Dtype
 from lhkit.responses import ModelIdentity
 from lhkit.runtimes import VLLM, Runtime
 from lhkit.toolset import Session, Toolset, ToolsetAround
@@ -53,21 +52,11 @@ class Placement:
 class Part:
     """What every replica plays with. A key is not in it: each node has it in its environment.
 
-    Without `base_urls` a replica starts a server of its own for `model`. `at_once` is how many
+    Without `base_urls` in its options a replica starts a server of its own. `at_once` is how many
     conversations one has.
     """
 
-    toolset: str
-    max_tokens: int | None
-    model: str | None = None
-    base_urls: tuple[str, ...] = ()
-    dialect: str = "json"
-    constraint: Constraint = "off"
-    dtype: Dtype | None = None
-    stress: str = ""
-    instructions: Mapping[str, str] = field(default_factory=dict)
-    keep_prompts: bool = False
-    keep_states: bool = False
+    options: RunOptions
     at_once: int = served.UNKNOWN_CONCURRENCY
     gpus: int = 0
     versions: Mapping[str, str] = field(default_factory=versions)
@@ -75,7 +64,7 @@ class Part:
     @property
     def is_scripted(self) -> bool:
         """Whether a script plays."""
-        return not self.base_urls and self.model in SCRIPTED
+        return not self.options.base_urls and self.options.model in SCRIPTED
 
 
 class Asked(NamedTuple):

@@ -65,7 +65,7 @@ class RayPlayers:
         self.server_s = 0.0
         self.causes: list[str] = []
         self._cluster = cluster
-        self._part = replace(part, toolset=cluster.toolset)
+        self._part = part
         self._scenarios = scenarios
         self._numbers = {each.id: number for number, each in enumerate(scenarios)}
         self._sleep = sleep
@@ -100,7 +100,7 @@ class RayPlayers:
     @property
     def identity(self) -> ModelIdentity | None:
         """What all of them say they are, None of a script; each has an address of its own."""
-        if self._identity is None or self._part.base_urls:
+        if self._identity is None or self._part.options.base_urls:
             return self._identity
         return replace(self._identity, base_url="ray")
 

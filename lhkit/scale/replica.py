@@ -12,7 +12,7 @@ from pathlib import Path
 from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import Job, ModelSource, Scene, plan_run
+from lhkit.harness.plan import Job, ModelSource, PlannedScenario, plan_run
 from lhkit.harness.run import Played
 from lhkit.harness.sample import SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
@@ -44,7 +44,7 @@ class Replica:
         self._scenarios = scenarios
         self._stack = AsyncExitStack()
         self._stage: SampleStage | None = None
-        self._scenes: dict[int, Scene] = {}
+        self._planned: dict[int, PlannedScenario] = {}
         self._playing: set[asyncio.Task[None]] = set()
         self._done: list[tuple[int, Played]] = []
         self._server_log: Path | None = None
@@ -64,20 +64,18 @@ class Replica:
             ModelError: a server does not answer as it should.
         """
         _require_same(self._part.versions, versions())
-        settings, began_s = load_settings(), time.perf_counter()
-        toolset = limited(_loaded(self._part.toolset), self._part.max_tokens)
+        options, settings = self._part.options, load_settings()
+        began_s = time.perf_counter()
+        toolset = limited(_loaded(options.toolset), options.max_tokens)
         source = await self._stack.enter_async_context(self._source(toolset, settings))
         server_s = time.perf_counter() - began_s
-        stress = parse_stress(self._part.stress)
-        model, toolset = stressed(
-            source, told_instructions(toolset, self._part.instructions), stress
-        )
+        stress = parse_stress(options.stress)
+        model, toolset = stressed(source, told_instructions(toolset, options.instructions), stress)
         self._stage = SampleStage(
             model=model,
             toolset=toolset,
             clock=time.perf_counter,
-            keep_prompts=self._part.keep_prompts,
-            keep_states=self._part.keep_states,
+            options=options,
             begun_s=time.perf_counter(),
             started_at=settings.now(),
         )
@@ -139,39 +137,40 @@ class Replica:
             UsageError: it is another one.
         """
         scenario, stage = self._scenarios[asked.scenario], self._ready()
-        if asked.scenario not in self._scenes:
-            plan = plan_run([scenario], stage.model, stage.toolset, repeats=1)
-            (self._scenes[asked.scenario],) = plan.scenes
-        job = self._scenes[asked.scenario].job(asked.repeat)
+        if asked.scenario not in self._planned:
+            repeats = self._part.options.repeats
+            plan = plan_run([scenario], stage.model, stage.toolset, repeats=repeats)
+            (self._planned[asked.scenario],) = plan.scenarios
+        job = self._planned[asked.scenario].job(asked.repeat)
         if job.content_hash != asked.content_hash:
             raise UsageError(
                 f"{scenario.id} would be asked otherwise than where the run was planned: the "
-                f"toolset {self._part.toolset} is another one here, or what it reads: give all "
-                "nodes the same files"
+                f"toolset {self._part.options.toolset} is another one here, or what it reads: give "
+                "all nodes the same files"
             )
         return job
 
     @asynccontextmanager
     async def _source(self, toolset: Toolset, settings: Settings) -> AsyncIterator[ModelSource]:
-        part = self._part
-        if part.is_scripted:
-            yield SCRIPTED[part.model]()
-        elif part.base_urls:
-            first, *beside = part.base_urls
+        options = self._part.options
+        if self._part.is_scripted:
+            yield SCRIPTED[options.model]()
+        elif options.base_urls:
+            first, *beside = options.base_urls
             opening = self._scenarios[0]
             choice = app.ModelChoice(
-                name=part.model,
+                name=options.model,
                 base_url=first,
                 beside=tuple(beside),
                 api_key=settings.api_key,
-                dialect=part.dialect,
-                constraint=part.constraint,
+                dialect=options.dialect,
+                constraint=options.constraint,
                 tools=registry_of(toolset, opening.world, opening.locale).definitions,
             )
             async with app.open_model(choice, settings) as model:
                 yield model
         else:
-            plan = await _server_plan(part, settings)
+            plan = await _server_plan(self._part, settings)
             self._server_log = plan.log_path
             async with VllmServer(plan) as server:
                 if plan.served_name in EMBEDDED_NAMES:
@@ -179,8 +178,8 @@ class Replica:
                 endpoint = Endpoint(
                     base_url=server.base_url,
                     model=plan.served_name,
-                    dialect=part.dialect,
-                    constraint=part.constraint,
+                    dialect=options.dialect,
+                    constraint=options.constraint,
                 )
                 model = await served.connect(endpoint)
                 try:
@@ -218,11 +217,12 @@ def _require_same(there: Mapping[str, str], here: Mapping[str, str]) -> None:
 
 async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
     """Return how this node serves the model, on a free port."""
-    settings = settings.model_copy(update={"dtype": part.dtype})
-    is_parsing = part.dialect == OPENAI
-    name = part.model or app.EMBEDDED
+    options = part.options
+    settings = settings.model_copy(update={"dtype": options.dtype})
+    is_parsing = options.dialect == OPENAI
+    name = options.model or app.EMBEDDED
     if "/" not in name:
-        name = app.embedded_name(part.model)
+        name = app.embedded_name(options.model)
         plan = await embedded.embedded_server(settings, name=name, server_parser=is_parsing)
     else:
         family = family_of(name)
@@ -240,7 +240,7 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
             weights_sha256=await weights_sha256(Path(name), settings.cache_dir)
             if is_folder
             else "",
-            dtype=part.dtype or "auto",
+            dtype=options.dtype or "auto",
         )
         plan = replace(plan, **GPU) if part.gpus else plan
         plan = await for_installed_vllm(plan, settings.cache_dir)

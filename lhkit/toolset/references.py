@@ -21,7 +21,7 @@ DEFAULT = DEFAULT_TOOLSET
 HOW = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
 
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
-_MCP, _MCP_HOME = "mcp:", "lhkit.mcp.references"
+_MCP, _MCP_HOME = "mcp:", "lhkit.mcp.toolset"
 _PREFIX = "lhkit_toolset_"  # of the modules that files of theirs become
 
 
@@ -123,7 +123,8 @@ def _file_module(file: Path, told: str, how: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses and pickles look their module up by name
     try:
         with their_code(f"{told}: importing it"):
-            spec.loader.exec_module(module)
+            # Compiled anew: kept bytecode does not notice two saves within a second.
+            exec(compile(path.read_bytes(), path, "exec"), vars(module))  # noqa: S102 - as an import does
     except UsageError:
         del sys.modules[name]
         raise

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from lhkit.cli.parser import build_parser
+from lhkit.cli.parser import LazyCommand, build_parser
 from lhkit.models import vllm_server
 
 HUGE = "99999999999999999999"
@@ -240,6 +240,7 @@ def test_every_number_of_every_command_is_among_the_bad_values() -> None:
 
 
 def _numbers(command: Any) -> Iterator[str]:
+    command = command.loaded() if isinstance(command, LazyCommand) else command
     for each in getattr(command, "commands", {}).values():
         yield from _numbers(each)
     for option in command.params:

@@ -7,23 +7,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli.options import (
-    AcceptOptions,
-    ChatOptions,
-    DoctorOptions,
-    EvalOptions,
-    ExportOptions,
-    ImportChatsOptions,
-    LintOptions,
-    MatrixOptions,
-    MutateOptions,
-    PromptOptions,
-    ReportOptions,
-    RescoreOptions,
-    ServeOptions,
-    ServeToolsOptions,
-)
+from lhkit.cli.accept import AcceptOptions
+from lhkit.cli.chat import ChatOptions
+from lhkit.cli.doctor import DoctorOptions
+from lhkit.cli.evaluate import EvalOptions
+from lhkit.cli.export import ExportOptions
+from lhkit.cli.lint import LintOptions
+from lhkit.cli.matrix import MatrixOptions
+from lhkit.cli.mutate import MutateOptions
 from lhkit.cli.parser import build_parser
+from lhkit.cli.prompt import PromptOptions
+from lhkit.cli.report import ReportOptions
+from lhkit.cli.rescore import RescoreOptions
+from lhkit.cli.serve_line import ServeOptions
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
@@ -34,7 +30,9 @@ def taken(line: str) -> Any:
     found = []
 
     def run(command: Coroutine[Any, Any, int]) -> int:
-        found.append(command.cr_frame.f_locals["options"])
+        taken = dict(command.cr_frame.f_locals)
+        del taken["settings"]
+        found.append(taken.get("options", taken))
         command.close()
         return 0
 
@@ -51,13 +49,32 @@ def taken(line: str) -> Any:
         ("matrix suite.toml", MatrixOptions(suite=Path("suite.toml"))),
         ("chat", ChatOptions()),
         ("serve", ServeOptions()),
-        ("mcp serve", ServeToolsOptions()),
+        (
+            "mcp serve",
+            {
+                "toolset": "life-helper",
+                "world": None,
+                "file": None,
+                "locale": None,
+                "allow_writes": False,
+            },
+        ),
         ("doctor", DoctorOptions()),
         ("lint", LintOptions()),
         ("mutate", MutateOptions()),
         ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
         ("prompt", PromptOptions()),
-        ("import openai-messages runs/one --into new", ImportChatsOptions(file=RUN, into=NEW)),
+        (
+            "import openai-messages runs/one --into new",
+            {
+                "file": RUN,
+                "into": NEW,
+                "tools": None,
+                "handlers": None,
+                "data": None,
+                "as_jsonl": False,
+            },
+        ),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),

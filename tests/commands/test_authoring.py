@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.cli.accept import accept_sample
-from lhkit.cli.lint import lint_paths
-from lhkit.cli.mutate import mutate_paths
-from lhkit.cli.options import AcceptOptions, LintOptions, MutateOptions
+from lhkit.cli.accept import AcceptOptions, accept_sample
+from lhkit.cli.lint import LintOptions, lint_paths
+from lhkit.cli.mutate import MutateOptions, mutate_paths
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lhkit.cli import serve
-from lhkit.cli.evaluate import evaluate
-from lhkit.cli.options import EvalOptions, ServeOptions
+from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.serve_line import ServeOptions
 from lhkit.harness.store import read_records
 from lhkit.models.gemma import serving_plan
 from lhkit.models.running_servers import RunningServer, find_running

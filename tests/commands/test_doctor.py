@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from lhkit import embedded
-from lhkit.cli.doctor import EXIT_UNWELL, examine
-from lhkit.cli.options import DoctorOptions
+from lhkit.cli.doctor import EXIT_UNWELL, DoctorOptions, examine
 from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native

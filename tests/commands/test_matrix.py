@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from lhkit import app, embedded
-from lhkit.cli import arms as arms_module
-from lhkit.cli.matrix import run_matrix
-from lhkit.cli.options import MatrixOptions
+from lhkit.cli import matrix as matrix_module
+from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.base import ChatModel
@@ -90,7 +89,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(arms_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "opened_model", opened)
     return choices
 
 
@@ -186,7 +185,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def sha256(_name: str, settings: Settings) -> str:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
-    monkeypatch.setattr(arms_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "opened_model", opened)
     monkeypatch.setattr(embedded, "embedded_sha256", sha256)
     return seen
 
@@ -279,7 +278,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(arms_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     assert await bench.play(arms) == 0
     serving[0] = now
@@ -303,7 +302,7 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(arms_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     await bench.play(arms)
     assert "cannot be known" not in capsys.readouterr().out

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import ChatController
-from lhkit.cli.options import PromptOptions
-from lhkit.cli.prompt import show_prompt
+from lhkit.cli.prompt import PromptOptions, show_prompt
 from lhkit.embedded import embedded_folder
 from lhkit.errors import UsageError
 from lhkit.models.base import ModelRequest

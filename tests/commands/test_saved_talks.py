@@ -10,9 +10,8 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
-from lhkit.cli.chat import open_talk
-from lhkit.cli.lint import lint_paths
-from lhkit.cli.options import ChatOptions, LintOptions
+from lhkit.cli.chat import ChatOptions, open_talk
+from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.terminal import TerminalChat
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.gold import gold_model

@@ -10,8 +10,8 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.cli import serve_line
-from lhkit.cli.options import ServeOptions
 from lhkit.cli.serve import serve_model
+from lhkit.cli.serve_line import ServeOptions
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
 from lhkit.models import gemma, vllm_options
@@ -350,4 +350,4 @@ async def test_a_gguf_file_is_served_by_llama_cpp(
     assert line.rstrip().endswith(file_sha256(file))  # as an alias: clients learn which file it is
     monkeypatch.setattr("lhkit.models.light.find_spec", lambda _name: None)
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
-        await serve_model(replace(dry, dry_run=False), settings)
+        await serve_model(dry.model_copy(update={"dry_run": False}), settings)

@@ -13,8 +13,7 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.cli import source
-from lhkit.cli.evaluate import evaluate
-from lhkit.cli.options import EvalOptions
+from lhkit.cli.evaluate import EvalOptions, evaluate
 from lhkit.harness.record import Verdict
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.store import RECORDS, read_records

@@ -12,18 +12,11 @@ import pytest
 
 from lhkit.app import ModelChoice
 from lhkit.cli import source
-from lhkit.cli.chat import open_talk
-from lhkit.cli.evaluate import evaluate
-from lhkit.cli.lint import lint_paths
-from lhkit.cli.mutate import mutate_paths
-from lhkit.cli.options import (
-    ChatOptions,
-    EvalOptions,
-    LintOptions,
-    MutateOptions,
-    RescoreOptions,
-)
-from lhkit.cli.rescore import rescore_run
+from lhkit.cli.chat import ChatOptions, open_talk
+from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.lint import LintOptions, lint_paths
+from lhkit.cli.mutate import MutateOptions, mutate_paths
+from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -416,7 +409,7 @@ async def test_a_constraint_is_checked_against_their_tools(
         paths=(scenario,),
         toolset=f"{notes}:unpromised",
         model="gold",
-        constrain="required",
+        constraint="required",
         runs_dir=scenario.parent,
     )
     with pytest.raises(
@@ -441,7 +434,7 @@ async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
             paths=(scenario,),
             toolset=f"{notes}:toolset",
             base_urls=("http://127.0.0.1:1",),
-            constrain=constrain,
+            constraint=constrain,
             runs_dir=scenario.parent,
         )
         await evaluate(options, settings)
@@ -465,7 +458,7 @@ async def test_a_constraint_is_checked_in_each_language_of_the_scenarios(
         paths=(scenario, korean),
         toolset=f"{notes}:unpromised_in_korean",
         model="gold",
-        constrain="auto",
+        constraint="auto",
         runs_dir=scenario.parent,
     )
     with pytest.raises(UsageError, match="'read_notes': decoding cannot be constrained by 'not'"):

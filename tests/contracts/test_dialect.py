@@ -70,7 +70,14 @@ PIECES = [
     "f(a=1)",
     '[g(b="',
     '{"name": "f", "parameters": {"a": ',
+    '{"name": "f", "parameters": {"a": 1}}',
+    "{'name': 'f', 'parameters': {'a': True}}",
+    '{"tool": "f"',
+    '{"name": "철수", "age": 3}',
+    '{"data":',
     "call:f{}",
+    "<tool_code>",
+    "</tool_code>",
     "```tool_code\n",
     "```",
     "``",
@@ -131,9 +138,6 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
         else:
             out.append([type(event), event.text])
     return out
-
-
-# --- what was written is read
 
 
 @each_dialect
@@ -215,9 +219,6 @@ def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
     assert [each.args for each in result.calls] == [{"a": "x"}] * 2
 
 
-# --- streaming is parsing
-
-
 @each_dialect
 @given(raw=FRAGMENTS, sizes=SIZES)
 def test_a_stream_says_the_same_at_every_chunking(
@@ -264,9 +265,6 @@ def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw
     assert all(call.raw in raw for call in result.calls)
 
 
-# --- a cut call is never made
-
-
 @each_dialect
 @given(args=ARGS)
 @example(args={})
@@ -291,8 +289,6 @@ def test_of_calls_one_after_the_other_only_the_complete_ones_are_made(dialect: D
     result = dialect.parse(f"{whole}\n{half}", TOOLS)
     assert ([call.name for call in result.calls], result.fragment) == (["f"], half)
 
-
-# --- a damaged call does not swallow the next one
 
 DELIMITERS = {
     "json": r'["{}\[\],:]',
@@ -386,9 +382,6 @@ def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dial
     raw = dialect.render_call("f", args)
     result = streamed(dialect, list(raw))[1]
     assert [(call.name, call.args) for call in result.calls] == [("f", args)]
-
-
-# --- prompts
 
 
 def call(name: str = "log_water", *, index: int = 0, text: str = "", **args: Any) -> Message:

@@ -9,7 +9,7 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from lhkit.cli.parser import build_parser
+from lhkit.cli.parser import LazyCommand, build_parser
 
 
 def lhkit_lines(text: str) -> Iterator[str]:
@@ -38,6 +38,7 @@ def read_line(line: str) -> str:
     while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
         path.append(words.pop(0))
         command = command.commands[path[-1]]
+        command = command.loaded() if isinstance(command, LazyCommand) else command
     if words not in (["--help"], ["--version"]):
         command.make_context(" ".join(path), words)
     return " ".join(path)

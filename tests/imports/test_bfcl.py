@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import import_benchmark
+from lhkit.cli.imports import import_bfcl_tasks
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -15,7 +15,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.imports.bfcl_scenarios import import_bfcl
+from lhkit.imports.bfcl import import_bfcl
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
@@ -150,7 +150,7 @@ def package(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(package: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_benchmark(import_bfcl, package, folder, load_settings()) == 1
+    assert await import_bfcl_tasks(package, into=folder, settings=load_settings()) == 1
     return folder
 
 
@@ -222,7 +222,7 @@ async def test_after_a_turn_that_bfcl_does_not_judge_the_whole_state_is_told(int
 
 async def test_scenarios_are_written_one_a_line_if_asked_for(package: Path, tmp_path: Path) -> None:
     folder, settings = tmp_path / "lines", load_settings()
-    await import_benchmark(import_bfcl, package, folder, settings, as_jsonl=True)
+    await import_bfcl_tasks(package, into=folder, settings=settings, as_jsonl=True)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(each)["id"] for each in written] == ["base_0", "base_1"]
     assert [each.id for each in load_scenarios([folder / "multi_turn_base.jsonl"])] == [

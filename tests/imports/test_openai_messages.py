@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lhkit.cli import imports
 from lhkit.cli.imports import import_chats
-from lhkit.cli.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -134,8 +133,8 @@ async def folder_of(
     tmp_path: Path, chat: Any, into: Path | None = None, **more: Any
 ) -> tuple[Path, int]:
     into = into or tmp_path / "mine"
-    options = ImportChatsOptions(file=put(tmp_path, chat), into=into, **more)
-    return into, await import_chats(options, load_settings())
+    file = put(tmp_path, chat)
+    return into, await import_chats(file, into=into, settings=load_settings(), **more)
 
 
 def toolset_in(into: Path) -> Toolset:

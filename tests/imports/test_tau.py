@@ -1,11 +1,10 @@
 """A checkout in tau-bench's form, made up: its tasks are judged as tau-bench judges them."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from lhkit.cli.imports import import_benchmark
+from lhkit.cli.imports import import_tau_tasks
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -122,7 +121,7 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(checkout: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_benchmark(import_tau, checkout, folder, load_settings()) == 0
+    assert await import_tau_tasks(checkout, into=folder, settings=load_settings()) == 0
     return folder
 
 
@@ -161,8 +160,7 @@ async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
     counts = {}
     for split in ("test", "train", "all"):
         into, settings = tmp_path / split, load_settings()
-        read = partial(import_tau, split=split)
-        assert await import_benchmark(read, checkout, into, settings) == 0
+        assert await import_tau_tasks(checkout, into=into, split=split, settings=settings) == 0
         counts[split] = {file.stem: len(load_scenarios([file])) for file in into.glob("*.yaml")}
     assert counts["test"] == {"airline": 3}
     assert counts["train"] == {"airline_train": 3}

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +340,51 @@ async def test_the_tracker_keeps_to_the_range_but_the_streak_does_not(
     assert (report["from"], report["to"]) == ("2026-06-15", "2026-06-16")
     assert list(report["habits"][0]["entries"]) == ["2026-06-16", "2026-06-15"]
     assert report["habits"][0]["streak_days"] == 3
+
+
+@pytest.mark.parametrize(
+    ("newest_first", "streak"),
+    [
+        ("", 0),
+        ("d", 1),
+        (".dd", 2),  # today is still open
+        ("bdd", 2),  # today is blank so far: it ended yesterday
+        ("..d", 0),
+        ("ddbd", 2),
+        ("dd.d", 2),
+        ("b", 0),
+        ("d" * 40, 40),  # over months
+    ],
+)
+async def test_streak_counts_the_done_days_up_to_today_or_yesterday(
+    call: Call, store: Store, newest_first: str, streak: int
+) -> None:
+    values = {"d": "done", "b": "blank"}
+    today = date(2026, 6, 17)
+    tracker = [
+        {"habit_id": "daily-walk", "date": today - timedelta(days=back), "value": values[sign]}
+        for back, sign in enumerate(newest_first)
+        if sign in values
+    ]
+    given_world(store, {"protocol_id": "daily-walk"}, tracker=tracker)
+    report = data(await call("query_tracker", habit_id="daily-walk"))
+    assert report["habits"][0]["streak_days"] == streak
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["done", "blank"])), max_size=12))
+def test_tracker_has_one_entry_per_day_whatever_is_logged(
+    image: StoreImage, logged: list[tuple[int, str]]
+) -> None:
+    with image.fresh() as store:
+        given_world(store, {"protocol_id": "daily-walk"})
+        deps = LifeHelper(store=store, now=lambda: datetime.fromisoformat(NOW))
+        days = [f"{date(2026, 6, 17) - timedelta(days=back)}" for back, _ in logged]
+        for day, (_, value) in zip(days, logged, strict=True):
+            args = {"habit_id": "daily-walk", "date": day, "value": value}
+            assert isinstance(tools.log_tracker_entry(args, deps), ToolOk)
+        rows = {row["date"]: row["value"] for row in snapshot(store)["tracker"]}
+        assert rows == {day: value for day, (_, value) in zip(days, logged, strict=True)}
+        assert len(snapshot(store)["tracker"]) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ import pytest
 from lhkit.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.habits import Entry, insert_habit, list_habits, put_entry
-from lhkit.lifehelper.migrations import MIGRATIONS
 from lhkit.lifehelper.rules import NewHabit
 from lhkit.lifehelper.search import find_protocol, search_protocols
-from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.store import MIGRATIONS, Store, StoreImage
 from lhkit.lifehelper.world import snapshot
 
 DAY = date(2026, 6, 17)

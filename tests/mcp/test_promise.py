@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, Tool
 
-from lhkit.mcp.promise import MOST_STEPS, ResultPromise
+from lhkit.mcp.results import MOST_STEPS, output_fault
 
 KEPT = ""
 
@@ -13,7 +13,7 @@ KEPT = ""
 def broken(schema: Any, told: Any, *, is_error: bool = False) -> str:
     tool = Tool(name="look", input_schema={"type": "object"}, output_schema=schema)
     answer = CallToolResult(content=[], structured_content=told, is_error=is_error)
-    return ResultPromise(tool).broken_by(answer)
+    return output_fault(tool, answer)
 
 
 def of(**properties: Any) -> dict[str, Any]:

@@ -460,18 +460,6 @@ async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_
     assert files_by(path) == ["cassette.jsonl"]
 
 
-async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
-    with monkeypatch.context() as full:
-        full.setattr(os, "fsync", disk_full)
-        with pytest.raises(CassetteError, match="cannot be written"):
-            await heard(model)
-    await heard(model)
-    assert len(read_cassette(path).responses) == 2
-
-
 def disk_full(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), descriptor)
 

@@ -224,20 +224,14 @@ def test_white_space_beside_calls_is_no_text() -> None:
     [
         {"delta": 3},
         {"delta": {"content": 3}},
-        {"delta": {"tool_calls": {}}},
         {"delta": {"tool_calls": [3]}},
         {"delta": {"tool_calls": [{"index": "first"}]}},
         {"delta": {"tool_calls": [{"index": 0.5}]}},
-        {"delta": {"tool_calls": [{"index": True}]}},
         {"delta": {"tool_calls": [{"index": 0, "id": ["a"]}]}},
         {"delta": {"content": [3]}},
         {"delta": {"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}},
-        {"delta": {"content": [{"type": "text", "text": 3}]}},
         {"delta": {"content": [{"type": "text"}]}},
-        {"delta": {"content": [{"type": ["text"], "text": "네"}]}},
-        {"delta": {"content": [{"type": "tool_use", "name": "add", "input": {}}]}},
         {"delta": {"content": json.loads("[" * 500 + "]" * 500)}},
-        {"delta": {"tool_calls": [{"index": 0, "function": "add"}]}},
         {"delta": {"tool_calls": [{"index": 0, "function": {"name": 3}}]}},
     ],
 )
@@ -254,10 +248,7 @@ def test_content_after_the_end_is_a_broken_stream() -> None:
         list(content.feed({"delta": {"content": "네"}}))
 
 
-# --- servers that contradict themselves (their fault, never the model's)
-
-
-@pytest.mark.parametrize("reason", ["tool_calls", "function_call", "tool_use"])
+@pytest.mark.parametrize("reason", ["tool_calls", "tool_use"])
 @pytest.mark.parametrize("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
 def test_announced_calls_that_never_come_are_a_broken_stream(
     reason: str, deltas: list[dict[str, Any]]
@@ -288,14 +279,12 @@ def test_announced_calls_that_the_token_limit_cut_are_no_broken_stream() -> None
 CALL = {"name": "add", "arguments": TEXT}
 
 
-@pytest.mark.parametrize("reason", ["tool_calls", "function_call", "stop", None])
+@pytest.mark.parametrize("reason", ["tool_calls", None])
 @pytest.mark.parametrize(
     ("choice", "place"),
     [
         ({"message": {"tool_calls": [{"id": "a", "function": CALL}]}}, "message"),
-        ({"message": {"content": None, "function_call": CALL}}, "message"),
         ({"message": {"content": "네"}}, "message"),
-        ({"delta": {}, "message": {"content": "네"}}, "message"),
         ({"text": "네"}, "text"),
         ({"delta": {"function_call": CALL}}, "function_call"),
         ({"delta": {"content": "네", "function_call": {"name": "add"}}}, "function_call"),
@@ -314,7 +303,6 @@ def test_an_answer_in_another_place_is_a_broken_stream(
 @pytest.mark.parametrize(
     "more",
     [
-        {"message": {"role": "assistant", "content": "네"}},
         {"message": {"content": None, "tool_calls": [], "function_call": None}},
         {"message": None},
         {"message": {"content": "네", "tool_calls": [CALL], "function_call": CALL}},
@@ -327,28 +315,19 @@ def test_a_message_that_repeats_the_deltas_is_left_out(more: dict[str, Any]) -> 
     assert (result.text, [call.args for call in result.calls]) == ("네", [WEATHER])
 
 
-# --- what servers do loosely and still says one thing
-
-
 @pytest.mark.parametrize(
     "texts",
     [
         ["{}", TEXT],
         ["{}" + TEXT],
         ["", "{", "}", " \n", TEXT],
-        ["{}{}", TEXT],
         [TEXT, TEXT],
         [TEXT, "{}"],
-        [TEXT + "\n" + TEXT + TEXT],
         ["null", TEXT],
         [*TEXT, json.dumps(WEATHER, ensure_ascii=True, indent=1, sort_keys=True)],
         [{}, TEXT],
-        [{}, *TEXT],
-        [WEATHER, TEXT],
         [TEXT, WEATHER],
         [TEXT, {}],
-        [WEATHER, {}],
-        [{}, WEATHER],
     ],
 )
 def test_arguments_that_come_again_or_after_an_empty_object_are_read(texts: list[Any]) -> None:
@@ -365,8 +344,6 @@ def test_arguments_that_come_again_or_after_an_empty_object_are_read(texts: list
         ['{"a": 1}', '{"a": true}'],
         ['{"a": 1}', '{"a": 1.0}'],
         ["{}", '{"a": 1'],
-        ["{}", '"x"'],
-        ['{"a": 1}', "x"],
         ['{"a": 1}', {"a": 2}],
         ["{}" + '{"a": NaN}'],
         ["{}" + "[" * 100_000],
@@ -400,24 +377,19 @@ THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
 @pytest.mark.parametrize(
     ("content", "text", "thinking"),
     [
-        ([{"type": "text", "text": "네"}], "네", ""),
         ([{"type": "text", "text": "네"}, {"type": "text", "text": "!"}], "네!", ""),
-        ([{"type": "output_text", "text": "네"}], "네", ""),
         ({"type": "text", "text": "네"}, "네", ""),
         (["네", "!"], "네!", ""),
         ([THINKS, {"type": "text", "text": "네"}], "네", "음"),
         ([{"type": "thinking", "thinking": "음", "signature": "x"}], "", "음"),
         ([{"type": "reasoning", "text": "음"}], "", "음"),
-        ([{"type": "reasoning", "reasoning": "음"}], "", "음"),
         (
             [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}],
             "",
             "음",
         ),
         ([{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "네"}], "네", ""),
-        ([{"type": "text", "text": "네"}, {"type": "reference", "reference_ids": [1]}], "네", ""),
         ([{"type": "refusal", "refusal": "아니요"}], "아니요", ""),
-        ([{"type": "text", "text": ""}], "", ""),
         ([], "", ""),
     ],
 )
@@ -441,8 +413,8 @@ def test_empty_parts_after_the_end_are_no_content() -> None:
         list(content.feed({"delta": {"content": [{"type": "text", "text": "네"}]}}))
 
 
-@pytest.mark.parametrize("first", [0, 0.0, "0", " 0 ", "0.0"])
-@pytest.mark.parametrize("second", [1, 1.0, "1"])
+@pytest.mark.parametrize("first", [0, 0.0, " 0 "])
+@pytest.mark.parametrize("second", [1, "1.0"])
 def test_an_index_may_be_a_float_or_text(first: Any, second: Any) -> None:
     deltas = calls(
         {"index": first, "id": 0, "function": {"name": "add", "arguments": '{"a"'}},

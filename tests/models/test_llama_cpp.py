@@ -11,7 +11,6 @@ from aiohttp import web
 from lhkit.errors import (
     ContextTooLongError,
     LhkitError,
-    ServerOverloadedError,
     StreamBrokenError,
     UsageError,
 )
@@ -197,12 +196,7 @@ async def test_the_marks_are_asked_for_once() -> None:
     ("behaviour", "fault"),
     [
         (answers(400, TOO_LONG), ContextTooLongError),
-        (
-            answers(503, '{"error":{"code":503,"message":"Loading model"}}'),
-            ServerOverloadedError,
-        ),
         (streams(native(["half"])[:-1]), StreamBrokenError),
-        (streams(native(["half"])[:-1], "drop"), StreamBrokenError),
         (streams([event({"content": 3, "tokens": [1], "stop": False})]), StreamBrokenError),
         (streams([event({"content": "a", "tokens": ["x"], "stop": False})]), StreamBrokenError),
     ],
@@ -226,14 +220,6 @@ async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Cons
         with pytest.raises(UsageError, match="give --constrain off"):
             await connect(endpoint)
     assert server.bodies == []
-
-
-async def test_a_server_that_is_neither_is_spoken_to_as_ever() -> None:
-    async with FakeLlamaCpp(**{"/props": answers(404, NOT_FOUND)}) as server:
-        model = await connect(Endpoint(base_url=server.base_url))
-        await model.aclose()
-    assert model.identity.server == "unknown server"
-    assert not isinstance(model, LlamaCppHttp)
 
 
 @pytest.mark.parametrize(
@@ -270,17 +256,6 @@ async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
     assert (asked["prompt"], asked["max_tokens"]) == ("<bos>", 1)
     assert request["prompt"].startswith(sent)
     assert last.prompt_text.startswith("<bos><start_of_turn>")  # what the model has read
-
-
-async def test_leaving_early_frees_the_slot() -> None:
-    async with (
-        FakeLlamaCpp(streams(native(["a", "b"])[:-1], "stall")) as server,
-        connected(server) as model,
-    ):
-        events = model.stream(REQUEST)
-        await anext(events)
-        await events.aclose()
-        await server.was_left.wait()
 
 
 async def test_the_server_tells_its_own_text_for_ids() -> None:

@@ -1,23 +1,20 @@
 """Server-parsed calls over HTTP: of a vLLM with evidence, of any other server by protocol alone."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lhkit.errors import (
-    ContextTooLongError,
     LhkitError,
     ModelError,
     RequestRefusedError,
     ServerFailedError,
     StreamBrokenError,
-    StreamStalledError,
     UsageError,
 )
 from lhkit.messages import UserMessage
@@ -26,17 +23,15 @@ from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
-from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, ToolCallParsed, Usage
+from lhkit.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
 from lhkit.testing import object_schema
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,
     END_OF_TURN,
-    METRICS,
     NOT_FOUND,
     PROMPT_IDS,
-    TOO_LONG,
     Behaviour,
     FakeVllm,
     answers,
@@ -103,17 +98,9 @@ async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[Model
     return [event async for event in model.stream(request)]
 
 
-async def said_before_it_failed(model: OpenAiHttp, into: list[ModelEvent]) -> None:
-    async for each in model.stream(REQUEST):
-        into.append(each)
-
-
 def last_of(events: list[ModelEvent]) -> Finished:
     assert isinstance(events[-1], Finished)
     return events[-1]
-
-
-# --- any server
 
 
 async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
@@ -143,14 +130,6 @@ async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
     assert last.prompt_sha256 == hashlib.sha256(last.prompt_text.encode()).hexdigest()
 
 
-async def test_a_server_that_tells_no_usage_is_understood() -> None:
-    told = chat_completion([{"content": "네"}], token_ids=False)
-    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
-        last = last_of(await said(model))
-    assert (last.text, last.usage, last.truncated) == ("네", Usage(), False)
-    assert None not in {last.timing.first_token_s, last.timing.first_text_s, last.timing.done_s}
-
-
 async def test_without_tools_none_are_sent() -> None:
     request = replace(REQUEST, tools=(), sampling=Sampling(max_tokens=5, temperature=0.5, seed=3))
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
@@ -158,9 +137,6 @@ async def test_without_tools_none_are_sent() -> None:
     [sent] = server.bodies
     assert not {"tools", "tool_choice"} & sent.keys()
     assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (5, 0.5, 3)
-
-
-# --- constraints
 
 
 async def test_required_is_the_servers_tool_choice_and_recorded() -> None:
@@ -201,9 +177,6 @@ async def test_an_address_alone_is_an_endpoint() -> None:
         await model.aclose()
 
 
-# --- a vLLM
-
-
 async def test_of_a_vllm_the_token_ids_are_kept() -> None:
     told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
     async with FakeVllm(streams(told)) as server, connected(server) as model:
@@ -227,29 +200,6 @@ async def test_a_call_that_the_token_limit_may_have_cut_is_handed_on_as_a_fragme
     assert last.fragment == 'log_water {"ml": 200}'
 
 
-async def test_the_servers_own_account_is_kept() -> None:
-    usage = {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": None}
-    end = [event({"choices": [], "usage": usage, "metrics": METRICS}), DONE]
-    told = [*chat_completion([{"content": "네"}])[:-1], *end]
-    async with FakeVllm(streams(told)) as server, connected(server) as model:
-        assert last_of(await said(model)).server_metrics == METRICS
-
-
-# --- faults
-
-
-async def test_no_prefix_of_a_stream_gives_a_call() -> None:
-    body = b"".join(PLAIN)
-    ends = range(0, len(body) - len(DONE), 53)
-    behaviours = [streams([body[:end]]) for end in ends]
-    async with FakeVllm(*behaviours, routes=ELSEWHERE) as server, connected(server) as model:
-        for _ in ends:
-            heard: list[ModelEvent] = []
-            with pytest.raises(StreamBrokenError, match="ended early"):
-                await said_before_it_failed(model, heard)
-            assert all(isinstance(each, TextDelta) for each in heard)
-
-
 @pytest.mark.parametrize("end", [b"data: [DONE]\n", b"data: [DONE]\r", b"data:[DONE] \r\n"])
 async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
     told = [*PLAIN[:-1], end]
@@ -258,25 +208,11 @@ async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
     assert [call.args for call in last.calls] == [{"ml": 200}]
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
-async def test_bytes_may_be_cut_anywhere(size: int) -> None:
-    body = b": keep-alive\n\n" + b"".join(PLAIN).replace("네".encode(), "네\u2028".encode())
-    chunks = [body[start : start + size] for start in range(0, len(body), size)]
-    async with FakeVllm(streams(chunks), routes=ELSEWHERE) as server, connected(server) as model:
-        last = last_of(await said(model))
-    assert (last.text, [call.args for call in last.calls]) == ("네\u2028", [{"ml": 200}])
-
-
 @pytest.mark.parametrize(
     ("behaviour", "error", "sentence"),
     [
         (answers(400, NO_PARSER), RequestRefusedError, "lhkit serve MODEL --server-parser"),
-        (answers(400, TOO_LONG), ContextTooLongError, "clear it"),
-        (answers(404, NOT_FOUND), RequestRefusedError, "--base-url"),
-        (streams(PLAIN[:3], "drop"), StreamBrokenError, "broke off"),
-        (streams([event({"error": {"message": "boom"}})]), ServerFailedError, "boom"),
         (streams([event(chat_chunk({}, "error")), DONE]), ServerFailedError, "gave up"),
-        (streams([event({"choices": [{"delta": []}]})]), StreamBrokenError, "not one of"),
         (
             streams(chat_completion([{"content": "네"}], reason="tool_calls", token_ids=False)),
             StreamBrokenError,
@@ -296,21 +232,3 @@ async def test_a_fault_is_typed_and_says_what_to_do(
         with pytest.raises(error, match=sentence) as caught:
             await said(model)
     assert isinstance(caught.value, ModelError)
-
-
-async def test_silence_ends_at_the_idle_limit_and_frees_the_server() -> None:
-    async with (
-        FakeVllm(streams(PLAIN[:3], "stall")) as server,
-        connected(server, idle_timeout_s=0.05) as model,
-    ):
-        with pytest.raises(StreamStalledError, match="sent nothing for too long"):
-            await said(model)
-        await asyncio.wait_for(server.was_left.wait(), 120)
-
-
-async def test_closing_early_closes_the_request_on_the_server() -> None:
-    async with FakeVllm(streams(PLAIN[:3], "stall")) as server, connected(server) as model:
-        async with aclosing(model.stream(REQUEST)) as events:
-            async for _ in events:
-                break
-        await asyncio.wait_for(server.was_left.wait(), 120)

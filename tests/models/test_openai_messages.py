@@ -193,9 +193,6 @@ def test_no_tools_are_no_fields_and_some_are_functions() -> None:
     }
 
 
-# --- our chat template for Gemma 3, which a server that parses calls needs
-
-
 @pytest.fixture(scope="module")
 def rendered() -> Callable[..., str]:
     transformers = pytest.importorskip("transformers", reason="what vLLM renders templates with")

@@ -59,7 +59,6 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
     [
         (NO_OPTIONS, "stream_options"),
         (json.dumps({"detail": extra("body", "stream_options")}), "stream_options"),
-        (json.dumps({"message": {"detail": extra("body", "stream_options")}}), "stream_options"),
         (
             json.dumps({"error": {"message": "input", "details": extra("stream_options")}}),
             "stream_options",
@@ -73,8 +72,6 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
             "stream_options",
         ),
         (error("stream_options: Extra inputs are not permitted"), "stream_options"),
-        (error("Unknown parameter: 'stream_options'.", param="stream_options"), "stream_options"),
-        (error("create() got an unexpected keyword argument 'stream_options'"), "stream_options"),
         (
             error("azure_ai does not support parameters: ['seed', 'stream_options'], for model=m"),
             "stream_options",
@@ -83,26 +80,21 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
             error("Additional properties are not allowed ('stream_options' was unexpected)"),
             "stream_options",
         ),
-        ("stream_options is not supported", "stream_options"),
         (json.dumps({"error": "`stream_options` is not yet supported"}), "stream_options"),
         (NO_MAX_TOKENS, "max_tokens"),
         (error("max_tokens is deprecated: use max_completion_tokens"), "max_tokens"),
         (error("Please use `max_completion_tokens` instead of `max_tokens`."), "max_tokens"),
-        (error("no", param="max_tokens", code="unsupported_parameter"), "max_tokens"),
         (NO_ZERO, "temperature"),
         (
             error("Unsupported parameter: 'temperature' is not supported with this model."),
             "temperature",
         ),
-        (error("`temperature` is deprecated for this model."), "temperature"),
         (
             json.dumps(
                 {"error": "Input validation error: `temperature` must be strictly positive"}
             ),
             "temperature",
         ),
-        (error("temperature must be greater than 0"), "temperature"),
-        (error("temperature must be > 0.0"), "temperature"),
         (error("temperature must be in (0, 2]"), "temperature"),
         (error("temperature should be at least 0.01"), "temperature"),
         (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
@@ -120,20 +112,14 @@ def test_refused_field_names_what_a_server_does_not_support(body: str, field: st
     "body",
     [
         "",
-        "null",
-        "[]",
-        "{}",
         "[" * 100_000,
         error("max_tokens=9000 cannot be greater than max_model_len=8192"),
         error(
             "max_tokens is too large: 9000. This model supports at most 4096", param="max_tokens"
         ),
         error("max_tokens is not allowed to exceed 4096"),
-        error("max_tokens must be at least 1, got 0", param="max_tokens", code="invalid_value"),
-        error("Invalid value for max_tokens", param="max_tokens"),
         error("temperature must be between 0 and 2", param="temperature"),
         error("temperature must be non-negative, got -1.0"),
-        error("max_completion_tokens is too large: 9000"),
         error("Unrecognized request argument supplied: seed"),
         error("Unknown parameter: 'tools[0].stream_options'.", param="tools[0].stream_options"),
         error(
@@ -143,9 +129,7 @@ def test_refused_field_names_what_a_server_does_not_support(body: str, field: st
         error("Invalid schema for function 'f': 'temperature' is not supported"),
         error("tools.0.function.parameters.temperature: Extra inputs are not permitted"),
         json.dumps({"detail": extra("body", "tools", 0, "function", "temperature")}),
-        json.dumps({"detail": [{"loc": "stream_options"}, 3, {"loc": [["stream_options"]]}]}),
         error("stream_options is not allowed when stream is false"),
-        error("unsupported tool_choice: auto"),
         error("prompt is too long; lower max_tokens"),
     ],
 )

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.cli.evaluate import addresses_of, evaluate
-from lhkit.cli.options import EvalOptions
+from lhkit.cli.evaluate import EvalOptions, addresses_of, evaluate
 from lhkit.cli.source import concurrency_for
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios

@@ -36,7 +36,6 @@ from lhkit.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
-    Sampling,
     TextDelta,
     ToolCallParsed,
     Usage,
@@ -107,9 +106,6 @@ async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     return caught.value
 
 
-# --- the request
-
-
 async def test_the_request_is_exactly_this() -> None:
     _, server = await answer_of(streams(HELLO))
     assert server.bodies == [
@@ -160,14 +156,6 @@ async def test_a_required_call_without_any_tool_is_misuse_and_nothing_is_sent() 
     assert server.bodies == []
 
 
-async def test_sampling_is_sent() -> None:
-    sampling = Sampling(max_tokens=7, temperature=0.5, seed=3)
-    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
-        await said(model, ModelRequest(messages=REQUEST.messages, sampling=sampling))
-    sent = server.bodies[0]
-    assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (7, 0.5, 3)
-
-
 async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
     async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
         await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
@@ -181,9 +169,6 @@ async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
 async def test_the_api_key_goes_with_every_request(api_key: str | None, header: str | None) -> None:
     _, server = await answer_of(streams(HELLO), api_key=api_key)
     assert [sent.get("Authorization") for sent in server.headers] == [header] * 3
-
-
-# --- the response
 
 
 async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
@@ -205,7 +190,7 @@ async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+@pytest.mark.parametrize("size", [1, 7])
 async def test_bytes_may_be_cut_anywhere(size: int) -> None:
     pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
     body = b": keep-alive\n\n" + b"".join(completion(pieces))
@@ -255,9 +240,6 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
     assert sorted(texts) == sorted(words)
 
 
-# --- faults
-
-
 @pytest.mark.parametrize(
     ("behaviour", "error", "sentence"),
     [
@@ -277,14 +259,11 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
         (answers(502, "\n<html>\n <b>oops", "text/html"), ServerFailedError, r"HTTP 502\); look"),
         (answers(404, "<!DOCTYPE HTML>\n<p>a", "text/html"), RequestRefusedError, r"404\); check"),
         (answers(500, b"oops \xff\xfe"), ServerFailedError, "oops .*; look into its log"),
-        (answers(502, "x" * 9000, "text/plain"), ServerFailedError, "look into its log"),
         (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "text/html.*base-url"),
         (answers(200, '{"choices": []}'), StreamBrokenError, "application/json, no event stream"),
         (hangs_up(), StreamBrokenError, "broke off .* check that the server is alive"),
         (streams(HELLO[:2], "drop"), StreamBrokenError, "broke off .* check that the server"),
-        (streams([BODY[:500]], "drop"), StreamBrokenError, "broke off"),
         (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
-        (streams(HELLO[:2]), StreamBrokenError, "ended early after 2 tokens: check"),
         (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
         (streams([*HELLO[:1], DONE]), StreamBrokenError, "ended early after 1 tokens"),
         (
@@ -319,15 +298,6 @@ async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Be
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_a_stream_is_no_answer_wherever_the_connection_drops() -> None:
-    ends = range(0, len(BODY) - len(DONE), 97)
-    behaviours = [streams([BODY[:end]], "drop") for end in ends]
-    async with FakeVllm(*behaviours) as server, connected(server) as model:
-        for _ in ends:
-            with pytest.raises(StreamBrokenError):
-                await said(model)
-
-
 async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
@@ -337,9 +307,6 @@ async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() 
             await said(model)
         async with FakeVllm(streams(HELLO), port=server.port):
             assert isinstance((await said(model))[-1], Finished)
-
-
-# --- leaving early
 
 
 async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
@@ -364,9 +331,6 @@ async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.wait_for(server.was_left.wait(), 120)
-
-
-# --- connecting
 
 
 async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
@@ -399,7 +363,7 @@ async def test_a_password_in_the_address_is_refused_before_it_stands_in_a_record
     assert "secret" not in str(fault)
 
 
-@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "//"])
+@pytest.mark.parametrize("suffix", ["", "/v1/"])
 async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
@@ -451,9 +415,6 @@ async def test_an_unknown_model_lists_what_is_served(
     [
         answers(404, NOT_FOUND),
         answers(405, ""),
-        answers(501, ""),
-        answers(200, "<html>", "text/html"),
-        answers(200, "[1]"),
         answers(200, "{}"),
         hangs_up(),
     ],
@@ -471,7 +432,6 @@ async def test_a_server_without_a_version_works(version: Behaviour) -> None:
     ("listing", "error", "sentence"),
     [
         (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "<html>hello"),
-        (answers(200, "nonsense"), StreamBrokenError, "nonsense"),
         (answers(200, "[]"), StreamBrokenError, "check that --base-url leads to"),
         (answers(200, "{}"), StreamBrokenError, "no list of models at /v1/models"),
         (answers(200, '{"data": [1]}'), StreamBrokenError, "no list of models"),
@@ -537,12 +497,9 @@ async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
     ("listing", "error", "sentence"),
     [
         (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(403, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(429, ""), ServerOverloadedError, "try later"),
         (answers(500, ""), ServerFailedError, "look into its log"),
         (answers(503, ""), ServerOverloadedError, "try later"),
         (hangs_up(), StreamBrokenError, "check that the server is alive"),
-        (answers(200, LISTS["bare"]), UnknownModelError, "serves a, b, not q"),
         (answers(200, LISTS["wildcards"]), UnknownModelError, "serves x/*, b*, c, not q"),
         (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
     ],
@@ -584,9 +541,6 @@ async def test_a_wildcard_alone_is_no_model(listing: str) -> None:
         fault = await connect_fault(server.base_url)
     assert type(fault) is UnknownModelError
     assert "not exactly one model" in str(fault)
-
-
-# --- detokenize
 
 
 async def test_the_server_tells_how_it_read_our_prompt() -> None:

@@ -208,70 +208,38 @@ async def test_a_model_that_calls_tools_without_end_is_voted_on(
     assert [run.records[0].judgement.verdict for run in runs(tmp_path)] == ["fail", "pass"]
 
 
-async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_conversation(
-    settings: Settings, tmp_path: Path
-) -> None:
+def note_into(rows: Callable[[Any], list[Any]]) -> ToolRegistry:
+    """Return a tool that writes its number into rows, and tells them."""
+
     def note(args: Any, deps: Any) -> ToolOk:
-        deps.append(args["a"])
-        return ToolOk({"notes": [*deps]})
+        rows(deps).append(args["a"])
+        return ToolOk({"rows": [*rows(deps)]})
 
     schema = object_schema("a", a={"type": "integer"})
-    tools = ToolRegistry([echo_tool("note", parameters=schema, handler=note, is_destructive=True)])
-    store = ["kept"]
-    models = [
-        ScriptedModel([call("note", a=n), say("ok"), call("note", a=n), say("ok")], name=f"m{n}")
-        for n in (1, 2)
-    ]
-    panel = ABPanel(
-        models=models,
-        toolset=BareToolset(registry=tools),
-        store=store,
-        record=tmp_path / "ab",
-        opt_in=True,
-        draw=lambda: False,
-        settings=settings,
-    )
-    for _ in range(2):
-        await panel.send("note", answers=[True])
-        for number, side in enumerate(panel.sides, start=1):
-            (item,) = (each for each in side.items if isinstance(each, ToolCallMessage))
-            assert item.result == ToolOk({"notes": ["kept", number]})
-        panel.vote("tie")
-    assert store == ["kept"]
-
-
-class Shelf(BareSession):
-    """A session whose handler closes over rows of its own."""
-
-    def __init__(self, world: Any) -> None:
-        rows = [each["a"] for each in world["rows"]]
-
-        def note(args: Any, _deps: Any) -> ToolOk:
-            rows.append(args["a"])
-            return ToolOk({"rows": [*rows]})
-
-        schema = object_schema("a", a={"type": "integer"})
-        tool = echo_tool("note", parameters=schema, handler=note, is_destructive=True)
-        super().__init__(
-            registry=ToolRegistry([tool]), assistant=Assistant(), today=date(2026, 6, 15)
-        )
+    return ToolRegistry([echo_tool("note", parameters=schema, handler=note, is_destructive=True)])
 
 
 class Shelves:
-    """A toolset that opens such a session for each conversation."""
+    """A toolset whose sessions' handlers close over rows of their own."""
 
     def open(self, world: Any, locale: str) -> Session:
-        return Shelf(world)
+        rows = [each["a"] for each in world["rows"]]
+        registry = note_into(lambda _deps: rows)
+        return BareSession(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
 
 
-async def test_what_handlers_of_a_toolset_close_over_is_each_sides_own(
-    settings: Settings, tmp_path: Path
+@pytest.mark.parametrize("is_bare", [True, False])
+async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_conversation(
+    settings: Settings, tmp_path: Path, is_bare: bool
 ) -> None:
-    models = [ScriptedModel([call("note", a=n), say("ok")] * 2, name=f"m{n}") for n in (1, 2)]
+    store = [0]
+    bare: dict[str, Any] = {
+        "toolset": BareToolset(registry=note_into(lambda deps: deps)),
+        "store": store,
+    }
     panel = ABPanel(
-        models=models,
-        toolset=Shelves(),
-        world={"rows": [{"a": 0}]},
+        models=[ScriptedModel([call("note", a=n), say("ok")] * 2, name=f"m{n}") for n in (1, 2)],
+        **(bare if is_bare else {"toolset": Shelves(), "world": {"rows": [{"a": 0}]}}),
         record=tmp_path / "ab",
         opt_in=True,
         draw=lambda: False,
@@ -283,6 +251,7 @@ async def test_what_handlers_of_a_toolset_close_over_is_each_sides_own(
             (item,) = (each for each in side.items if isinstance(each, ToolCallMessage))
             assert item.result == ToolOk({"rows": [0, number]})
         panel.vote("tie")
+    assert store == [0]
 
 
 @pytest.mark.promise("ab.gate")

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import platform
 import re
 import subprocess
@@ -18,14 +17,14 @@ import pytest
 
 from lhkit import scale
 from lhkit.app import ModelChoice
-from lhkit.cli.matrix import run_matrix
-from lhkit.cli.options import MatrixOptions
+from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import Played, replay
+from lhkit.harness.run_options import RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
@@ -44,12 +43,14 @@ from lhkit.scale.placement import (
 from lhkit.scale.players import RayPlayers
 from lhkit.scale.replica import Replica
 from lhkit.settings import Settings
+from lhkit.toolset import limited, load
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
-PART = Part(toolset="life-helper", max_tokens=None, model="silent", at_once=2)
+PART = Part(options=RunOptions(model="silent"), at_once=2)
+TOOLSET = limited(load(), PART.options.max_tokens)
 
 
 class Method:
@@ -182,7 +183,8 @@ async def played(
     async with RayPlayers(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
         run = await replay(
             scenarios,
-            SCRIPTED[part.model](),
+            SCRIPTED[part.options.model](),
+            toolset=TOOLSET,
             players=players,
             run_dir=folder,
             concurrency=4,
@@ -200,7 +202,11 @@ async def test_replicas_write_the_journal_that_one_process_writes(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
-        scenarios, SCRIPTED["silent"](), run_dir=tmp_path / "alone", progress=False
+        scenarios,
+        SCRIPTED["silent"](),
+        toolset=TOOLSET,
+        run_dir=tmp_path / "alone",
+        progress=False,
     )
     run, players = await played(scenarios, here(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
@@ -215,7 +221,8 @@ async def test_replicas_write_the_journal_that_one_process_writes(
 async def test_a_run_of_one_process_goes_on_with_replicas(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    await replay(scenarios[:5], SCRIPTED["silent"](), run_dir=tmp_path, progress=False)
+    few = scenarios[:5]
+    await replay(few, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False)
     run, _ = await played(scenarios, here(), tmp_path)
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 
@@ -333,7 +340,8 @@ async def test_a_node_with_another_version_is_refused_and_told_which(
 async def test_a_node_that_would_ask_something_else_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    part = replace(PART, instructions={each.locale: "Others." for each in scenarios})
+    others = {each.locale: "Others." for each in scenarios}
+    part = replace(PART, options=RunOptions(model="silent", instructions=others))
     with pytest.raises(UsageError, match="would be asked otherwise than where the run was planned"):
         await played(scenarios, here(), tmp_path, part)
     assert read_records(tmp_path) == ()
@@ -399,30 +407,20 @@ def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
     assert len(read_records(tmp_path / "run")) == 2
 
 
-def test_what_ray_would_print_goes_to_the_runs_log(
+def test_what_ray_logs_goes_to_the_runs_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from ray._private import worker
-
     log = tmp_path / "run" / "replicas.log"
-    line = {"pid": 7, "actor_name": "Replica", "ip": "10.0.0.7", "is_err": True}
+    ray, own = logging.getLogger("ray"), logging.getLogger("lhkit.scale")
+    before = [(each.handlers[:], each.level, each.propagate) for each in (ray, own)]
     with logs.logged(log):
-        worker.print_to_stdstream(line | {"lines": ["it says"]}, ignore_prefix=False)
-        logging.getLogger("ray").warning("it warns")
-        told = {"pid": "autoscaler", "is_err": False}
-        for said in ("Pending Demands", ":event_summary:Adding 1 node"):
-            worker.print_to_stdstream(told | {"lines": [said]}, ignore_prefix=False)
-        with logs.standard_error_in(log):
-            os.write(2, b"it cries\n")
+        ray.warning("it warns")
+        own.info("it plays")
     said = log.read_text(encoding="utf-8")
-    assert "INFO (Replica 7 10.0.0.7) it says\n" in said
     assert "WARNING it warns\n" in said
-    assert "it cries\n" in said
-    assert "Adding 1 node" in said
-    assert "Pending Demands" not in said
+    assert "INFO it plays\n" in said
     assert capfd.readouterr() == ("", "")
-    worker.print_to_stdstream(line | {"lines": ["elsewhere"]}, ignore_prefix=False)
-    assert "elsewhere" in capfd.readouterr().err
+    assert [(each.handlers, each.level, each.propagate) for each in (ray, own)] == before
 
 
 def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:

@@ -96,19 +96,17 @@ def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_pat
     "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
 )
 def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
-    from lhkit.cli.evaluate import _run_name
-    from lhkit.cli.options import EvalOptions
+    from lhkit.cli.evaluate import EvalOptions, run_name
     from lhkit.errors import UsageError
 
     with pytest.raises(UsageError, match="cannot name a folder"):
-        _run_name(EvalOptions(name=name, runs_dir=tmp_path))
+        run_name(EvalOptions(name=name, runs_dir=tmp_path))
 
 
 def test_a_name_made_of_options_cannot_leave_it_either(tmp_path: Path) -> None:
-    from lhkit.cli.evaluate import _run_name
-    from lhkit.cli.options import EvalOptions
+    from lhkit.cli.evaluate import EvalOptions, run_name
 
-    name = _run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
+    name = run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
     assert name.isprintable()
 

@@ -17,13 +17,10 @@ import lhkit
 from lhkit import app
 from lhkit.cli.export import _send
 from lhkit.cli.finish import log_to_file
-from lhkit.cli.options import ReportOptions
-from lhkit.cli.report import report_run
+from lhkit.cli.report import ReportOptions, report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
 from lhkit.harness.record import Verdict
-from lhkit.mcp.connection import Process
-from lhkit.mcp.http import Address
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import UserMessage
@@ -194,8 +191,6 @@ def holders() -> list[object]:
         McpToolset(server=remote).launched,
         McpToolset(server=remote),
         Launch(command="server", env={"KEY": PLAIN}),
-        Process(command=("server", PLAIN), env={"K": PLAIN}, shown="s", secrets={PLAIN: "K"}),
-        Address(url=f"http://h/{PLAIN}", headers={"K": PLAIN}, shown="s", secrets={PLAIN: "K"}),
     ]
 
 

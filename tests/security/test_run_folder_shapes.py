@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.cli.accept import _edit
-from lhkit.cli.options import AcceptOptions
+from lhkit.cli.accept import AcceptOptions, _edit
 from lhkit.errors import LhkitError, RunError, UsageError
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare

@@ -6,7 +6,7 @@ import pytest
 from jsonschema.validators import validator_for
 
 from lhkit.errors import RegistrationError
-from lhkit.mcp.promise import without_patterns
+from lhkit.mcp.results import without_patterns
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted

@@ -10,20 +10,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
+from lhkit.harness.arguments import alternatives
 from lhkit.harness.faults import Path, did_you_mean, shown_path
 from lhkit.harness.loader import Origin
-from lhkit.harness.matchers import (
-    MATCHER_KEYS,
-    Equals,
-    Matcher,
-    Matches,
-    OneOf,
-    Slot,
-    Text,
-    alternatives,
-)
-from lhkit.harness.patterns import Pattern
-from lhkit.harness.relative_dates import DateIs
+from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
+from lhkit.harness.patterns import is_found
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
@@ -160,16 +151,16 @@ def _call_remarks(
     user = " ".join(turn.user for turn in scenario.turns)
     places = [(*path, "args", *at) for at, _ in alternatives(call.args)]
     for at, slots in zip(places, call.alternatives, strict=True):
-        for name, slot in slots.items() if is_expected else ():
-            if isinstance(slot.matcher, Matches) and slot.matcher.pattern.is_in(""):
-                yield Remark("empty_pattern", (*at, name), _EMPTY.format(slot.matcher.pattern.text))
+        for name, matcher in slots.items() if is_expected else ():
+            if isinstance(matcher, Matches) and is_found(matcher.matches, ""):
+                yield Remark("empty_pattern", (*at, name), _EMPTY.format(matcher.matches))
         if result == "validation":
             continue
         yield from _name_remarks(call.tool, slots, at, known)
         if is_expected:
             yield from _missing_remarks(call.tool, slots, at, known)
-        for name, slot in slots.items():
-            for value in _values(slot.matcher, scenario):
+        for name, matcher in slots.items():
+            for value in matcher.named(scenario.today):
                 yield from _value_remarks(call.tool, name, value, (*at, name), known)
                 # what the user names may be forbidden and not exist
                 if result in _GOES_THROUGH if is_expected else str(value) not in user:
@@ -201,7 +192,7 @@ def _name_remarks(
 
 
 def _missing_remarks(
-    tool_name: str, slots: Mapping[str, Slot], path: Path, known: Known
+    tool_name: str, slots: ArgumentSet, path: Path, known: Known
 ) -> Iterator[Remark]:
     """Yield required arguments without a matcher, but for those that a misspelt one means."""
     tool = known.registry.get(tool_name)
@@ -235,25 +226,9 @@ def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Rem
         yield Remark("unknown_id", path, message)
 
 
-def _values(matcher: Matcher, scenario: Scenario) -> Iterator[Any]:
-    """Yield every value that a matcher names."""
-    match matcher:
-        case Equals(value=value):
-            yield value
-        case Text(text=text):
-            yield text
-        case DateIs():
-            yield matcher.resolved(scenario.today)
-        case OneOf(options=options):
-            for option in options:
-                yield from _values(option, scenario)
-        case _:
-            pass
-
-
 def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
     expected = turn.reply
-    if expected.matches is not None and Pattern(expected.matches).is_in(""):
+    if expected.matches is not None and is_found(expected.matches, ""):
         yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(expected.matches))
     elif not reply_reasons(expected, ""):
         yield Remark("unchecked_reply", path, "silence passes: demand words (contains_any, …)")

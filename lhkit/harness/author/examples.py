@@ -9,21 +9,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from datetime import date
 from math import inf
-from typing import Any, assert_never
+from typing import Any
 
-from lhkit.harness.matchers import (
-    AnyValue,
-    Approx,
-    Equals,
-    Fields,
-    Items,
-    Matcher,
-    Matches,
-    OneOf,
-    Slot,
-    Text,
-)
-from lhkit.harness.relative_dates import DateIs
+from lhkit.harness.matchers import ArgumentSet, Place, example_arguments
 from lhkit.messages import ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import SchemaNode, item_of, property_of
@@ -34,62 +22,16 @@ _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
 
 
-class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
-    """No value follows from a matcher; the message is the path to it."""
-
-
 def derived(
-    slots: Mapping[str, Slot], schema: Mapping[str, Any], *, today: date | None = None
+    expected: ArgumentSet, schema: Mapping[str, Any], *, today: date | None = None
 ) -> dict[str, Any]:
     """Return arguments that fit every matcher; optional ones are left out.
 
     Raises:
         Underivable: a required `matches`, of which only an author knows what fits.
     """
-    return _fields(slots, SchemaNode.of(schema), today)
-
-
-def _fields(slots: Mapping[str, Slot], node: SchemaNode, today: date | None) -> dict[str, Any]:
-    branch = node.branches()[0]
-    return {
-        name: _at(name, slot.matcher, node.at(property_of(branch, name)), today)
-        for name, slot in slots.items()
-        if not slot.optional
-    }
-
-
-def _at(name: str, matcher: Matcher, node: SchemaNode, today: date | None) -> Any:
-    try:
-        return _value_of(matcher, node, today)
-    except Underivable as inner:
-        raise Underivable(f"{name}.{inner}") from inner
-
-
-def _value_of(matcher: Matcher, node: SchemaNode, today: date | None) -> Any:
-    match matcher:
-        case Equals(value=value) | Approx(value=value):
-            return value
-        case OneOf(options=options):
-            return _value_of(options[0], node, today)
-        case AnyValue():
-            return example(node, today)
-        case DateIs():
-            return matcher.resolved(today)
-        case Text(text=text):
-            return text
-        case Fields(fields=fields):
-            return _fields(fields, node, today)
-        case Items(items=items):
-            branch = node.branches()[0]
-            return [
-                _at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)), today)
-                for i, slot in enumerate(items)
-                if not slot.optional
-            ]
-        case Matches():
-            raise Underivable("matches")
-        case _:
-            assert_never(matcher)
+    top = Place(SchemaNode.of(schema), today)
+    return example_arguments(expected, top, lambda place: example(place.node, place.today))
 
 
 def example(node: SchemaNode, today: date | None = None) -> Any:

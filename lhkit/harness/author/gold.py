@@ -13,13 +13,13 @@ from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.examples import (
-    Underivable,
     derived,
     known_ids,
     plausible_args,
     plausible_calls,
     texts_of,
 )
+from lhkit.harness.matchers import Underivable
 from lhkit.harness.relative_dates import dates_resolved
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons

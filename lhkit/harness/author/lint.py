@@ -172,10 +172,9 @@ def _reference_remarks(played: SampleRecord) -> Iterator[Remark]:
         yield Remark("gold", ("turns", number), f"the gold trace fails: {'; '.join(reasons)}")
     for violation in judgement.violations:
         text = f"{violation.code}: {violation.detail}"
-        turn_of = violation.turn
-        told = () if turn_of is None else turns.get(turn_of, ())
-        if violation.code != "unlisted_write" and text not in told:
-            path: Path = () if turn_of is None else ("turns", turn_of)
+        path: Path = () if violation.turn is None else ("turns", violation.turn)
+        known = () if violation.turn is None else turns.get(violation.turn, ())
+        if violation.code != "unlisted_write" and text not in known:
             yield Remark("violation", path, f"the gold trace breaks a rule: {text}")
             rest = [reason for reason in rest if reason != text]
     replies = [

@@ -7,8 +7,8 @@ from typing import Any
 
 from lhkit.harness.author.examples import known_ids
 from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
+from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MadeCall, match_calls
-from lhkit.harness.mismatch import arguments_reasons
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
@@ -156,7 +156,7 @@ def _steps(
     }
     for t, (script, turn) in enumerate(zip(scenario.turns, turns, strict=False)):
         match = match_calls(
-            [expected.expectation for expected in script.expect.calls],
+            script.expect.calls,
             [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls],
             schemas=tools.schemas,
             extra="any",

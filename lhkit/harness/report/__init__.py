@@ -1,4 +1,4 @@
-"""A run on paper: one HTML file for people, Markdown for a pull request, JUnit XML for CI.
+"""A run on paper: a table in the terminal, an HTML page, Markdown for a pull request, JUnit XML.
 
-Reads records and numbers; runs and scores nothing. Samples as HTML are in `harness.html`.
+Lays out the tables of `harness.tables` and the parts of `harness.transcript`; counts nothing.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from lhkit.harness.matchers import alternatives
+from lhkit.harness.arguments import alternatives
 from lhkit.harness.matching import ArgumentVerdict, MatchResult
 from lhkit.harness.record import ArgumentScore, CallRecord, CallScore, TurnRecord
 from lhkit.harness.turn import ExpectedCall

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from lhkit.harness.patterns import Pattern
+from lhkit.harness.patterns import is_found
 from lhkit.harness.text_forms import MINUS_MARK, comparable, spaceless, with_short_cents
 from lhkit.harness.turn import ExpectedReply, ReplyPart
 
@@ -48,8 +48,8 @@ class _Said:
         if part.contains_any and not any(each in self for each in part.contains_any):
             yield f"the reply has none of {', '.join(map(repr, part.contains_any))}"
         yield from (f"the reply says {each!r}" for each in part.excludes if each in self)
-        pattern = None if part.matches is None else Pattern(_straight(part.matches))
-        if pattern is not None and not pattern.is_in(self._straight):
+        pattern = part.matches
+        if pattern is not None and not is_found(_straight(pattern), self._straight):
             yield f"the reply does not match /{part.matches}/"
 
     def __contains__(self, phrase: str) -> bool:

@@ -116,29 +116,23 @@ class _MarkedParser(IncrementalParser):
         return words, found.group() if found else ""
 
 
-class _MarkedCall:
-    """A call that has begun. Each character is looked at once."""
+class _MarkedCall(OpenCall):
+    """A call between tokens. Each character is looked at once.
+
+    Its boundary is after the first end token in the open string, or before a start token outside
+    of one.
+    """
 
     def __init__(self, markup: Markup) -> None:
+        super().__init__(markup.call[0])
         self._start, self._end = markup.call
         self._quote = markup.quote
         self._tokens = (self._quote, *markup.call)
-        self._parts = [self._start]
-        self._length = len(self._start)
         self._inside = ""  # the delimiter of the string we are in
         self._opens = False  # a string in JSON quotes may begin here
-        self.boundary: int | None = None
-        """After the first end token in the open string, or before a start token outside of one."""
-        self.is_complete = False
 
-    @property
-    def raw(self) -> str:
-        """The text of the call so far, with its tokens."""
-        return "".join(self._parts)
-
-    def feed(self, text: str, at: int) -> int:
-        """Take in what is decided from `at` on; return where the undecided begins."""
-        start = at
+    def _follow(self, text: str, start: int) -> int:
+        at = start
         safe = self._safe(text, at)
         while not self.is_complete and (found := self._pattern().search(text, at, safe)):
             at = found.end()
@@ -149,10 +143,7 @@ class _MarkedCall:
                 self.is_complete = True
                 if self.boundary is None:
                     self.boundary = self._length + at - start
-        end = at if self.is_complete else safe
-        self._parts.append(text[start:end])
-        self._length += end - start
-        return end
+        return at if self.is_complete else safe
 
     def _safe(self, text: str, at: int) -> int:
         end = _undecided(text, at, self._tokens)

@@ -15,11 +15,18 @@ from typing import Any, assert_never
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import Group, grouped, is_writable, result_text, words_of
+from lhkit.models.dialects.transcript import (
+    LONE_SURROGATE,
+    Group,
+    grouped,
+    is_writable,
+    result_text,
+    unicode_of,
+    words_of,
+)
 from lhkit.models.dialects.turns import BOS
 from lhkit.models.dialects.values import quoted
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _BARE_KEY = re.compile(r"[\w.\-]+")
 _SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "patternProperties"})
 
@@ -45,7 +52,7 @@ class Markup:
 
     def defused(self, text: str) -> str:
         """Return `text` without control tokens: `<escape>` becomes `< escape>`."""
-        return self.control.sub("< ", _LONE_SURROGATE.sub("\ufffd", text))
+        return self.control.sub("< ", unicode_of(text))
 
     def object(self, members: Mapping[str, Any]) -> str:
         r"""Return an object as text that reads back exactly.
@@ -73,7 +80,7 @@ class Markup:
         return key if _BARE_KEY.fullmatch(key) else self._string(key)
 
     def _string(self, text: str) -> str:
-        if self.control.search(text) or _LONE_SURROGATE.search(text):
+        if self.control.search(text) or LONE_SURROGATE.search(text):
             return quoted(text, self.control)
         return f"{self.quote}{text}{self.quote}"
 

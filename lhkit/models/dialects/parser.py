@@ -4,7 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from lhkit.messages import ToolCall
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
@@ -49,31 +49,35 @@ class ParseResult:
         return bool(self.fragment)
 
 
-class OpenCall(Protocol):
-    """A call that has begun, followed to its end however it is cut."""
+class OpenCall(ABC):
+    """A call that has begun, followed to its end however it is cut.
+
+    `boundary` is the length of `raw` at which the call ends if it is damaged, None if there is no
+    such place. What follows is read anew: a delimiter that the model left out must not swallow the
+    next call.
+    """
+
+    def __init__(self, begun: str = "") -> None:
+        self._parts = [begun]
+        self._length = len(begun)
+        self.boundary: int | None = None
+        self.is_complete = False
 
     @property
     def raw(self) -> str:
         """The text of the call so far."""
-        ...
-
-    @property
-    def is_complete(self) -> bool:
-        """True once its end has come."""
-        ...
-
-    @property
-    def boundary(self) -> int | None:
-        """Length of `raw` at which the call ends if it is damaged; None if there is no such place.
-
-        What follows is read anew: a delimiter that the model left out must not swallow the next
-        call.
-        """
-        ...
+        return "".join(self._parts)
 
     def feed(self, text: str, at: int) -> int:
         """Take in what is decided of `text` from `at` on; return where the undecided begins."""
-        ...
+        end = self._follow(text, at)
+        self._parts.append(text[at:end])
+        self._length += end - at
+        return end
+
+    @abstractmethod
+    def _follow(self, text: str, start: int) -> int:
+        """Return where the decided ends; note there whether the call is complete."""
 
 
 class IncrementalParser(ABC):
@@ -222,7 +226,7 @@ class _Prose:
         self._spaces = []
 
 
-class OpenBrackets(ABC):
+class OpenBrackets(OpenCall):
     """A text of `brackets` that has begun. Each character is looked at once.
 
     Brackets inside strings do not count. Single quotes delimit strings too, where a value or key
@@ -231,9 +235,8 @@ class OpenBrackets(ABC):
     """
 
     def __init__(self, brackets: str = ALL_BRACKETS) -> None:
+        super().__init__()
         self._counted = brackets
-        self._parts: list[str] = []
-        self._length = 0
         self._depth = 0
         self._open: list[str] = []  # every bracket that is open
         self._quote = ""
@@ -241,26 +244,12 @@ class OpenBrackets(ABC):
         self._before_string = ""  # the one before the last string
         self._last_inside = ""  # the character before in the open string, without white space
         self._is_escaped = False
-        self.boundary: int | None = None
-        self.is_complete = False
-
-    @property
-    def raw(self) -> str:
-        """The text so far."""
-        return "".join(self._parts)
-
-    def feed(self, text: str, at: int) -> int:
-        """Take in `text` from `at` up to the last bracket; return where that was."""
-        end = self._end(text, at)
-        self._parts.append(text[at:end])
-        self._length += end - at
-        return end
 
     @abstractmethod
     def _next_call(self, text: str, at: int) -> NextCall:
         """Return whether the bracket at `at` begins the next call, since this one is damaged."""
 
-    def _end(self, text: str, start: int) -> int:
+    def _follow(self, text: str, start: int) -> int:
         at = start
         if self._is_escaped and at < len(text):
             self._is_escaped = False

@@ -1,10 +1,13 @@
 """A transcript as the model sees it: the calls of one model message together, no hints."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, assert_never
 
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
 """The user's words, the model's words, or the calls of one model message."""
@@ -44,3 +47,8 @@ def result_text(message: ToolCallMessage) -> str:
 def is_writable(message: ToolCallMessage) -> bool:
     """Return False for a call that was cut off or made no sense: only its raw text can be shown."""
     return bool(message.name) and isinstance(message.args, Mapping)
+
+
+def unicode_of(text: str) -> str:
+    """Return `text` with U+FFFD for lone surrogates, which vLLM refuses with HTTP 400."""
+    return LONE_SURROGATE.sub("\ufffd", text)

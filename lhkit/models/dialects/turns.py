@@ -15,7 +15,7 @@ from typing import assert_never
 from lhkit.json_values import compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import Dialect, ToolSpec, spec_of
-from lhkit.models.dialects.transcript import grouped, result_text, words_of
+from lhkit.models.dialects.transcript import grouped, result_text, unicode_of, words_of
 
 BOS = "<bos>"
 START_OF_TURN_ID = 105
@@ -26,7 +26,6 @@ CONTROL_TOKEN = re.compile(
     r"|image_soft_token|unused\d+)>)"
 )
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _TURN_START = "<start_of_turn>"
 _TURN_END = "<end_of_turn>\n"
 _MODEL_START = f"{_TURN_START}model\n"
@@ -46,7 +45,7 @@ def defused(text: str) -> str:
     User text, tool data and model text are untrusted. Without this they could close a turn and
     speak in another role. A lone surrogate, which vLLM refuses with HTTP 400, becomes U+FFFD.
     """
-    return CONTROL_TOKEN.sub("< ", _LONE_SURROGATE.sub("\ufffd", text))
+    return CONTROL_TOKEN.sub("< ", unicode_of(text))
 
 
 def render_turns(turns: Iterable[PromptTurn]) -> str:

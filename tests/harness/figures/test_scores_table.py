@@ -140,7 +140,6 @@ def test_calls_are_counted_by_tool_and_by_argument(
 def test_precision_recall_and_f1_are_those_of_the_counts() -> None:
     counts = Selection(chosen=6, surplus=2, missing=4, exact=3, arguments=8, right_arguments=6)
     assert (counts.precision, counts.recall, counts.f1) == (0.75, 0.6, pytest.approx(2 / 3))
-    assert (counts.argument_share, counts.exact_share) == (0.75, 0.5)
     assert (Selection().precision, Selection().recall, Selection().f1) == (None, None, None)
     assert Selection(surplus=1).recall is None
     assert Selection(surplus=1).f1 == 0
@@ -227,11 +226,6 @@ def test_the_gate_is_counted(_what: str, record: SampleRecord, expected: Confirm
     assert (found.wrong_interval is None) == (found.asked == 0)
 
 
-def test_the_share_of_respected_answers() -> None:
-    assert ConfirmScore().respected_share is None
-    assert ConfirmScore(refused_turns=4, respected_turns=3).respected_share == 0.75
-
-
 def tries(*verdicts: Verdict, scenario: str = "s") -> list[SampleRecord]:
     return [sample(verdict, scenario, repeat) for repeat, verdict in enumerate(verdicts)]
 
@@ -307,7 +301,7 @@ def test_strict_and_repaired_columns_stand_side_by_side() -> None:
         score(pair("a"), pair("b"), strict_right_calls=1),
     )
     total = tally("t", [sample(scores=scores), sample(scores=scores[:1])])
-    assert (total.pass_rate, total.strict_pass_rate) == (1.0, 0.5)
+    assert (total.pass_rate, total.strict_passed) == (1.0, 1)
     assert (total.right_calls, total.strict_right_calls, total.counted_calls) == (4, 3, 4)
     assert (total.tool_accuracy, total.strict_accuracy) == (1.0, 0.75)
 
@@ -354,7 +348,7 @@ turns = st.lists(st.lists(rows, max_size=4).map(lambda each: score(*each)), max_
 @given(turns)
 def test_every_share_lies_between_nothing_and_all(scores: list[TurnScore]) -> None:
     counts = selection(scores)
-    shares = [counts.precision, counts.recall, counts.f1, counts.argument_share, counts.exact_share]
+    shares = [counts.precision, counts.recall, counts.f1]
     assert all(share is None or 0 <= share <= 1 for share in shares)
     if counts.f1:
         assert counts.precision is not None
@@ -375,7 +369,7 @@ def test_the_confusion_matrix_holds_every_call_once(scores: list[TurnScore]) -> 
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=1))
 def test_a_right_trace_has_an_f1_of_one(tools: list[str]) -> None:
     counts = selection([score(*(pair(tool, argument()) for tool in tools))])
-    assert (counts.f1, counts.exact_share, counts.argument_share) == (1, 1, 1)
+    assert (counts.f1, counts.exact, counts.right_arguments) == (1, len(tools), len(tools))
 
 
 def test_a_mended_pass_counts_once_as_pass_and_never_as_strict() -> None:

@@ -1,7 +1,6 @@
 """`faults`: a tool that breaks on purpose, met through the real dispatcher."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -85,10 +84,10 @@ async def test_a_fault_of_a_tool_that_is_not_there_is_named_before_anything_is_p
 
 async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
-    once = replace(scenario, faults=(ScriptedFault(tool="find_notes", times=1),))
+    once = scenario.model_copy(update={"faults": (ScriptedFault(tool="find_notes", times=1),)})
     hashes = {
         plan_run([each], searching(), toolset, repeats=1).jobs[0].content_hash
-        for each in (scenario, once, replace(scenario, faults=()))
+        for each in (scenario, once, scenario.model_copy(update={"faults": ()}))
     }
     assert len(hashes) == 3
 

@@ -80,7 +80,7 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
 
     other = {"hi": "", "and now": "[now]"}.__getitem__
     assert hash_of(toolset(context=one)) == hash_of(toolset(context=other))
-    short = replace(SCENARIO, turns=SCENARIO.turns[:1])
+    short = SCENARIO.model_copy(update={"turns": SCENARIO.turns[:1]})
     assert hash_of(toolset(context=one), scenario=short) == hash_of(toolset(), scenario=short)
 
 
@@ -147,7 +147,10 @@ async def test_a_context_that_fails_spoils_its_own_sample_only(
     def context(message: str) -> str:
         return {"hi": "[now]"}[message]
 
-    scenarios = [replace(SCENARIO, turns=SCENARIO.turns[:1]), replace(SCENARIO, id="b")]
+    scenarios = [
+        SCENARIO.model_copy(update={"turns": SCENARIO.turns[:1]}),
+        SCENARIO.model_copy(update={"id": "b"}),
+    ]
     run = await replay(
         scenarios,
         ScriptedModel(lambda _: say("hi")),

@@ -159,7 +159,7 @@ async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
 ) -> None:
     (scenario,) = load(NOTES)
     run = await play([scenario], gold_model)
-    longer = replace(scenario, turns=(*scenario.turns, Turn(user="and more")))
+    longer = scenario.model_copy(update={"turns": (*scenario.turns, Turn(user="and more"))})
     for today, reason in (
         ([], "there is no such scenario today"),
         ([longer], "3 turns were played and there are 4 today"),

@@ -21,7 +21,7 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, User, user_of
+from lhkit.harness.scenario import Scenario, User
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 
@@ -193,6 +193,7 @@ async def test_a_careful_run_is_scored_again_as_it_was_played(
     assert again.summary().confirm.wrong_stopped == 1
 
 
-def test_a_user_that_nobody_knows_is_one_sentence() -> None:
+@pytest.mark.anyio
+async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
-        user_of("kind")
+        await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

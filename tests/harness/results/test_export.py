@@ -12,8 +12,7 @@ import fastparquet  # noqa: TID253 - what is written is read by it
 import pytest
 
 from evals.benchmarks import peers
-from lhkit.cli.export import export_run
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.export import parquet
@@ -25,7 +24,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.imported import scenario_of
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.recorded_chats import read_conversations
+from lhkit.imports.recorded import read_conversations
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings

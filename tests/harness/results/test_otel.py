@@ -21,8 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from evals.benchmarks import peers
-from lhkit.cli.export import export_run
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError
 from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings

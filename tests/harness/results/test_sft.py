@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.export import export_run
-from lhkit.cli.options import ExportOptions
+from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
-from lhkit.harness.held_out import HeldOut
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -24,6 +22,7 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
+from lhkit.harness.similarity import HeldOut
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text

@@ -1,7 +1,7 @@
 """What a scenario can say: sets of arguments, days, replies as a whole, each turn's own changes."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
@@ -20,7 +21,7 @@ from lhkit.harness.loader import read_sources
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.relative_dates import MOST_DAYS, DateIs
+from lhkit.harness.relative_dates import MOST_DAYS, resolved_day
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -65,9 +66,6 @@ async def played(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRec
     return await tried(Scenario.from_data(data), ScriptedModel(replies), toolset)
 
 
-# ------------------------------------------------------------------- several sets of arguments
-
-
 @pytest.mark.parametrize(
     ("args", "fits"),
     [
@@ -102,8 +100,8 @@ def test_a_wrong_call_is_told_by_the_set_that_it_is_nearest_to() -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ({"any_of": []}, "add.turns[0].expect.calls[0].args.any_of: must list at least one set"),
-        ({"any_of": ["x"]}, "args.any_of[0]: must be a set of arguments"),
+        ({"any_of": []}, "add.turns[0].expect.calls[0].args.any_of: must be a list of 1 or more"),
+        ({"any_of": ["x"]}, "args.any_of[0]: must be a mapping"),
         ({"any_of": [{"text": {"date": "someday"}}]}, "args.any_of[0].text.date: must be today"),
     ],
 )
@@ -152,9 +150,6 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     assert not [place for _, place in told if place.startswith(f"{here}[0]")]
 
 
-# ------------------------------------------------------------------------------------------ days
-
-
 @pytest.mark.parametrize(
     ("expression", "day"),
     [
@@ -181,7 +176,7 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     ],
 )
 def test_a_day_is_told_from_the_day_of_the_scenario(expression: str, day: str) -> None:
-    assert DateIs(expression).resolved(TODAY) == day
+    assert resolved_day(expression, TODAY) == day
 
 
 def test_a_day_too_far_away_is_refused() -> None:
@@ -218,8 +213,8 @@ def test_a_misspelt_day_of_a_world_or_a_gold_call_is_told_by_its_field(word: str
     assert [
         re.findall(r"add\.(\S+): date: (.*) is no day: write today, ", each) for each in lines
     ] == [
-        [("world.notes[1].tags[0]", repr(word))],
         [("turns[0].gold.calls[0].args.text", repr(word))],
+        [("world.notes[1].tags[0]", repr(word))],
     ]
 
 
@@ -229,9 +224,6 @@ def test_a_field_that_is_called_date_is_no_day_that_is_misspelt() -> None:
     data = one_turn()
     data["world"]["notes"] = rows
     assert Scenario.from_data(data).world["notes"] == rows
-
-
-# --------------------------------------------------------------------------------------- replies
 
 
 @pytest.mark.parametrize(
@@ -303,8 +295,6 @@ async def test_gold_says_what_is_asked_of_all_replies(toolset: Any) -> None:
     gold = await tried(scenario, gold_model(scenario, session.registry), toolset)
     assert gold.judgement.verdict is Verdict.PASS
 
-
-# ------------------------------------------------------------------------------- rows and turns
 
 WHOLE = {"id": "note-1", "text": "milk", "done": False}
 
@@ -390,9 +380,6 @@ async def test_what_turns_changed_is_recorded_only_where_it_is_asked_for(
     never = rescore(tmp_path / "unasked", [Scenario.from_data(two_turns())], toolset)
     (reason,) = never.skipped.values()
     assert reason == "turn 0: what it did to the state was not recorded: play it again"
-
-
-# -------------------------------------------------------------------- results, whichever calls
 
 
 @REGISTRY.tool()
@@ -581,24 +568,39 @@ def test_a_scenario_that_asks_for_no_results_is_still_the_one_that_it_was() -> N
     assert scenario_hash(Scenario.from_data(how_warm())) not in hashes
 
 
-# ---------------------------------------------------------------------------------------- editors
+def matcher_rows() -> Iterator[str]:
+    """Yield the line of each matcher in the table of the page, from the schema for editors."""
+    schema = scenario_json_schema()["$defs"]
+    for member in schema["Matcher"]["oneOf"][:-1]:
+        kind = schema[member["$ref"].removeprefix("#/$defs/")]
+        more = [
+            f"`{name}`: {each['description'][:1].lower()}{each['description'][1:-1]}"
+            for name, each in kind["properties"].items()
+            if name not in {kind["title"], "optional"}
+        ]
+        (given,) = kind["examples"]
+        example = {kind["title"]: given[kind["title"]], **given}
+        shown = yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=1000)
+        about = kind["description"].split(". ")[0].removesuffix(".")
+        yield f"| `{shown.strip()}` | {about} | {'; '.join(more)} |"
 
 
-@pytest.mark.slow
+def test_the_page_about_scenarios_describes_each_matcher_as_editors_do() -> None:
+    assert [row for row in matcher_rows() if row not in PAGE.splitlines()] == []
+
+
 def test_an_editor_is_told_each_matcher_with_an_example_that_holds() -> None:
-    schema = scenario_json_schema()
-    described = schema["$defs"]["Matcher"]["anyOf"][:-1]
-    assert [each["title"] for each in described] == list(MATCHER_KEYS)
-    for each in described:
-        (example,) = each["examples"]
-        assert each["description"].endswith(".")
-        jsonschema.validate(example, {**schema["$defs"]["Matcher"], "$defs": schema["$defs"]})
+    schema = scenario_json_schema()["$defs"]
+    kinds = {kind["title"]: kind for kind in schema.values() if kind.get("title") in MATCHER_KEYS}
+    assert kinds.keys() == set(MATCHER_KEYS)
+    for kind in kinds.values():
+        (example,) = kind["examples"]
+        jsonschema.validate(example, {**schema["Matcher"], "$defs": schema})
         Scenario.from_data(one_turn(expect={"calls": [{"tool": "go", "args": {"x": example}}]}))
 
 
 def property_names(schema: Mapping[str, Any]) -> set[str]:
-    kinds = [each for kind in schema["$defs"].values() for each in (kind, *kind.get("anyOf", ()))]
-    return {name for each in kinds for name in each.get("properties", {})}
+    return {name for kind in schema["$defs"].values() for name in kind.get("properties", {})}
 
 
 def test_the_page_about_scenarios_names_every_field_and_matcher() -> None:
@@ -618,14 +620,10 @@ def test_the_page_about_scenarios_names_every_field_and_matcher() -> None:
     ],
 )
 def test_whoever_writes_a_day_is_told_it_in_the_editor_and_on_the_page(day: str) -> None:
-    (matcher,) = (
-        each
-        for each in scenario_json_schema()["$defs"]["Matcher"]["anyOf"]
-        if each.get("title") == "date"
-    )
-    assert day in matcher["properties"]["date"]["description"]
+    matcher = scenario_json_schema()["$defs"]["DateIs"]
+    assert day in matcher["description"]
     assert f"`{day}`" in PAGE
-    assert DateIs(f"{day}+1w").resolved(TODAY)
+    assert resolved_day(f"{day}+1w", TODAY)
 
 
 def test_the_schema_and_the_reader_agree_on_what_a_scenario_may_say() -> None:

@@ -168,20 +168,12 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
             "- id: a\n  ac: x\n  turns: [{user: x}]\n  final:\n    t:\n    - {a: {any: no}}\n",
             ":6: a.final.t[0].a.any: must be true",
         ),
-        ("- id: a\n  id: b\n", ":2: a.id: the key stands here twice (first in line 1)"),
-        ("- id: !x a\n", ":1: [0].id: the tag !x is not allowed"),
         ("- 1: a\n", ":1: [0]: a key must be a text in quotes, not 1"),
-        ("- id: .inf\n", ":1: [0].id: .inf is no JSON number"),
         ("- id: 0x10\n", ":1: [0].id: 0x10 is no JSON number"),
-        ("- <<: {a: 1}\n", ":1: [0]: a key must be"),
         ("- [a\n  b: }", ":2: (top): not YAML"),
-        ("- a\n---\n- b\n", ": (top): not YAML"),
-        ("a\x00b", ": (top): not YAML"),
         ("", ":1: (top): must be a list of scenarios"),
         ("id: a\n", ":1: (top): must be a list of scenarios"),
         ("- 5\n", ":1: [0]: must be a mapping"),
-        ("- &a [*a]\n", ":1: (top): nested deeper"),
-        ("[" * 5000, "nested deeper"),
     ],
 )
 def test_a_fault_is_named_by_file_line_and_field(load: Load, text: str, said: str) -> None:
@@ -264,24 +256,10 @@ def test_a_path_without_scenarios_is_named(tmp_path: Path, name: str) -> None:
         load_scenarios([tmp_path / name])
 
 
-def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_bytes("- id: 가".encode("euc-kr"))
-    with pytest.raises(ScenarioError, match=r"x\.yaml: cannot be read"):
-        load_scenarios([tmp_path / "x.yaml"])
-
-
 def test_dates_stay_text_and_anchors_may_be_used() -> None:
     document = read_yaml("a: &x [2026-06-15, yes, 1.5]\nb: *x\n")
     assert document.value == {"a": ["2026-06-15", "yes", 1.5], "b": ["2026-06-15", "yes", 1.5]}
     assert document.faults == ()
-
-
-@pytest.mark.slow
-def test_anchors_that_explode_are_stopped() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    (fault,) = read_yaml("\n".join(lines)).faults
-    assert "split the file" in fault.message
 
 
 def test_no_character_of_a_file_is_read_by_yamls_own_python() -> None:
@@ -297,15 +275,8 @@ def test_no_character_of_a_file_is_read_by_yamls_own_python() -> None:
     assert not seen & readers
 
 
-def test_ten_thousand_lines_load(load: Load) -> None:
-    entry = MINIMAL.format(id="scenario-{n}").lstrip() + "  tags:\n" + "  - tag\n" * 6
-    text = "".join(entry.replace("{n}", str(n)) for n in range(1000))
-    assert len(text.splitlines()) == 10_000
-    assert len(load(text)) == 1000
-
-
 def test_the_schema_for_editors_is_up_to_date() -> None:
-    """Write it anew with the line in datasets/ac/card.md."""
+    """After a change: `python -m lhkit.harness.scenario_schema`."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
 
 

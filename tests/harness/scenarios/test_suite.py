@@ -101,8 +101,8 @@ def test_a_prompt_is_a_text_or_a_file_beside_the_suite(tmp_path: Path) -> None:
         'ko = {file = "long.txt"}\n'
     )
     default, own = arms_of(load_suite(written(tmp_path, text)), tmp_path)
-    assert default.instructions == {}
-    assert own.instructions == {"en": "Be brief.", "ko": "길게 답해."}
+    assert default.options.instructions == {}
+    assert own.options.instructions == {"en": "Be brief.", "ko": "길게 답해."}
     with pytest.raises(UsageError, match=r"long\.txt cannot be read"):
         arms_of(load_suite(written(tmp_path, text)), tmp_path / "elsewhere")
 

@@ -442,11 +442,6 @@ def test_tool_accuracy_counts_due_right_and_surplus_calls(
     ) == (score.passed, score.due_calls, score.right_calls, score.surplus_calls)
 
 
-def test_evidence_of_an_old_record_can_be_judged_again(judged: Judged) -> None:
-    what = evidence(turn(add()), after=(MILK,))
-    assert judged(ADD, what) == judged(ADD, what)
-
-
 ROWS = """
   turns:
     - user: hello

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.events import EndReason
+from lhkit.harness.matching import match_calls
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.violations import Excused, violations_of
+from lhkit.harness.scoring.violations import violations_of
 from lhkit.harness.turn import ForbiddenCall, Turn
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
@@ -41,12 +42,16 @@ def codes(
 ) -> list[str]:
     """Return the violations of one call of `write`."""
     forbidden = () if forbid is None else (ForbiddenCall(tool="write", args=forbid),)
-    scenario = Scenario(id="s", ac="AC-1", turns=(Turn(user=user, forbid=forbidden),))
+    turn = Turn.model_construct(user=user, forbid=forbidden)
+    scenario = Scenario(id="s", ac="AC-1", turns=(turn,))
     read = CallRecord(tool="read", raw_args={}, result=result or {"status": "ok", "data": {}})
     write = CallRecord(tool="write", raw_args=args, result={"status": "ok", "data": {}})
     turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
     evidence = Evidence(turns=(turn,), initial_state={"rows": state}, final_state={"rows": state})
-    found = violations_of(scenario, evidence, Excused(), schemas={"write": schema}, today=MONDAY)
+    nothing_expected = match_calls([], [], schemas={})
+    found = violations_of(
+        scenario, evidence, [nothing_expected], schemas={"write": schema}, today=MONDAY
+    )
     return [each.code for each in found]
 
 
@@ -99,11 +104,10 @@ def test_a_forbidden_call_is_told_as_an_expected_one_is(
         ("물마시기", "물마시기를 해", True),
         ("물마시기", "'물마시기'에서는", True),
         ("물마시기", "물마시기까지만은요", True),
-        ("물마시기", "물마시기입니다.", True),
         ("물마시기", "물마시기운동", False),
+        ("물마시기", "물마시기를뺀", False),
         ("물마시기", "찬물마시기", False),
         ("물마시기", "물마시기2", False),
-        ("물마시기", "물마시기를뺀", False),
         (f"{NFD}1", "습관1을", True),
         ("습관1", f"{NFD}1을", True),
         ("습관1", f"{NFD}12", False),

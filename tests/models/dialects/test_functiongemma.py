@@ -22,9 +22,6 @@ def only_call(raw: str) -> tuple[str, Any, tuple[str, ...]]:
     return call.name, call.args, call.repairs
 
 
-# --- what vLLM's parser gets wrong (research, section 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "args"),
     [

@@ -41,9 +41,6 @@ def model(text: str) -> ModelMessage:
     return ModelMessage(text=text)
 
 
-# --- golden prompts
-
-
 CUT = ToolCallMessage.of(
     name="",
     args={},
@@ -198,8 +195,6 @@ def test_the_next_prompt_goes_on_after_what_the_model_wrote() -> None:
     assert DIALECT.encode(second, [TOOL]).startswith(prompt + written + "<end_of_turn>")
 
 
-# --- laws
-
 CONTROL = [
     "<bos>",
     "<eos>",
@@ -308,14 +303,6 @@ def test_a_longer_conversation_keeps_the_prompt_of_the_shorter_one(
                 assert longer.startswith(prompt)  # the model's own turn goes on from there
             else:
                 assert longer.startswith(prompt.removesuffix(TURN_END + OPEN_TURN))
-
-
-@given(steps=conversations())
-def test_hints_of_the_application_are_never_sent(steps: list[list[Message]]) -> None:
-    spoken: list[list[Message]] = [
-        [m for m in step if not isinstance(m, SystemMessage)] for step in steps
-    ]
-    assert prompt_of(steps) == prompt_of(spoken)
 
 
 @given(text=HOSTILE)

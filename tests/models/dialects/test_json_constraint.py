@@ -18,9 +18,6 @@ def tool(name: str = "f", **properties: Any) -> dict[str, Any]:
     }
 
 
-# --- the request's fields
-
-
 def test_off_sends_nothing() -> None:
     assert DIALECT.constrain([tool(a={"type": "nonsense"})], "off") == {}
 
@@ -46,9 +43,6 @@ def test_the_same_tools_give_the_same_grammar_so_that_the_server_compiles_once(
     assert fields == DIALECT.constrain(tools, constraint)
     assert set(fields) == {"structured_outputs"}
     assert set(fields["structured_outputs"]) == {"grammar"}
-
-
-# --- what is not understood is refused, by name
 
 
 @pytest.mark.parametrize(

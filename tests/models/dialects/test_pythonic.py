@@ -17,9 +17,6 @@ def calls_of(raw: str) -> list[tuple[str, Any, tuple[str, ...]]]:
     return [(call.name, call.args, call.repairs) for call in DIALECT.parse(raw, TOOLS).calls]
 
 
-# --- what vLLM's parser refuses (research, section 2)
-
-
 @pytest.mark.parametrize(
     ("raw", "text", "repairs"),
     [
