@@ -13,10 +13,9 @@ from lhkit.cli.command import Options, command
 from lhkit.cli.options import BaseUrl, Database, Locale, OpenedToolset, World
 from lhkit.cli.overrides import served_by
 from lhkit.cli.progress import opened_model
-from lhkit.cli.terminal import TerminalChat
+from lhkit.cli.terminal import TerminalChat, TypedGate
 from lhkit.cli.typed import InputLines, input_lines
-from lhkit.confirm.decision import Decision, QuestionOutcome
-from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.confirm.gate import GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import UsageError
 from lhkit.harness.chats import ChatKeeper
@@ -92,7 +91,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
         console = Console(highlight=False, markup=False, emoji=False)
         lines = input_lines()
-        gate = GuardedGate(_TypedGate(terminal_gate(lines, console, catalog)))
+        gate = GuardedGate(TypedGate(terminal_gate(lines, console, catalog)))
         async with opened_model(choice, told) as model:
             controller = app.open_chat(model, session, gate, told.locale)
             chat = TerminalChat(
@@ -106,20 +105,6 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
             )
             await chat.run(model_name=model.identity.model)
     return 0
-
-
-class _TypedGate:
-    """A terminal's gate that reports, for the records, that the answer was typed."""
-
-    is_person = True
-
-    def __init__(self, gate: TerminalGate) -> None:
-        self._gate = gate
-        self.fill_in = gate.fill_in
-
-    async def confirm(self, request: ConfirmRequest) -> Decision:
-        is_yes = await self._gate.confirm(request)
-        return Decision(QuestionOutcome.TYPED_YES if is_yes else QuestionOutcome.TYPED_NO)
 
 
 def terminal_gate(lines: InputLines, console: Console, catalog: Catalog) -> TerminalGate:

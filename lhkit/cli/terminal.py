@@ -17,6 +17,9 @@ from rich.text import Text
 
 from lhkit.chat.controller import ChatController
 from lhkit.cli.typed import LineReader
+from lhkit.confirm.decision import Decision, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
 from lhkit.harness.author.from_chat import scenario_of_talk
@@ -30,6 +33,21 @@ from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _SHOWN_ARGS_CHARS = 100
+
+
+class TypedGate:
+    """A terminal's gate that reports, for the records, that the answer was typed."""
+
+    is_person = True
+
+    def __init__(self, gate: TerminalGate) -> None:
+        self._gate = gate
+        self.fill_in = gate.fill_in
+
+    async def confirm(self, request: ConfirmRequest) -> Decision:
+        """Return the answer that was typed."""
+        is_yes = await self._gate.confirm(request)
+        return Decision(QuestionOutcome.TYPED_YES if is_yes else QuestionOutcome.TYPED_NO)
 
 
 class TerminalChat:
