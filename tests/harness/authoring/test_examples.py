@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.examples import example
+from lhkit.harness.author.examples import example, texts_of
 from lhkit.tools.schema import SchemaNode
 
 
@@ -20,6 +20,8 @@ from lhkit.tools.schema import SchemaNode
         {"type": "string", "maxLength": 3},
         {"type": "string", "minLength": 20},
         {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"},
+        {"type": "string", "pattern": r"^[A-Z]{2}-(?:red|blue)\d+\.$"},
+        {"type": "string", "pattern": r"^((a|b)c){3}[^x]?\w$"},
         {"type": "integer"},
         {"type": "integer", "minimum": 5, "maximum": 9},
         {"type": "integer", "maximum": -3},
@@ -36,3 +38,18 @@ from lhkit.tools.schema import SchemaNode
 )
 def test_an_example_fits_its_schema(schema: dict[str, Any]) -> None:
     Draft202012Validator(schema).validate(example(SchemaNode.of(schema)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("taken", ["taken"]),
+        ("(?:moved|pushed) it", ["moved it", "pushed it"]),
+        (r"\d{2}:[0-5]", ["00:0", "11:5"]),
+        ("no (?=way)", []),
+        ("(", []),
+        ("a{99}", []),
+    ],
+)
+def test_texts_of_a_pattern_fit_it_or_there_are_none(pattern: str, texts: list[str]) -> None:
+    assert list(texts_of(pattern)) == texts
