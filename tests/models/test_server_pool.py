@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.cli.evaluate import EvalOptions, addresses_of, evaluate
+from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.evaluation import addresses_of
 from lhkit.cli.source import concurrency_for
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
