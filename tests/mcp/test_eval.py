@@ -1,6 +1,5 @@
 """Scenarios over an MCP server: worlds stay apart, and a dead server is no wrong answer."""
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -100,7 +99,7 @@ async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_has
         claims=CLAIMS,
     )
     plans = [plan_run([scenario(1)], gold_model, each, repeats=1) for each in (own, before, own)]
-    facts = [json.loads(json.dumps(plan.facts["locales"]["en"]["runs_on"])) for plan in plans]
+    facts = [dict(plan.manifest.locales["en"].runs_on) for plan in plans]
     assert facts[0] == {"server": "ledger", "version": "7.1"}
     assert facts[1] == {"server": "ledger", "version": "7.0"}
     hashes = [plan.jobs[0].content_hash for plan in plans]
