@@ -49,7 +49,7 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. The second has one worker for the browser and one for the model servers.
+# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once.
 # Hundreds of programs are started: bytecode is kept, whatever the shell says.
 test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test

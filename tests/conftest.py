@@ -2,6 +2,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,13 +40,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ServerScheduling(LoadScopeScheduling):
-    """Gives one worker all tests of the browser and one all others, which share a model server.
+    """Gives one worker all tests that share a model server, and the browser's in two halves.
 
-    Not xdist's groups: as of 3.8 these are lost with pytest 9.2.
+    So one worker has the first half, and the other the second after the model's. Not xdist's
+    groups: as of 3.8 these are lost with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "browser" if "browser" in nodeid.partition("::")[0] else "model"
+        path = nodeid.partition("::")[0]
+        if "browser" not in path:
+            return "model"
+        return "browser, a to m" if Path(path).stem < "test_n" else "browser, n to z"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
