@@ -42,15 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class ServerScheduling(LoadScopeScheduling):
     """Gives one worker all tests that share a model server, and the browser's in two halves.
 
-    So one worker has the first half, and the other the second after the model's. Not xdist's
-    groups: as of 3.8 these are lost with pytest 9.2.
+    Not xdist's groups: as of 3.8 these are lost with pytest 9.2.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if "browser" not in path:
             return "model"
-        return "browser, a to m" if Path(path).stem < "test_n" else "browser, n to z"
+        return "browser, a to h" if Path(path).stem < "test_i" else "browser, i to z"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
