@@ -62,7 +62,15 @@ async def test_a_server_is_ready_when_its_health_answers(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     seen: list[StartProgress] = []
-    async with VllmServer(settings(), report=seen.append) as server:
+    loading = tmp_path / "loading"
+    loading.touch()
+
+    def report(progress: StartProgress) -> None:
+        seen.append(progress)
+        if progress.stage == "setting up the KV cache" and len(seen) > 1:
+            loading.unlink(missing_ok=True)
+
+    async with VllmServer(settings(), report=report) as server:
         assert server.running
         assert server.base_url == f"http://{HOST}:{server.port}/v1"
         async with aiohttp.ClientSession() as session:

@@ -1,7 +1,8 @@
 """Stands in for vLLM's API server: same command line, and whatever `--mode` says goes wrong.
 
 Appends the pid of every process it starts to `--pids`. What it answers to every prompt is the text
-that stood in `model.safetensors` of its `--model` when it started.
+that stood in `model.safetensors` of its `--model` when it started. It does not listen as long as a
+file `loading` lies beside `--pids`.
 """
 
 import argparse
@@ -109,7 +110,8 @@ def main() -> None:
     sys.stderr.flush()
     if told.mode == "never-ready":
         threading.Event().wait()
-    threading.Event().wait(0.15)
+    while told.pids.with_name("loading").exists():
+        threading.Event().wait(0.02)
     weights = told.model / "model.safetensors"
     Served.names, Served.root = told.served_model_name, str(told.model)
     Served.weights = weights.read_text() if weights.exists() else ""
