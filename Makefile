@@ -50,15 +50,15 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. Programs and servers are waited for, so there is one worker more than cores; in the second
-# session one has all tests of the model servers, which are started once, and two have the browser's.
+# Two sessions of pytest. Programs are waited for, so the first has one worker more than cores. In the second, one
+# worker has all tests of the model servers, which are started once, and then the smaller half of the browser's.
 # Hundreds of programs are started: bytecode is kept, whatever the shell says.
 test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --hypothesis-profile=thorough \
 	  -m 'not browser and not model and not nightly' || status=$$?; \
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
 nightly: venv browser node finetune  ## what takes long: MCP servers from npm, a training, Ray with a vLLM, 20,000 cases a fuzz target

@@ -32,11 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the browser's tests last.
+    """Put the tests on Ray first, for they take one worker longest, and the browser's last.
 
     Playwright keeps a loop running to the end of the session; coroutine tests need their own.
     """
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    is_browser = {item: item.get_closest_marker("browser") is not None for item in items}
+    items.sort(key=lambda item: (is_browser[item], item.path.name != "test_ray.py"))
 
 
 class ServerScheduling(LoadScopeScheduling):
