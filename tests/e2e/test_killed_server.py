@@ -1,6 +1,7 @@
 """A real server that is killed in the middle of a run: invalid samples and a sentence each."""
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -39,8 +40,9 @@ class KillingModel:
         self._requests += 1
         async for event in self._inner.stream(request):
             if self._requests > SURVIVING_REQUESTS and isinstance(event, TextDelta):
-                for process in (*self._server.children(recursive=True), self._server):
-                    process.kill()
+                with suppress(psutil.NoSuchProcess):  # it may be gone already
+                    for process in (*self._server.children(recursive=True), self._server):
+                        process.kill()
             yield event
 
     async def aclose(self) -> None:
