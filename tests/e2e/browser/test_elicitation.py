@@ -44,7 +44,7 @@ def panel(file: Path, tool: str = "add_detailed", server: Path = LEDGER) -> str:
 
 def told(page: Page) -> Locator:
     """Say something, and return the card that it leads to, whether it is there yet or not."""
-    expect(page.locator(".lhkit-stop")).to_be_disabled(timeout=120_000)
+    expect(page.locator(".lhkit-send")).to_be_enabled(timeout=120_000)
     page.locator(".lhkit-input").click()
     page.keyboard.type("Write it down")
     page.keyboard.press("Enter")

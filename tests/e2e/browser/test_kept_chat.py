@@ -29,7 +29,7 @@ OpenNotebook = Callable[..., Page]
 
 
 def say(page: Page, text: str) -> None:
-    expect(page.locator(".lhkit-stop")).to_be_disabled()
+    expect(page.locator(".lhkit-send")).to_be_enabled()
     page.locator(".lhkit-input").fill(text)
     page.keyboard.press("Enter")
 

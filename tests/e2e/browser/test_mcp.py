@@ -78,7 +78,7 @@ def page(open_notebook: OpenNotebook, folder: Path, record: Path) -> Page:
 
 def open_card(page: Page, tool: str = "write_file", names: str = "note.txt") -> Locator:
     """Ask for a write, and return the card, old enough to be pressed."""
-    expect(page.locator(".lhkit-stop")).to_be_disabled(timeout=120_000)
+    expect(page.locator(".lhkit-send")).to_be_enabled(timeout=120_000)
     page.locator(".lhkit-input").click()
     page.keyboard.type("Write it down")
     page.keyboard.press("Enter")
@@ -143,7 +143,7 @@ def test_a_browser_tab_that_is_closed_answers_nothing_and_its_card_waits_for_a_p
     card.locator(".lhkit-run").focus()
     again.keyboard.press("Escape")
     expect(card).to_have_attribute("data-state", "denied")
-    expect(again.locator(".lhkit-stop")).to_be_disabled()
+    expect(again.locator(".lhkit-send")).to_be_enabled()
     assert answers(record) == ["escape"]
     assert list(folder.iterdir()) == []
     again.close()
@@ -182,7 +182,7 @@ def test_the_memory_server_is_written_only_after_the_click(
     card.locator(".lhkit-run").click()
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "ok")
     assert json.loads(file.read_text(encoding="utf-8"))["name"] == "Kim"
-    expect(page.locator(".lhkit-stop")).to_be_disabled()
+    expect(page.locator(".lhkit-send")).to_be_enabled()
     page.locator(".lhkit-input").click()
     page.keyboard.type("Who is there?")
     page.keyboard.press("Enter")

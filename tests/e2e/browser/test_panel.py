@@ -32,7 +32,7 @@ def page(open_notebook: OpenNotebook, database: Path) -> Page:
 
 def say(page: Page, text: str) -> None:
     """Type and send, once the panel is idle: it keeps, and does not send, what comes while busy."""
-    expect(page.locator(".lhkit-stop")).to_be_disabled()
+    expect(page.locator(".lhkit-send")).to_be_enabled()
     page.locator(".lhkit-input").click()
     page.keyboard.type(text)
     page.keyboard.press("Enter")
@@ -94,7 +94,7 @@ def test_cancel_and_escape_and_stop_write_nothing_and_say_so(page: Page, databas
     expect(card(page)).to_contain_text("멈추기")
     expect(card(page)).to_have_attribute("data-state", "denied")
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "cancelled")
-    expect(page.locator(".lhkit-stop")).to_be_disabled()
+    expect(page.locator(".lhkit-send")).to_be_enabled()
     assert habits(database) == []
     say(page, "안녕")
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good

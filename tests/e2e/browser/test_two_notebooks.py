@@ -36,11 +36,11 @@ def test_a_yes_in_one_tab_is_no_yes_in_the_other_and_a_habit_is_added_once(
     assert habits(database) == []
     one.locator(".lhkit-run").click()
     expect(one.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
-    expect(one.locator(".lhkit-stop")).to_be_disabled()
+    expect(one.locator(".lhkit-send")).to_be_enabled()
     assert len(habits(database)) == 1
     expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "open")
     other.locator(".lhkit-run").click()
     expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
-    expect(other.locator(".lhkit-stop")).to_be_disabled()
+    expect(other.locator(".lhkit-send")).to_be_enabled()
     other.screenshot(path=shots / "two-notebooks.png")
     assert len(habits(database)) == 1
