@@ -17,7 +17,6 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 NPM := $(shell command -v npm)
 ARGS ?=
-WORKERS = $(shell $(BIN)/python -c 'import os; print(os.cpu_count() + 1)')
 
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
@@ -50,14 +49,13 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. Programs are waited for, so the first has one worker more than cores. In the second, one
-# worker has all tests of the model servers, which are started once, and then the smaller half of the browser's.
+# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once, and
+# then the smaller half of the browser's.
 # Hundreds of programs are started: bytecode is kept, whatever the shell says.
 test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --hypothesis-profile=thorough \
-	  -m 'not browser and not model and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
