@@ -21,6 +21,23 @@ from typing import Any
 
 from lhkit.tools.patterns import matches
 
+__all__ = [
+    "EMPTY_REGISTRY",
+    "FORMATS",
+    "FORMS",
+    "Draft4Validator",
+    "Draft6Validator",
+    "Draft7Validator",
+    "Draft201909Validator",
+    "Draft202012Validator",
+    "FormatChecker",
+    "SchemaError",
+    "SchemaValidator",
+    "ValidationError",
+    "best_match",
+    "extend",
+]
+
 _SLOW = "rfc3987_syntax"
 
 
@@ -63,23 +80,6 @@ with _read_late(_SLOW):
     from jsonschema.exceptions import SchemaError, ValidationError, best_match
     from jsonschema.validators import extend
     from referencing.jsonschema import EMPTY_REGISTRY
-
-__all__ = [
-    "EMPTY_REGISTRY",
-    "FORMATS",
-    "FORMS",
-    "Draft4Validator",
-    "Draft6Validator",
-    "Draft7Validator",
-    "Draft201909Validator",
-    "Draft202012Validator",
-    "FormatChecker",
-    "SchemaError",
-    "SchemaValidator",
-    "ValidationError",
-    "best_match",
-    "extend",
-]
 
 
 def _multiple_of(validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[Any]:
