@@ -30,7 +30,7 @@ from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
 from lhkit.harness.scoring import claim_model

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.summary import summarize
     from lhkit.confirm.terminal import TerminalGate
-    from lhkit.dates.said import SaidDates, said_dates
-    from lhkit.dates.times import SaidTime, said_times
+    from lhkit.dates.mentions import DateMention, find_dates
+    from lhkit.dates.times import TimeMention, find_times
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
-    from lhkit.harness.author.gold import gold_model
+    from lhkit.harness.author.reference import gold_model
     from lhkit.harness.compare import compare
     from lhkit.harness.loader import load_scenarios
     from lhkit.harness.matching import match_calls, values_equal
@@ -50,6 +50,7 @@ __all__ = [
     "Comparison",
     "ConfirmGate",
     "ConfirmRequest",
+    "DateMention",
     "DenyGate",
     "Endpoint",
     "GuardedGate",
@@ -61,8 +62,6 @@ __all__ = [
     "RecordingModel",
     "Reply",
     "Run",
-    "SaidDates",
-    "SaidTime",
     "Sampling",
     "Scenario",
     "ScriptedGate",
@@ -71,6 +70,7 @@ __all__ = [
     "Session",
     "SetupError",
     "TerminalGate",
+    "TimeMention",
     "ToolCall",
     "ToolCancelled",
     "ToolDefinition",
@@ -88,13 +88,13 @@ __all__ = [
     "encode_tool_result",
     "ensure_tuned",
     "ensure_weights",
+    "find_dates",
+    "find_times",
     "gold_model",
     "load_scenarios",
     "match_calls",
     "replay",
     "rescore",
-    "said_dates",
-    "said_times",
     "summarize",
     "values_equal",
 ]
@@ -122,8 +122,8 @@ _HOMES = {
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Run": "harness.results",
-    "SaidDates": "dates.said",
-    "SaidTime": "dates.times",
+    "DateMention": "dates.mentions",
+    "TimeMention": "dates.times",
     "Sampling": "responses",
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
@@ -149,13 +149,13 @@ _HOMES = {
     "encode_tool_result": "tool_results",
     "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
-    "gold_model": "harness.author.gold",
+    "gold_model": "harness.author.reference",
     "load_scenarios": "harness.loader",
     "match_calls": "harness.matching",
     "replay": "harness.run",
     "rescore": "harness.rescore",
-    "said_dates": "dates.said",
-    "said_times": "dates.times",
+    "find_dates": "dates.mentions",
+    "find_times": "dates.times",
     "summarize": "confirm.summary",
     "values_equal": "harness.matching",
 }

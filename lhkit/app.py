@@ -102,7 +102,7 @@ async def _served(
         yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
-    server = await embedded.own_server(settings, reports, name=name, server_parser=is_parsing)
+    server = await embedded.is_local_server(settings, reports, name=name, server_parser=is_parsing)
     async with server:
         await embedded.require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)

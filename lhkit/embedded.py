@@ -78,7 +78,7 @@ async def running_server(name: str, settings: Settings) -> RunningServer | None:
     return await find_running(settings.cache_dir, name, model=found, dtype=settings.dtype)
 
 
-async def own_server(
+async def is_local_server(
     settings: Settings,
     reports: Reports,
     *,

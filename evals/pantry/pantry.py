@@ -23,7 +23,7 @@ from lhkit import (
     ToolRegistry,
     ToolResult,
     UsageError,
-    said_dates,
+    find_dates,
 )
 from lhkit.locales import Catalog
 
@@ -307,7 +307,7 @@ class PantryToolset:
 
         def context(message: str) -> str:
             """Return the present, and the days that the message names, to copy."""
-            days = said_dates(message, pantry.today, locale, ahead=True)
+            days = find_dates(message, pantry.today, locale, ahead=True)
             return "\n".join([line, *map(str, days)])
 
         # Two wishes in one message that each look something up are five replies of the model.

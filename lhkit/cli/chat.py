@@ -18,7 +18,7 @@ from lhkit.cli.typed import InputLines, input_lines
 from lhkit.confirm.gate import GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import UsageError
-from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.run_options import (
     ConstraintName,
@@ -27,7 +27,7 @@ from lhkit.harness.run_options import (
     ModelName,
     RuntimeName,
 )
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import closed_after, load, name_of
@@ -88,7 +88,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         choice = replace(choice, tools=session.registry.definitions)
         app.require_choice(choice, told.runtime)
         folder = options.record
-        keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
+        keeper = None if folder is None else ChatRecorder(folder, surroundings, now=told.now)
         console = Console(highlight=False, markup=False, emoji=False)
         lines = input_lines()
         gate = GuardedGate(TypedGate(terminal_gate(lines, console, catalog)))
@@ -116,7 +116,7 @@ def terminal_gate(lines: InputLines, console: Console, catalog: Catalog) -> Term
     return TerminalGate(lines.read, write, catalog, forget=lines.forget)
 
 
-def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:
+def open_talk(options: ChatOptions, settings: Settings) -> LiveSession:
     """Return what is talked in: kept data, or a world of its own.
 
     Raises:
@@ -131,7 +131,7 @@ def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:
     elif file is not None:
         what = "--world begins anew" if options.world else f"--toolset {options.toolset} has none"
         raise UsageError(f"--db names a file that data is kept in, and {what}: leave one out")
-    return Surroundings(toolset, world, file, now=settings.now, locale=settings.locale)
+    return LiveSession(toolset, world, file, now=settings.now, locale=settings.locale)
 
 
 def _world(file: Path) -> dict[str, Any]:

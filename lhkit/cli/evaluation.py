@@ -22,7 +22,7 @@ from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.models.served import UNKNOWN_CONCURRENCY, require_constraint
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import MAX_NUM_SEQS
-from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers, Room
+from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RaySampleRunner, Room
 from lhkit.settings import Settings, hardware
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import Toolset, limited, registry_of
@@ -106,7 +106,7 @@ class Evaluation:
             at_once = scale.AT_ONCE_ON_GPUS if placement.gpus else MAX_NUM_SEQS
         part = Part(options=options, gpus=placement.gpus, at_once=at_once)
         played = [each.played_by(self.options.user) for each in self.scenarios]
-        async with RayPlayers(cluster, part, played, waits=waits) as players:
+        async with RaySampleRunner(cluster, part, played, waits=waits) as players:
             source = source_of(choice, players)
             yield Opened(source=source, server_s=players.server_s, players=players)
 
@@ -132,7 +132,7 @@ def prepared(
     options.require_few(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)
-    toolset = scale.told_instructions(limited(toolset, options.max_tokens), options.instructions)
+    toolset = scale.instructions_for(limited(toolset, options.max_tokens), options.instructions)
     is_script = not addresses and options.model in SCRIPTED
     base_url = addresses[0] if addresses else None if is_script else settings.base_url
     choice = app.ModelChoice(

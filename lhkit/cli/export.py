@@ -15,7 +15,7 @@ from lhkit.cli.console import wide_console
 from lhkit.cli.options import SHAPE, Locale
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
-from lhkit.harness.corrections import read_talks
+from lhkit.harness.corrections import read_conversations
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.export.parquet import write_parquet
@@ -181,7 +181,7 @@ async def _export_sft(options: ExportOptions, file: Path, settings: Settings) ->
     toolset = load(options.toolset or DEFAULT)
     held_out = load_scenarios(options.held_out) if options.held_out else ()
     scenarios = load_scenarios(options.scenarios) if options.scenarios else ()
-    talks = [talk for path in options.reviewed for talk in read_talks(path)]
+    talks = [talk for path in options.reviewed for talk in read_conversations(path)]
     sources: list[Iterable[SftConversation]] = []
     if options.folder is not None:
         run = Run.load(options.folder, keep_records=False)

@@ -157,7 +157,7 @@ async def _server(
     name: str, reports: embedded.Reports, options: ServeOptions, settings: Settings
 ) -> LocalServer:
     if options.weights is None:
-        return await embedded.own_server(
+        return await embedded.is_local_server(
             settings,
             reports,
             name=name,

@@ -17,7 +17,7 @@ from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
 from lhkit.models.server import StartProgress
 from lhkit.responses import ModelIdentity
-from lhkit.scale import SCRIPTED, RayPlayers
+from lhkit.scale import SCRIPTED, RaySampleRunner
 from lhkit.settings import Settings
 
 
@@ -30,7 +30,7 @@ class Opened:
 
     source: ModelSource
     server_s: float = 0.0
-    players: RayPlayers | None = None
+    players: RaySampleRunner | None = None
 
     @property
     def concurrency(self) -> int:
@@ -97,7 +97,7 @@ def _named(identity: ModelIdentity) -> ModelSource:
     return ScriptedModel(_not_left_to_play, identity=identity)
 
 
-def source_of(choice: app.ModelChoice, players: RayPlayers) -> ModelSource:
+def source_of(choice: app.ModelChoice, players: RaySampleRunner) -> ModelSource:
     """Return who plays, as a model that says so and plays nothing itself."""
     if choice.is_embedded and choice.name in SCRIPTED:
         return SCRIPTED[choice.name]()

@@ -22,9 +22,9 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
-from lhkit.harness.author.from_chat import scenario_of_talk
-from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.author.from_chat import scenario_from_chat
+from lhkit.harness.chats import ChatRecorder
+from lhkit.harness.sessions import LiveSession
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog
 from lhkit.messages import SystemMessage, ToolCallMessage
@@ -66,13 +66,13 @@ class TerminalChat:
     def __init__(
         self,
         controller: ChatController,
-        surroundings: Surroundings,
+        surroundings: LiveSession,
         *,
         read: LineReader,
         console: Console,
         catalog: Catalog,
         now: Callable[[], datetime],
-        keeper: ChatKeeper | None = None,
+        keeper: ChatRecorder | None = None,
     ) -> None:
         self._controller = controller
         self._surroundings = surroundings
@@ -138,7 +138,7 @@ class TerminalChat:
         name = f"chat-{self._now():%Y%m%d-%H%M%S}"
         path = Path(file or f"scenarios/{name}.yaml")
         try:
-            text = scenario_of_talk(
+            text = scenario_from_chat(
                 self._controller.state.messages,
                 begun=self._begun,
                 ended=self._surroundings.world(),

@@ -129,8 +129,8 @@ def _missed(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]
 def _worse(comparison: Comparison, said: str, catalog: Catalog) -> Iterator[str]:
     if comparison.outcome in {"worse", "no_pairs"}:
         yield said
-    if comparison.newly_escaped:
-        samples = [str(pair.sample_id) for pair in comparison.newly_escaped]
+    if comparison.newly_occurred:
+        samples = [str(pair.sample_id) for pair in comparison.newly_occurred]
         yield catalog.text(
-            "eval.newly_escaped", name=comparison.name_a, samples=first_names(samples)
+            "eval.newly_occurred", name=comparison.name_a, samples=first_names(samples)
         )

@@ -17,7 +17,7 @@ from lhkit.dates.words import MOST_SAID, NIGHT, TONIGHT, lowered, read_part, tim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidTime:
+class TimeMention:
     """Words that name a time of day, and the time.
 
     As a text it is what a model may copy: `quarter to six tomorrow morning = 05:45`.
@@ -30,7 +30,7 @@ class SaidTime:
         return f"{' '.join(self.text.split())} = {self.time:%H:%M}"
 
 
-def said_times(text: str, locale: str) -> tuple[SaidTime, ...]:
+def find_times(text: str, locale: str) -> tuple[TimeMention, ...]:
     """Return the times of day that a message names, in its order; `16:30` is left out as it is.
 
     Only the first 1,000 letters are read, and at most six wordings returned.
@@ -40,14 +40,14 @@ def said_times(text: str, locale: str) -> tuple[SaidTime, ...]:
         locale: `ko` or `en`; any other has no wordings.
 
     Example:
-        >>> str(*said_times("alarm for quarter to six tomorrow morning", "en"))
+        >>> str(*find_times("alarm for quarter to six tomorrow morning", "en"))
         'quarter to six tomorrow morning = 05:45'
     """
     return _said(read_part(text), locale)
 
 
 @lru_cache(maxsize=1024)
-def _said(text: str, locale: str) -> tuple[SaidTime, ...]:
+def _said(text: str, locale: str) -> tuple[TimeMention, ...]:
     said: dict[str, time] = {}
     end = 0
     for match, moment in sorted(
@@ -56,7 +56,7 @@ def _said(text: str, locale: str) -> tuple[SaidTime, ...]:
         if match.start() >= end:
             said.setdefault(text[match.start() : match.end()], moment)
             end = match.end()
-    return tuple(SaidTime(text=words, time=at) for words, at in islice(said.items(), MOST_SAID))
+    return tuple(TimeMention(text=words, time=at) for words, at in islice(said.items(), MOST_SAID))
 
 
 def _found(text: str, locale: str) -> Iterator[tuple[re.Match[str], time]]:

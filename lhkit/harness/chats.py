@@ -26,7 +26,7 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.store import RECORDS, leave_only, open_journal, read_manifest, write_manifest
 from lhkit.harness.turn_record import Timed, turn_record
@@ -45,7 +45,7 @@ _WAIT_S = 5.0
 """Another panel has the folder for as long as it writes a line."""
 
 
-class ChatKeeper:
+class ChatRecorder:
     """Keeps one conversation after another in a folder that `Run.load` reads.
 
     After each turn the whole conversation is written once more, as a line of its own: the newest
@@ -66,7 +66,7 @@ class ChatKeeper:
     def __init__(
         self,
         folder: Path,
-        surroundings: Surroundings,
+        surroundings: LiveSession,
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float] = monotonic,
@@ -80,7 +80,7 @@ class ChatKeeper:
         self._manifest()
         self.begin()
 
-    def begin(self, surroundings: Surroundings | None = None) -> None:
+    def begin(self, surroundings: LiveSession | None = None) -> None:
         """Begin another conversation, in the world as it is now, or in other surroundings."""
         self._surroundings = surroundings or self._surroundings
         self._vote: Vote | None = None

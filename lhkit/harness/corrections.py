@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Answer, answer_of, scenario_of_talk
+from lhkit.harness.author.from_chat import Answer, answer_of, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
-from lhkit.harness.reviews import CallPlace, Held, Labels
+from lhkit.harness.reviews import CallPlace, LabelKind, Labels
 from lhkit.harness.sessions import row_keys_of
 from lhkit.json_values import compact
 from lhkit.messages import (
@@ -28,7 +28,7 @@ from lhkit.toolset import Toolset, opened, require_isolated, state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MendedCall:
+class CorrectedCall:
     """A call that should be made, and what the user answers if asked."""
 
     tool: str
@@ -37,63 +37,67 @@ class MendedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MendedTurn:
+class CorrectedTurn:
     """What the user says, what should be called, and what was said; `is_reply_fine` or not."""
 
     user: str
-    calls: tuple[MendedCall, ...] = ()
+    calls: tuple[CorrectedCall, ...] = ()
     reply: str = ""
     is_reply_fine: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MendedTalk:
+class CorrectedConversation:
     """A reviewed conversation as it should have gone. `world` is its first state, with `now`."""
 
     name: str
     locale: str
     world: Mapping[str, Any]
-    turns: tuple[MendedTurn, ...]
+    turns: tuple[CorrectedTurn, ...]
 
 
 _NO_WORDS = "…"
 """What the gold says where nobody knows what should be said: something has to be."""
 
 
-def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> MendedTalk:
+def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> CorrectedConversation:
     """Return a conversation that is judged whole as its reviewer would have it."""
     name = str(record.sample_id)
     turns = []
     for number, turn in enumerate(record.evidence.turns):
         said = labels[CallPlace(sample=name, turn=number)]
         calls = [*_mended_calls(turn, name, number, labels)]
-        if said.held is Held.CALL_MISSING:
-            calls.append(MendedCall(tool=said.tool, args=dict(said.args or {})))
+        if said.held is LabelKind.CALL_MISSING:
+            calls.append(CorrectedCall(tool=said.tool, args=dict(said.args or {})))
         final = turn.model_calls[-1].response.text.strip() if turn.model_calls else ""
         turns.append(
-            MendedTurn(
+            CorrectedTurn(
                 user=turn.user,
                 calls=tuple(calls),
                 reply=said.say or final or turn.reply,
-                is_reply_fine=said.held is Held.FINE or bool(said.say),
+                is_reply_fine=said.held is LabelKind.FINE or bool(said.say),
             )
         )
-    return MendedTalk(name=name, locale=record.locale, world=world, turns=tuple(turns))
+    return CorrectedConversation(name=name, locale=record.locale, world=world, turns=tuple(turns))
 
 
-def _mended_calls(turn: TurnRecord, name: str, number: int, labels: Labels) -> Iterator[MendedCall]:
+def _mended_calls(
+    turn: TurnRecord, name: str, number: int, labels: Labels
+) -> Iterator[CorrectedCall]:
     for index, call in enumerate(turn.calls):
         if call.outcome == "repeated_call":  # refused, because it had been made: no call to ask for
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
         answer = answer_of(call.gate)
-        if label.held is Held.SHOULD_BE:
-            yield MendedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
-        elif label.held is Held.RIGHT and isinstance(call.raw_args, Mapping):
-            yield MendedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
+        if label.held is LabelKind.SHOULD_BE:
+            yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
+        elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
+            yield CorrectedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
 
 
-async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | None = None) -> str:
+async def scenario_from_review(
+    talk: CorrectedConversation, toolset: Toolset, *, ac: str | None = None
+) -> str:
     """Return a scenario file of one scenario: the mended calls are made in the talk's world.
 
     What they come to, and the state at the end, is what the real tools say: so the gold passes.
@@ -110,7 +114,7 @@ async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | No
         for turn in talk.turns:
             messages += await _played(turn, dispatcher, deps, talk)
         ended = state_of(session)
-        return scenario_of_talk(
+        return scenario_from_chat(
             messages,
             begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
             ended={table: list(rows) for table, rows in ended.items()},
@@ -123,7 +127,7 @@ async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | No
 
 
 async def _played(
-    turn: MendedTurn, dispatcher: ToolDispatcher, deps: Any, talk: MendedTalk
+    turn: CorrectedTurn, dispatcher: ToolDispatcher, deps: Any, talk: CorrectedConversation
 ) -> list[Message]:
     """Return the messages of a turn, whose calls are made."""
     messages: list[Message] = [UserMessage(text=turn.user)]
@@ -147,15 +151,15 @@ async def _played(
     return [*messages, ModelMessage(text=reply)]
 
 
-_TALK = TypeAdapter(MendedTalk)
+_TALK = TypeAdapter(CorrectedConversation)
 
 
-def talk_line(talk: MendedTalk) -> str:
+def talk_line(talk: CorrectedConversation) -> str:
     """Return a talk as one line of JSON."""
     return compact(asdict(talk)) + "\n"
 
 
-def read_talks(path: Path) -> tuple[MendedTalk, ...]:
+def read_conversations(path: Path) -> tuple[CorrectedConversation, ...]:
     """Return the talks of a file.
 
     Raises:

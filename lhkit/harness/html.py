@@ -110,7 +110,7 @@ def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     """Return what really did harm, then what failed, what is invalid, what passed."""
     return sorted(
         records,
-        key=lambda each: (not each.judgement.has_escaped, _ORDER.index(each.judgement.verdict)),
+        key=lambda each: (not each.judgement.has_occurred, _ORDER.index(each.judgement.verdict)),
     )
 
 

@@ -63,7 +63,7 @@ class Invocation(_Part):
     sentences on what could not be known. `warmed_up` is how many prompt beginnings the server had
     read before the first sample. Of `wall_s` seconds, in `model_s` a request was open, and in
     `writing_s` more a record was written; `setup_s` and `server_s` were before (see
-    `metrics.Spent`).
+    `metrics.TimeBreakdown`).
     """
 
     started_at: _Moment | None = None

@@ -89,7 +89,7 @@ def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeCall:
+class ActualCall:
     """A call that was made; `result` is what it came to, None where nobody knows.
 
     `is_deferred`: it was cancelled without asking and proposed again later in the turn. It is
@@ -102,7 +102,7 @@ class MadeCall:
     is_deferred: bool = False
 
     @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "MadeCall":
+    def of(cls, raw: Mapping[str, Any]) -> "ActualCall":
         """Return the call in plain data, as `match_calls` takes it."""
         tool = raw.get("tool")
         return cls(
@@ -114,7 +114,7 @@ class MadeCall:
 
 def match_calls(
     expected: Sequence[ExpectedCall | Mapping[str, Any]],
-    actual: Sequence[MadeCall | Mapping[str, Any]],
+    actual: Sequence[ActualCall | Mapping[str, Any]],
     *,
     schemas: Mapping[str, Mapping[str, Any]],
     order: Order = "any",
@@ -146,7 +146,7 @@ def match_calls(
         each if isinstance(each, ExpectedCall) else _expectation(index, each)
         for index, each in enumerate(expected)
     ]
-    calls = [each if isinstance(each, MadeCall) else MadeCall.of(each) for each in actual]
+    calls = [each if isinstance(each, ActualCall) else ActualCall.of(each) for each in actual]
     readers = frozenset(reads)
     tolerated = [
         extra == "any" or call.is_deferred or (extra == "reads" and call.tool in readers)
@@ -191,7 +191,10 @@ class _Reasons:
 
 
 def _reasons(
-    wish: ExpectedCall, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
+    wish: ExpectedCall,
+    call: ActualCall,
+    schemas: Mapping[str, Mapping[str, Any]],
+    today: date | None,
 ) -> _Reasons | None:
     """Return what is wrong if `call` is taken for `wish`; None for another tool."""
     if wish.tool != call.tool or call.is_deferred:
@@ -254,7 +257,7 @@ class _Verdict:
     """Turns an assignment into a `MatchResult`."""
 
     wishes: Sequence[ExpectedCall]
-    calls: Sequence[MadeCall]
+    calls: Sequence[ActualCall]
     tolerated: Sequence[bool]
     table: Sequence[Sequence[_Reasons | None]]
     before: Pairs

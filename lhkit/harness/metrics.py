@@ -24,7 +24,7 @@ from lhkit.harness.repeats import Flips, Repeats, by_scenario, flips, repeats
 from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.harness.selection import NO_CALL, Selection, selection
 from lhkit.harness.shares import Interval
-from lhkit.harness.timings import Latency, Spent, Tokens, latency, times, tokens
+from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
 from lhkit.responses import ModelIdentity
 
 
@@ -116,7 +116,7 @@ class Summary:
     confirm: ConfirmScore = field(default_factory=ConfirmScore)
     flips: Flips = field(default_factory=Flips)
     times: Mapping[str, Latency] = field(default_factory=lambda: times(()))
-    spent: Spent | None = None
+    spent: TimeBreakdown | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
 
     @property

@@ -135,12 +135,12 @@ class Comparison:
         return tuple(pair for pair in self.pairs if pair.gain < 0)
 
     @property
-    def newly_escaped(self) -> tuple[Pair, ...]:
+    def newly_occurred(self) -> tuple[Pair, ...]:
         """The pairs where b really broke a rule and a did not."""
         return tuple(
             pair
             for pair in self.pairs
-            if pair.b.judgement.has_escaped and not pair.a.judgement.has_escaped
+            if pair.b.judgement.has_occurred and not pair.a.judgement.has_occurred
         )
 
     @property

@@ -37,7 +37,7 @@ ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class PlannedSample:
     """One sample to play. `content_hash` covers all that could change its outcome."""
 
     scenario: Scenario
@@ -66,10 +66,10 @@ class PlannedScenario:
     contexts_sha256: str
     hashes: tuple[str, ...]
 
-    def job(self, repeat: int) -> Job:
+    def job(self, repeat: int) -> PlannedSample:
         """Return one sample of this scenario."""
         content_hash = self.hashes[min(repeat, len(self.hashes) - 1)]
-        return Job(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
+        return PlannedSample(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Plan:
     user: User = "script"
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[PlannedSample, ...]:
         """Every repeat of every scenario."""
         return tuple(self.each_job())
 
@@ -92,7 +92,7 @@ class Plan:
         hashes = {each.scenario.id: each.hashes for each in self.scenarios}
         return Questions(hashes, self.repeats)
 
-    def each_job(self) -> Iterator[Job]:
+    def each_job(self) -> Iterator[PlannedSample]:
         """Yield every repeat of every scenario, and hold none."""
         for planned in self.scenarios:
             for repeat in range(self.repeats):
@@ -118,10 +118,10 @@ class Plan:
         }
         return len(valid) == len(asked)
 
-    def openings(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+    def openings(self, jobs: Iterable[PlannedSample]) -> tuple[PlannedSample, ...]:
         """Return one job for each instructions with tools that several of the jobs begin with."""
         scenarios = {each.scenario.id: each for each in self.scenarios}
-        first: dict[tuple[ModelIdentity, str, str], Job] = {}
+        first: dict[tuple[ModelIdentity, str, str], PlannedSample] = {}
         counted: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for job in jobs:
             planned = scenarios[job.scenario.id]

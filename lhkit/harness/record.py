@@ -278,7 +278,7 @@ class Judgement:
     state_equal: bool | None = None
 
     @property
-    def has_escaped(self) -> bool:
+    def has_occurred(self) -> bool:
         """True if a rule was really broken, not only tried."""
         return any(violation.severity is Severity.ESCAPED for violation in self.violations)
 

@@ -28,7 +28,7 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Scenario, User
-from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.turn import Turn
@@ -40,9 +40,9 @@ from lhkit.toolset import (
     Session,
     Toolset,
     ToolsetSource,
+    load_toolset,
     opened,
     state_of,
-    toolset_of,
 )
 
 _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
@@ -63,7 +63,7 @@ def rescore(
         UsageError: a world of today's scenarios cannot be.
     """
     old = run if isinstance(run, Run) else Run.load(run)
-    own = toolset_of(toolset)
+    own = load_toolset(toolset)
     manifest = Manifest.of(old.manifest)
     user = cast(User, manifest.user or "script")
     asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
@@ -145,7 +145,7 @@ def _judged(
     return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
 
 
-def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence) -> ToolFacts:
+def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence) -> ToolMetadata:
     """Return the tools of today, with schemas, what they implied and their claims as then.
 
     Those that came in the conversation are as they were.
@@ -156,7 +156,7 @@ def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence
         _as_then(tool, then[tool.name]) if tool.name in then else tool
         for tool in counted_tools(session.registry)
     ]
-    return ToolFacts.of([*tools, *tools_that_came(evidence)], session.today)
+    return ToolMetadata.of([*tools, *tools_that_came(evidence)], session.today)
 
 
 def tools_that_came(evidence: Evidence) -> tuple[ToolDefinition, ...]:

@@ -21,7 +21,7 @@ from lhkit.harness.store import open_journal
 from lhkit.json_values import compact
 
 
-class Held(StrEnum):
+class LabelKind(StrEnum):
     """What a reviewer holds of a call (the first three) or of a turn's reply (the others)."""
 
     RIGHT = "right"
@@ -51,7 +51,7 @@ class Label:
     """
 
     place: CallPlace
-    held: Held
+    held: LabelKind
     seen_sha256: str
     tool: str = ""
     args: Mapping[str, Any] | None = None

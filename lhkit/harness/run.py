@@ -26,21 +26,21 @@ from lhkit.errors import (
 )
 from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.manifest import Invocation, Manifest, Provenance
-from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
+from lhkit.harness.plan import ModelSource, Plan, PlannedSample, clock_of, plan_run
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
-from lhkit.harness.run_options import PlayOptions
-from lhkit.harness.sample import SampleStage, play_sample, sample_record, warm_up
+from lhkit.harness.run_options import ReplayOptions
+from lhkit.harness.sample import SampleContext, play_sample, sample_record, warm_up
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.stored_records import stored_answered, stored_records
-from lhkit.harness.wall_time import WallTime
+from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.settings import checked
 from lhkit.text import percent
-from lhkit.toolset import DEFAULT, ToolsetSource, toolset_of
+from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -84,20 +84,20 @@ class Played:
         return cls(line=encode_record(record), verdict=verdict, cause=cause_of(record))
 
 
-class Players(Protocol):
+class SampleRunner(Protocol):
     """Others who play the samples of a run, each with a model, tools and worlds of its own.
 
     Plan, retries, journal and progress stay with the run.
     """
 
-    async def play(self, job: Job, attempt: int) -> Played:
+    async def play(self, job: PlannedSample, attempt: int) -> Played:
         """Have one sample played once; one that got lost on the way is played anew, unnoticed.
 
         Raises:
             ServerUnreachableError: there is nobody any more who could play.
         """
 
-    async def warm_up(self, openings: Sequence[Job]) -> int:
+    async def warm_up(self, openings: Sequence[PlannedSample]) -> int:
         """Have all of them read what many samples begin with (`warm_up`); return how many."""
 
     @property
@@ -114,7 +114,7 @@ async def replay(
     model: ModelSource,
     *,
     toolset: ToolsetSource = DEFAULT,
-    players: Players | None = None,
+    players: SampleRunner | None = None,
     run_dir: Path | None = None,
     repeats: int = 1,
     user: User = "script",
@@ -163,12 +163,12 @@ async def replay(
         sleep: waits for so many seconds.
 
     Raises:
-        UsageError: a number below 1 or beyond all use (`PlayOptions`); or scenarios that
+        UsageError: a number below 1 or beyond all use (`ReplayOptions`); or scenarios that
             cannot be played (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
     options = checked(
-        PlayOptions,
+        ReplayOptions,
         repeats=repeats,
         user=user,
         concurrency=concurrency,
@@ -181,15 +181,15 @@ async def replay(
     if run_dir is None and not keep_records:
         what = "keep_records=False" if players is None else "players"
         raise UsageError(f"{what} needs a run_dir: where else should the records be?")
-    wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
-    own = toolset_of(toolset)
+    wall = WallClock(asyncio.get_running_loop().time)  # also where `clock` is a recording's
+    own = load_toolset(toolset)
     plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
     turns = (turn.expect for each in scenarios for turn in each.turns)
     if any(max(len(each.calls), len(each.results)) > FEW for each in turns):
         load_solver()  # not in the middle of a turn that is being timed
     provenance = provenance or Provenance()
     clock = clock or clock_of(model, concurrency=concurrency)
-    stage = SampleStage(
+    stage = SampleContext(
         model=model,
         toolset=own,
         clock=clock,
@@ -235,7 +235,7 @@ async def _replayed(
     report(resumed)
     kept = crew.take_up(asked)
 
-    def todo() -> Iterator[Job]:
+    def todo() -> Iterator[PlannedSample]:
         return (job for job in plan.each_job() if job.sample_id not in kept)
 
     unsure = ", ".join(resumed.unsure)
@@ -290,15 +290,15 @@ async def _replayed(
 class _Crew:
     """The workers of one run, what they have done, and how long they put up with a dead server."""
 
-    stage: SampleStage
-    players: Players | None
+    stage: SampleContext
+    players: SampleRunner | None
     journal: Journal | None
     keep_records: bool
     writer: ThreadPoolExecutor
     max_attempts: int
     patience: int
     sleep: Callable[[float], Awaitable[None]]
-    wall: WallTime
+    wall: WallClock
     unreachable: int = 0
     warmed_up: int = 0
     unwritten: deque[SampleRecord | str] = field(default_factory=deque)
@@ -327,7 +327,7 @@ class _Crew:
                 self.done[record.sample_id] = record
         return kept
 
-    async def warm_up(self, openings: Sequence[Job]) -> None:
+    async def warm_up(self, openings: Sequence[PlannedSample]) -> None:
         """Have the server read what many samples begin with, before they all ask at once."""
         with self.wall.asking():
             if self.players is not None:
@@ -336,7 +336,9 @@ class _Crew:
             done = await asyncio.gather(*(warm_up(each, self.stage) for each in openings))
         self.warmed_up = sum(done)
 
-    async def work(self, todo: Iterable[Job], concurrency: int, tick: Callable[[], object]) -> None:
+    async def work(
+        self, todo: Iterable[PlannedSample], concurrency: int, tick: Callable[[], object]
+    ) -> None:
         """Play all jobs, `concurrency` at a time; the first failure of ours stops everybody."""
         jobs = iter(todo)
         try:
@@ -355,13 +357,13 @@ class _Crew:
         bar.set_postfix_str(words + state, refresh=False)
         bar.update()
 
-    async def _worker(self, jobs: Iterator[Job], tick: Callable[[], object]) -> None:
+    async def _worker(self, jobs: Iterator[PlannedSample], tick: Callable[[], object]) -> None:
         for job in jobs:
             record = await self._settled(job)
             await self._keep(job, record)
             tick()
 
-    async def _settled(self, job: Job) -> SampleRecord | Played:
+    async def _settled(self, job: PlannedSample) -> SampleRecord | Played:
         record: SampleRecord | Played | None = None
         for attempt in range(1, self.max_attempts + 1):
             if self.unreachable >= self.patience:
@@ -376,7 +378,7 @@ class _Crew:
         times = f"the server was unreachable {self.unreachable} times in a row"
         return record or self._not_tried(job, times)
 
-    async def _played(self, job: Job, attempt: int) -> SampleRecord | Played:
+    async def _played(self, job: PlannedSample, attempt: int) -> SampleRecord | Played:
         if self.players is None:
             return await play_sample(job, self.stage, attempt=attempt)
         try:
@@ -385,7 +387,7 @@ class _Crew:
         except ServerUnreachableError as error:
             return self._not_tried(job, str(error))
 
-    def _not_tried(self, job: Job, why: str) -> SampleRecord:
+    def _not_tried(self, job: PlannedSample, why: str) -> SampleRecord:
         reason = f"not tried: {why}"
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
         started_at = self.stage.moment()
@@ -393,7 +395,7 @@ class _Crew:
             job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
         )
 
-    async def _keep(self, job: Job, record: SampleRecord | Played) -> None:
+    async def _keep(self, job: PlannedSample, record: SampleRecord | Played) -> None:
         """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
         if isinstance(record, Played):
             self.verdicts[record.verdict] += 1

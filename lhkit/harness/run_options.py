@@ -69,7 +69,7 @@ RuntimeName = Annotated[
 Count = Annotated[int, Field(strict=True)]
 
 
-class PlayOptions(BaseModel):
+class ReplayOptions(BaseModel):
     """What is played and what is kept of it, whoever answers.
 
     Without `concurrency` as many conversations play at once as fit the server.
@@ -116,7 +116,7 @@ class PlayOptions(BaseModel):
             )
 
 
-class RunOptions(PlayOptions):
+class RunOptions(ReplayOptions):
     """What one run is asked for, and of which model.
 
     `base_urls` are addresses of servers of one model. `stress` is as `parse_stress` reads it.

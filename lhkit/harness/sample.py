@@ -18,8 +18,8 @@ from lhkit.errors import LhkitError
 from lhkit.events import EndReason
 from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import tool_specs
-from lhkit.harness.matching import MadeCall, match_calls
-from lhkit.harness.plan import Job, ModelSource, chosen_model, seeded
+from lhkit.harness.matching import ActualCall, match_calls
+from lhkit.harness.plan import ModelSource, PlannedSample, chosen_model, seeded
 from lhkit.harness.record import (
     BrokenRule,
     Evidence,
@@ -30,15 +30,15 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.run_options import PlayOptions
+from lhkit.harness.run_options import ReplayOptions
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.turn import Turn
 from lhkit.harness.turn_record import TimedEvents, turn_record
-from lhkit.harness.wall_time import WallTime
+from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
@@ -60,16 +60,16 @@ _OPENING = "…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleStage:
+class SampleContext:
     """What all samples of a run share. `clock` gives monotonic seconds, `wall` adds them up."""
 
     model: ModelSource
     toolset: Toolset
     clock: Callable[[], float]
-    options: PlayOptions = field(default_factory=PlayOptions)
+    options: ReplayOptions = field(default_factory=ReplayOptions)
     begun_s: float = 0.0
     started_at: datetime | None = None
-    wall: WallTime | None = None
+    wall: WallClock | None = None
 
     def moment(self) -> str | None:
         """Return the present, counted from the start of the run; None if nobody told that."""
@@ -98,7 +98,7 @@ class _SoFar:
         )
 
 
-async def warm_up(job: Job, stage: SampleStage) -> bool:
+async def warm_up(job: PlannedSample, stage: SampleContext) -> bool:
     """Have the server read what samples like this one begin with: instructions and tools.
 
     Return whether it did. It has to come before many of them ask at once, or each has the same
@@ -125,7 +125,9 @@ async def warm_up(job: Job, stage: SampleStage) -> bool:
     return True
 
 
-async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> SampleRecord:
+async def play_sample(
+    job: PlannedSample, stage: SampleContext, *, attempt: int = 1
+) -> SampleRecord:
     """Play one scenario once and return its record. A fault of ours makes it `invalid`."""
     started_at, started_s = stage.moment(), stage.clock()
     play = _SoFar()
@@ -151,7 +153,7 @@ async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> Samp
 
 
 def sample_record(
-    job: Job,
+    job: PlannedSample,
     evidence: Evidence,
     judgement: Judgement,
     *,
@@ -186,7 +188,7 @@ def state_sha256(state: State) -> str:
     return hashlib.sha256(repr(state).encode(errors="surrogatepass")).hexdigest()
 
 
-async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
+async def _play(job: PlannedSample, stage: SampleContext, play: _SoFar) -> Judgement:
     scenario = job.scenario
     async with _set(stage.toolset, scenario) as session:
         model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
@@ -195,13 +197,13 @@ async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
         finally:
             if model is not stage.model:
                 await model.aclose()
-        tools = ToolFacts.of(counted_tools(session.registry), session.today)
+        tools = ToolMetadata.of(counted_tools(session.registry), session.today)
         evidence = play.evidence()
         return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
 
 
 async def _converse(
-    job: Job, stage: SampleStage, play: _SoFar, session: Session, model: ChatModel
+    job: PlannedSample, stage: SampleContext, play: _SoFar, session: Session, model: ChatModel
 ) -> None:
     """Say the user's lines one after the other, until one fails."""
     catalog = load_catalog(job.scenario.locale)
@@ -278,7 +280,7 @@ def _close_late(opening: "asyncio.Future[Session]") -> None:
         _close(opening.result())
 
 
-async def _state(stage: SampleStage, session: Session, before: State) -> State:
+async def _state(stage: SampleContext, session: Session, before: State) -> State:
     """Return the state, which shares with the earlier one what is the same."""
     if waits_of(stage.toolset):
         return await asyncio.to_thread(state_of, session, before=before)
@@ -309,11 +311,11 @@ class _CarefulGate:
             if wish.result != "cancelled"
         ]
         self._session = session
-        self._accepted: list[MadeCall] = []
+        self._accepted: list[ActualCall] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True if this call and all that were accepted before it are expected."""
-        made = [*self._accepted, MadeCall(tool=request.tool, args=request.args)]
+        made = [*self._accepted, ActualCall(tool=request.tool, args=request.args)]
         today = self._session.today
         tools = self._session.registry.definitions  # there may be more than when the turn began
         schemas = {tool.name: tool.schema_on(today) for tool in tools}
@@ -332,10 +334,10 @@ def _elsewhere_s(turn: TurnRecord) -> float:
 
 async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
     """Return the record of one sample; a fault of ours is in it, as `invalid`."""
-    stage = SampleStage(
+    stage = SampleContext(
         model=model,
         toolset=toolset,
         clock=lambda: 0.0,
-        options=PlayOptions(keep_states=True),
+        options=ReplayOptions(keep_states=True),
     )
-    return await play_sample(Job(scenario=scenario, repeat=0, content_hash=""), stage)
+    return await play_sample(PlannedSample(scenario=scenario, repeat=0, content_hash=""), stage)

@@ -80,7 +80,7 @@ def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenR
     return broken
 
 
-class Surroundings:
+class LiveSession:
     """The session that a person talks in, whatever toolset it is of, and the world around it.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from lhkit.errors import UsageError
 from lhkit.files import write_whole
-from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
-from lhkit.harness.corrections import MendedTalk, MendedTurn
+from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
+from lhkit.harness.corrections import CorrectedConversation, CorrectedTurn
 from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict
@@ -195,7 +195,7 @@ async def reference_conversations(
 
 
 async def reviewed_conversations(
-    talks: Sequence[MendedTalk], toolset: Toolset
+    talks: Sequence[CorrectedConversation], toolset: Toolset
 ) -> Iterator[SftConversation]:
     """Return reviewed chats, played with their corrected calls, as training conversations.
 
@@ -238,7 +238,7 @@ async def reviewed_conversations(
     return _conversations(run, texts)
 
 
-def _scenario(name: str, talk: MendedTalk, toolset: Toolset) -> Scenario:
+def _scenario(name: str, talk: CorrectedConversation, toolset: Toolset) -> Scenario:
     destructive = registry_of(toolset, talk.world, talk.locale).destructive
     turns = tuple(
         Turn.model_construct(
@@ -251,14 +251,14 @@ def _scenario(name: str, talk: MendedTalk, toolset: Toolset) -> Scenario:
     )
 
 
-def _answers(turn: MendedTurn, destructive: Collection[str]) -> _Answers:
+def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
     answers = [call.answer for call in turn.calls if call.tool in destructive]
     if "absent" in answers:
         return "absent"
     return tuple("accept" if each == "accept" else "reject" for each in answers) or "accept"
 
 
-def _require_played(record: SampleRecord, talk: MendedTalk) -> None:
+def _require_played(record: SampleRecord, talk: CorrectedConversation) -> None:
     turns = record.evidence.turns
     if record.judgement.verdict is Verdict.INVALID or len(turns) < len(talk.turns):
         reasons = "; ".join(record.judgement.reasons)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
 from lhkit.harness.faults import shape_faults, shown_path
-from lhkit.harness.run_options import PlayOptions, RunOptions
+from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
 from lhkit.toolset import seen_from
@@ -56,7 +56,7 @@ class Arms(_Table):
     stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
 
 
-class Suite(PlayOptions):
+class Suite(ReplayOptions):
     """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
 
     `toolset` is a reference; a file in it is seen from there, too. Without `concurrency` it is
@@ -117,7 +117,7 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         UsageError: a prompt's file cannot be read, or two arms are the same.
     """
     axes = suite.arms
-    shared = {name: getattr(suite, name) for name in PlayOptions.model_fields}
+    shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
     shared["toolset"] = seen_from(folder, suite.toolset)
     runtimes = axes.runtimes or (None,)
     rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)

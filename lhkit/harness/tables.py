@@ -14,7 +14,7 @@ from lhkit.harness.pairs import Comparison, Divergence, PersonVotes, Ratio
 from lhkit.harness.record import FalseClaim, SampleId, Severity
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.shares import Interval
-from lhkit.harness.timings import Latency, Spent
+from lhkit.harness.timings import Latency, TimeBreakdown
 from lhkit.locales import Catalog
 from lhkit.responses import ModelIdentity
 from lhkit.settings import DEFAULT_TOOLSET
@@ -308,7 +308,7 @@ def _claim_why(claim: FalseClaim, catalog: Catalog) -> str:
     return own if claim.probability is None else percent(claim.probability)
 
 
-def spent_line(spent: Spent, catalog: Catalog) -> str:
+def spent_line(spent: TimeBreakdown, catalog: Catalog) -> str:
     """Return where the wall time went, and which share of it was not the model's."""
     return catalog.text(
         "table.spent_line",

@@ -48,7 +48,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class TimeBreakdown:
     """Where the wall time of one invocation went, in seconds; the parts add up to `wall_s`.
 
     Attributes:
@@ -76,7 +76,7 @@ class Spent:
         return 1 - self.model_s / self.wall_s if self.wall_s else None
 
 
-def spent(manifest: Mapping[str, Any]) -> Spent | None:
+def spent(manifest: Mapping[str, Any]) -> TimeBreakdown | None:
     """Return where the time of a run's newest invocation went; None if it played nothing."""
     invocation = next(reversed(manifest.get("invocations") or [{}]))
     parts = ("setup_s", "server_s", "model_s", "writing_s")
@@ -85,7 +85,7 @@ def spent(manifest: Mapping[str, Any]) -> Spent | None:
     if not invocation.get("played") or len(seconds) < len(told):
         return None
     harness_s = seconds.pop("wall_s") - seconds["model_s"] - seconds["writing_s"]
-    return Spent(**seconds, harness_s=max(0.0, harness_s))
+    return TimeBreakdown(**seconds, harness_s=max(0.0, harness_s))
 
 
 def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:

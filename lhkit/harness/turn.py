@@ -143,7 +143,7 @@ def _misspelt_days(args: Mapping[str, Any]) -> Iterator[Fault]:
     return (fault for fault in misspelt_days(args) if fault.path)
 
 
-class GoldCall(StrictModel):
+class ReferenceCall(StrictModel):
     """A call of the gold trace, with its real arguments."""
 
     tool: Words = Field(description="Name of the tool.")
@@ -154,11 +154,13 @@ class GoldCall(StrictModel):
     )
 
 
-class Gold(StrictModel):
+class Reference(StrictModel):
     """What a perfect model does, where it cannot be derived from the expectation."""
 
     say: str | None = Field(default=None, description="The reply.")
-    calls: Many[GoldCall] | None = Field(default=None, description="The calls, one a model turn.")
+    calls: Many[ReferenceCall] | None = Field(
+        default=None, description="The calls, one a model turn."
+    )
 
 
 class Turn(StrictModel):
@@ -174,8 +176,8 @@ class Turn(StrictModel):
     expect: Expect = Field(default=Expect(), description="The calls; none if left out.")
     forbid: Many[ForbiddenCall] = Field(default=(), description="Calls that must not happen.")
     reply: ExpectedReply = Field(default=ExpectedReply(), description="What the user reads.")
-    gold: Gold = Field(
-        default=Gold(), description="A perfect model's turn, where it cannot be derived."
+    gold: Reference = Field(
+        default=Reference(), description="A perfect model's turn, where it cannot be derived."
     )
     final: Listed | None = Field(
         default=None,

@@ -26,7 +26,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.written import changes, literals
 from lhkit.imports.functions import reads_by_name
-from lhkit.imports.imported import Imported, ImportedFile, Loss, gold_calls
+from lhkit.imports.imported import Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
@@ -361,7 +361,7 @@ def _turn(
     awaited = [{"equals": dict(each.data)} for each in results if isinstance(each, ToolOk)]
     asked = {"calls": named, "results": awaited, "least": 1}
     turn["expect"] |= {name: each for name, each in asked.items() if each}
-    return turn | {"gold": {"calls": gold_calls(calls)}}
+    return turn | {"gold": {"calls": reference_calls(calls)}}
 
 
 def _changes(

@@ -46,12 +46,12 @@ class Imported:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def gold_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+def reference_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """Return calls as they stand under `gold`."""
     return [{"tool": call.name, "args": call.args} for call in calls]
 
 
-def scenario_of(written: Mapping[str, Any]) -> Scenario:
+def to_scenario(written: Mapping[str, Any]) -> Scenario:
     """Return a scenario from plain data that is known to be one."""
     return _SCENARIO.validate_json(compact(written), strict=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.author.written import changes, literals, spoken
 from lhkit.harness.sample import tried
 from lhkit.harness.sessions import row_keys_of
@@ -34,8 +34,8 @@ from lhkit.imports.imported import (
     Imported,
     ImportedFile,
     Loss,
-    gold_calls,
-    scenario_of,
+    reference_calls,
+    to_scenario,
 )
 from lhkit.imports.recorded import RecordedTurn, TurnReader, read_conversations
 from lhkit.messages import ToolCall
@@ -195,7 +195,7 @@ class _Writer:
             "world": world,
             "turns": [self._turn(turn, losses) for turn in self.reader.turns],
         }
-        record = await tried(scenario_of(written), gold_model, self.toolset)
+        record = await tried(to_scenario(written), gold_model, self.toolset)
         for claim in record.judgement.false_claims:
             called = {each.call.name for each in self.reader.turns[claim.turn].called}
             has_write = bool(called & self.toolset.registry.destructive)
@@ -233,7 +233,7 @@ class _Writer:
         if calls:
             expected = [self._expected(call, losses) for call in calls]
             turn["expect"] = {"calls": expected, "extra": "reads"}
-            turn["gold"] = {"calls": gold_calls(calls)}
+            turn["gold"] = {"calls": reference_calls(calls)}
         if recorded.words:
             turn["reply"] = SILENCE_FAILS
             turn["gold"] = turn.get("gold", {}) | {"say": recorded.words[-1]}

@@ -30,7 +30,7 @@ from lhkit.imports.functions import (
     rows_of,
     tools_in,
 )
-from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, gold_calls
+from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult
@@ -238,7 +238,7 @@ def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[
                 "extra": "any",  # the data decide
             },
             "reply": SILENCE_FAILS,
-            "gold": {"calls": gold_calls(calls)},
+            "gold": {"calls": reference_calls(calls)},
         }
         outputs = [{"contains_any": [each]} for each in task.outputs]
         yield {

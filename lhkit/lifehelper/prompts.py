@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from lhkit.dates.said import SaidDates, said_dates
+from lhkit.dates.mentions import DateMention, find_dates
 from lhkit.errors import UsageError
 
 _Text = TypeVar("_Text")
@@ -121,7 +121,7 @@ def now_line(now: datetime, locale: str, message: str = "") -> str:
         UsageError: if there is no text in that locale.
     """
     today = now.date()
-    said = "".join(f", {_days(each, locale)}" for each in said_dates(message, today, locale))
+    said = "".join(f", {_days(each, locale)}" for each in find_dates(message, today, locale))
     return _in(locale, _NOW).format(
         date=today,
         weekday=_in(locale, _WEEKDAYS)[today.weekday()],
@@ -130,7 +130,7 @@ def now_line(now: datetime, locale: str, message: str = "") -> str:
     )
 
 
-def _days(said: SaidDates, locale: str) -> str:
+def _days(said: DateMention, locale: str) -> str:
     words = " ".join(said.text.split())
     if said.first == said.last:
         return f"{words} = {said.first}"

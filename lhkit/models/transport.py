@@ -119,7 +119,7 @@ class Backoff:
             paused_s: seconds already waited for this request.
             rng: where the jitter comes from.
         """
-        if failed > self.retries or not may_pass(failure):
+        if failed > self.retries or not is_transient(failure):
             return None
         asked_s = _retry_after_s(failure)
         ceiling_s = min(self.longest_s, self.first_s * 2 ** (failed - 1))
@@ -369,7 +369,7 @@ async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
     raise refusal(response.status, body.decode("utf-8", "replace")) from told
 
 
-def may_pass(failure: BaseException | None) -> bool:
+def is_transient(failure: BaseException | None) -> bool:
     """Return True for what another try may mend: refused, reset, too busy, a gateway's trouble.
 
     The server has generated nothing then, or nothing that anybody saw. An unknown host name, a

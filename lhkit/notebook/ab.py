@@ -13,9 +13,9 @@ from typing import Any
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent, EndReason, TurnEnded
-from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.record import Vote
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
 from lhkit.models.base import ChatModel
 from lhkit.notebook.board import Board, Press, stacked
@@ -23,14 +23,14 @@ from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoi
 from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import OptInAsked
+from lhkit.notebook.events import OptInRequested
 from lhkit.notebook.loop import HomeLoop, Running
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
+from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, load_toolset
 
 _NO_NAME = re.compile(r"[^\w.-]+")
 
@@ -58,7 +58,7 @@ class _Half:
         *,
         model: ChatModel,
         folder: Path,
-        surroundings: Callable[[], Surroundings],
+        surroundings: Callable[[], LiveSession],
         loop: HomeLoop,
         catalog: Catalog,
         now: Callable[[], datetime],
@@ -66,7 +66,7 @@ class _Half:
         self.model = model
         self._make, self._loop, self._catalog = surroundings, loop, catalog
         self._around = surroundings()
-        self.keeper = ChatKeeper(folder, self._around, now=now, model=model.identity)
+        self.keeper = ChatRecorder(folder, self._around, now=now, model=model.identity)
         self._begin_talk("")
 
     def _begin_talk(self, title: str) -> None:
@@ -176,11 +176,11 @@ class ABPanel(Board[ABState]):
         self._draw = draw
         self._running = Running(loop, self._tell_fault)
         self._opt_ins = OptIns(settings.config_dir)
-        own = toolset_of(toolset)
+        own = load_toolset(toolset)
 
-        def surroundings() -> Surroundings:
+        def surroundings() -> LiveSession:
             fresh = _with_store(own, store)
-            return Surroundings(
+            return LiveSession(
                 fresh, copy.deepcopy(world), None, now=now or settings.now, locale=locale
             )
 
@@ -371,12 +371,14 @@ class ABPanel(Board[ABState]):
         for half in self._halves:
             half.stop(outcome)
 
-    def _to_ask(self) -> Iterator[OptInAsked]:
+    def _to_ask(self) -> Iterator[OptInRequested]:
         for half in self._halves:
             identity = half.model.identity
             if not self._opt_ins.has(identity):
                 licence = licence_of(identity, self._catalog)
-                yield OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
+                yield OptInRequested(
+                    model=identity.model, address=identity.base_url, licence=licence
+                )
 
     def _carry_out(self, press: Press) -> None:
         state, message = self._state, press.fields.get("message", "")

@@ -15,18 +15,18 @@ from lhkit.confirm.form import (
 )
 from lhkit.events import CallSettled, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
-from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
-from lhkit.notebook.events import OptInAsked, PanelNotice
+from lhkit.harness.reviews import CallPlace, Label, LabelKind, Reviewed, places_of
+from lhkit.notebook.events import OptInRequested, PanelNotice
 from lhkit.responses import Finished, ModelIdentity
 
 Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 
-CALL_LABELS = (Held.RIGHT, Held.WRONG, Held.SHOULD_BE)
-REPLY_LABELS = (Held.FINE, Held.NOT_FINE, Held.CALL_MISSING)
-WITH_CALL = frozenset({Held.SHOULD_BE, Held.CALL_MISSING})
+CALL_LABELS = (LabelKind.RIGHT, LabelKind.WRONG, LabelKind.SHOULD_BE)
+REPLY_LABELS = (LabelKind.FINE, LabelKind.NOT_FINE, LabelKind.CALL_MISSING)
+WITH_CALL = frozenset({LabelKind.SHOULD_BE, LabelKind.CALL_MISSING})
 """Labels that come with the call that should have been made."""
-WITH_WORDS = frozenset({Held.NOT_FINE, Held.CALL_MISSING})
+WITH_WORDS = frozenset({LabelKind.NOT_FINE, LabelKind.CALL_MISSING})
 """Labels that come with the words that should have been said."""
 
 
@@ -86,7 +86,7 @@ class ABState(BoardState):
     choice: VoteChoice | None = None
     reason: str = ""
     votes: int = 0
-    opt_ins: tuple[OptInAsked, ...] = ()
+    opt_ins: tuple[OptInRequested, ...] = ()
     revealed: tuple[Revealed, Revealed] | None = None
 
     @property
@@ -123,7 +123,7 @@ class Correction:
     """
 
     number: int
-    held: Held
+    held: LabelKind
     tool: str = ""
     fields: tuple[FormField, ...] = ()
     typed: Typed = field(default_factory=dict)
@@ -177,7 +177,7 @@ class ReviewState(BoardState):
         return None if at.call is None else self.record.evidence.turns[at.turn].calls[at.call]
 
     @property
-    def choices(self) -> tuple[Held, ...]:
+    def choices(self) -> tuple[LabelKind, ...]:
         """What can be said of the place. The keys 1 to 3, in this order."""
         return REPLY_LABELS if self.call is None else CALL_LABELS
 
@@ -214,7 +214,7 @@ class ReviewState(BoardState):
                     return self.moved(number, index)
         return None
 
-    def correction(self, held: Held, tool: str | None = None) -> Correction:
+    def correction(self, held: LabelKind, tool: str | None = None) -> Correction:
         """Return a form for the place, with the arguments and words that were given there."""
         label, call = self.labels.get(self.current), self.call
         number = self.forms + 1

@@ -20,7 +20,7 @@ from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.events import CardFaulted, CardItem, CardSettled
+from lhkit.notebook.events import CardInvalid, CardItem, CardSettled
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
 from lhkit.notebook.loop import HEARTBEAT_S, HomeLoop
 from lhkit.notebook.screen import Screen
@@ -143,7 +143,7 @@ class ButtonConfirmGate:
             opened.values = done.values
             self._set(QuestionOutcome.SENT)
         elif not opened.answer.done():
-            opened.screen.take(CardFaulted(card=opened.card, faults=done.faults))
+            opened.screen.take(CardInvalid(card=opened.card, faults=done.faults))
             opened.screen.flush()
 
     def _set(self, outcome: QuestionOutcome) -> None:

@@ -10,7 +10,7 @@ from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.events import ChatEvent
 from lhkit.harness.record import RowKeys
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog
 from lhkit.messages import UserMessage
@@ -34,7 +34,7 @@ class PanelConversation:
         self,
         *,
         model: ChatModel,
-        surroundings: Surroundings,
+        surroundings: LiveSession,
         confirm: ConfirmGate,
         catalog: Catalog,
         take: Callable[[ChatEvent], None],

@@ -45,7 +45,7 @@ class ErrorItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptInAsked:
+class OptInRequested:
     """The user is asked whether their text may go to the model. `licence` is a sentence."""
 
     model: str
@@ -54,7 +54,7 @@ class OptInAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardFaulted:
+class CardInvalid:
     """A form was sent with values that do not fit: why, in words, by the names of fields."""
 
     card: str
@@ -94,17 +94,17 @@ class PanelNotice:
     is_fault: bool = False
 
 
-Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInAsked
+Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInRequested
 """An entry of a panel's list. A `ToolCallMessage` without an outcome is still pending."""
 
 PanelEvent: TypeAlias = (
     ChatEvent
     | CardItem
-    | CardFaulted
+    | CardInvalid
     | CardSettled
     | ErrorItem
     | TurnDropped
     | ModelChosen
-    | OptInAsked
+    | OptInRequested
     | OptedIn
 )

@@ -8,7 +8,7 @@ from lhkit.confirm.summary import pretty
 from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInAsked
+from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInRequested
 from lhkit.notebook.markdown import acts
 from lhkit.notebook.state import PanelState
 from lhkit.text import printable
@@ -43,7 +43,7 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
             return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
-        case OptInAsked():
+        case OptInRequested():
             return ""
         case _:
             assert_never(item)
@@ -94,7 +94,7 @@ def _line(item: Item, catalog: Catalog) -> str:
             return text
         case ErrorItem(text=text, detail=detail):
             return f"{text}\n{detail}".rstrip()
-        case OptInAsked():
+        case OptInRequested():
             return ""
         case _:
             assert_never(item)
@@ -141,7 +141,7 @@ def _entry(item: Item) -> dict[str, Any]:
             return {"role": "system", "text": text}
         case ErrorItem(text=text, detail=detail):
             return {"role": "error", "text": text, "detail": detail}
-        case OptInAsked():
+        case OptInRequested():
             return {}
         case _:
             assert_never(item)

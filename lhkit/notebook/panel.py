@@ -14,22 +14,22 @@ from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent
 from lhkit.files import write_whole
-from lhkit.harness.author.from_chat import scenario_of_talk
-from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.author.from_chat import scenario_from_chat
+from lhkit.harness.chats import ChatRecorder
+from lhkit.harness.sessions import LiveSession
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import ErrorItem, ModelChosen, OptedIn, OptInAsked, TurnDropped
+from lhkit.notebook.events import ErrorItem, ModelChosen, OptedIn, OptInRequested, TurnDropped
 from lhkit.notebook.export import to_json, to_markdown
 from lhkit.notebook.loop import HomeLoop, Running, Work
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, toolset_of, waits_of
+from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, load_toolset, waits_of
 
 _log = logging.getLogger(__name__)
 
@@ -70,10 +70,10 @@ class ChatPanel:
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
-        own = toolset_of(toolset)
+        own = load_toolset(toolset)
         if isinstance(own, BareToolset) and store is not None:
             own = replace(own, assistant=replace(own.assistant, deps=store))
-        surroundings = Surroundings(
+        surroundings = LiveSession(
             own,
             world,
             Path(file) if file is not None else None,
@@ -101,7 +101,7 @@ class ChatPanel:
             take=self._take,
         )
         self._keeper = (
-            ChatKeeper(Path(record), surroundings, now=self._settings.now) if record else None
+            ChatRecorder(Path(record), surroundings, now=self._settings.now) if record else None
         )
         self._opt_ins = OptIns(self._settings.config_dir)
         self._licence = licence
@@ -255,7 +255,7 @@ class ChatPanel:
         Raises:
             UsageError: nothing has been said yet.
         """
-        return scenario_of_talk(
+        return scenario_from_chat(
             self.state.chat.messages,
             begun=self._talk.begun,
             ended=self._talk.world(),
@@ -326,7 +326,7 @@ class ChatPanel:
     def _ask_opt_in(self) -> None:
         identity = self._talk.model.identity
         licence = self._licence or licence_of(identity, self._screen.catalog)
-        asked = OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
+        asked = OptInRequested(model=identity.model, address=identity.base_url, licence=licence)
         self._screen.take(asked)
 
     def _note(self, key: str, **values: object) -> None:

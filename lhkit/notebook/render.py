@@ -21,7 +21,7 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInAsked
+from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInRequested
 from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.markdown import normal_lines, to_html
 from lhkit.notebook.state import ModelStatus, PanelState
@@ -118,7 +118,7 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
-        case OptInAsked():
+        case OptInRequested():
             return _opt_in(item, catalog)
         case _:
             assert_never(item)
@@ -335,7 +335,7 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
     )
 
 
-def _opt_in(item: OptInAsked, catalog: Catalog) -> str:
+def _opt_in(item: OptInRequested, catalog: Catalog) -> str:
     where = item.address or catalog.text("notebook.opt_in_nowhere")
     sentences = (
         catalog.text("notebook.opt_in_who", model=visible(item.model), address=visible(where)),

@@ -14,14 +14,14 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.corrections import MendedTalk, mended, scenario_of_review, talk_line
+from lhkit.harness.corrections import CorrectedConversation, mended, scenario_from_review, talk_line
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import (
     CallPlace,
-    Held,
     Label,
+    LabelKind,
     Reviewed,
     ReviewFile,
     compare_reviews,
@@ -37,7 +37,7 @@ from lhkit.notebook.board_state import WITH_CALL, WITH_WORDS, Correction, Review
 from lhkit.notebook.board_view import review_lines, review_parts
 from lhkit.notebook.loop import HomeLoop
 from lhkit.tools.validation import Accepted, ArgumentValidator
-from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, toolset_of
+from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, load_toolset
 
 
 class Review(Board[ReviewState]):
@@ -111,7 +111,7 @@ class Review(Board[ReviewState]):
 
     def judge(
         self,
-        held: Held | str,
+        held: LabelKind | str,
         *,
         tool: str = "",
         args: Mapping[str, Any] | None = None,
@@ -130,7 +130,7 @@ class Review(Board[ReviewState]):
             UsageError: that cannot be said of this place, or the tool refuses the arguments.
             RunError: the label cannot be written.
         """
-        chosen = Held(held)
+        chosen = LabelKind(held)
         if chosen not in self._state.choices:
             kind = "reply" if self._state.call is None else "call"
             raise UsageError(f"{chosen} cannot be said of a {kind}: see the buttons of the review")
@@ -184,7 +184,7 @@ class Review(Board[ReviewState]):
         toolset, target = self._own_toolset(), Path(folder)
         ac = None if self._run.toolset == DEFAULT else "chat"
         texts = {
-            target / f"reviewed-{talk.name.replace('#', '-')}.yaml": await scenario_of_review(
+            target / f"reviewed-{talk.name.replace('#', '-')}.yaml": await scenario_from_review(
                 talk, toolset, ac=ac
             )
             for talk in self.talks()
@@ -231,7 +231,7 @@ class Review(Board[ReviewState]):
                 texts[origin.file] = accept_argument(each, origin, schema, text).after
         return _written(texts)
 
-    def talks(self) -> tuple[MendedTalk, ...]:
+    def talks(self) -> tuple[CorrectedConversation, ...]:
         """Return the conversations that are judged whole, as they should have gone.
 
         Raises:
@@ -245,7 +245,7 @@ class Review(Board[ReviewState]):
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
         label = self._state.labels.get(place)
-        return label is not None and label.held is Held.RIGHT
+        return label is not None and label.held is LabelKind.RIGHT
 
     def _world_of(self, record: SampleRecord) -> Mapping[str, Any]:
         state = record.evidence.initial_state
@@ -266,7 +266,7 @@ class Review(Board[ReviewState]):
 
     def _own_toolset(self) -> Toolset:
         if self._toolset is not None:
-            return toolset_of(self._toolset)
+            return load_toolset(self._toolset)
         if self._run.toolset != DEFAULT:  # a folder is data: what it names is never loaded
             raise UsageError(
                 f"the conversations were with the tools of {shown(self._run.toolset)}, which a run "
@@ -293,7 +293,7 @@ class Review(Board[ReviewState]):
         match press.name:
             case "judge" if press.value in state.choices:
                 if press.value in {*WITH_CALL, *WITH_WORDS}:
-                    self._open_form(Held(press.value))
+                    self._open_form(LabelKind(press.value))
                 else:
                     self.judge(press.value)
             case "tool" if state.form is not None and press.value in state.schemas:
@@ -312,7 +312,7 @@ class Review(Board[ReviewState]):
             case _:
                 pass
 
-    def _open_form(self, held: Held, tool: str | None = None) -> None:
+    def _open_form(self, held: LabelKind, tool: str | None = None) -> None:
         form = self._state.correction(held, tool)
         self._change(form=form, forms=form.number, told=())
 

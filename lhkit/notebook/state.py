@@ -14,14 +14,14 @@ from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnSt
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.notebook.events import (
     BrokenItem,
-    CardFaulted,
+    CardInvalid,
     CardItem,
     CardSettled,
     ErrorItem,
     Item,
     ModelChosen,
     OptedIn,
-    OptInAsked,
+    OptInRequested,
     PanelEvent,
     TurnDropped,
 )
@@ -109,7 +109,7 @@ class PanelState:
     @property
     def needs_opt_in(self) -> bool:
         """True while the user is asked whether anything may be sent."""
-        return any(isinstance(item, OptInAsked) for _, item in self.extras)
+        return any(isinstance(item, OptInRequested) for _, item in self.extras)
 
     @property
     def open_card(self) -> CardItem | None:
@@ -136,13 +136,13 @@ class PanelState:
 def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:
     """Return the state after `event`, which came at `at_s` seconds of a monotonic clock."""
     match event:
-        case SystemMessage() | CardItem() | ErrorItem() | OptInAsked():
+        case SystemMessage() | CardItem() | ErrorItem() | OptInRequested():
             return _with(state, event)
-        case CardFaulted() | CardSettled():
+        case CardInvalid() | CardSettled():
             extras = tuple((number, _after(item, event)) for number, item in state.extras)
             return replace(state, extras=extras)
         case OptedIn():
-            kept = tuple(each for each in state.extras if not isinstance(each[1], OptInAsked))
+            kept = tuple(each for each in state.extras if not isinstance(each[1], OptInRequested))
             return replace(state, extras=kept)
         case ModelChosen(identity=identity):
             return replace(state, identity=identity)
@@ -161,7 +161,7 @@ def _with(state: PanelState, item: Item) -> PanelState:
     return replace(state, extras=(*state.extras, (before, item)))
 
 
-def _after(item: Item, event: CardFaulted | CardSettled) -> Item:
+def _after(item: Item, event: CardInvalid | CardSettled) -> Item:
     if not isinstance(item, CardItem) or item.card != event.card:
         return item
     if isinstance(event, CardSettled):

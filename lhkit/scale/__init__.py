@@ -13,11 +13,11 @@ from lhkit.scale.placement import (
     Part,
     Placement,
     Room,
+    instructions_for,
     require_model,
     require_ray,
-    told_instructions,
 )
-from lhkit.scale.players import RayPlayers
+from lhkit.scale.runner import RaySampleRunner
 
 __all__ = [
     "AT_ONCE_ON_GPUS",
@@ -26,10 +26,10 @@ __all__ = [
     "Cluster",
     "Part",
     "Placement",
-    "RayPlayers",
+    "RaySampleRunner",
     "Room",
     "connected",
+    "instructions_for",
     "require_model",
     "require_ray",
-    "told_instructions",
 ]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lhkit import app
 from lhkit.chat.controller import Assistant
 from lhkit.errors import MissingPackageError, UsageError
-from lhkit.harness.author.gold import gold_models, silent_model
+from lhkit.harness.author.reference import gold_models, silent_model
 from lhkit.harness.manifest import versions
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.run_options import RunOptions
@@ -128,7 +128,7 @@ def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
         app.require_choice(choice)
 
 
-def told_instructions(toolset: Toolset, told: Mapping[str, str]) -> Toolset:
+def instructions_for(toolset: Toolset, told: Mapping[str, str]) -> Toolset:
     """Return the toolset with other instructions, by language; the same one for none."""
 
     def assistant(session: Session, locale: str) -> Assistant:

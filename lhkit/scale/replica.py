@@ -12,9 +12,9 @@ from pathlib import Path
 from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import Job, ModelSource, PlannedScenario, plan_run
+from lhkit.harness.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
 from lhkit.harness.run import Played
-from lhkit.harness.sample import SampleStage, play_sample, warm_up
+from lhkit.harness.sample import SampleContext, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.models import served
@@ -25,7 +25,7 @@ from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.scale.logs import end_of
-from lhkit.scale.placement import SCRIPTED, Asked, Introduction, Part, told_instructions
+from lhkit.scale.placement import SCRIPTED, Asked, Introduction, Part, instructions_for
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import Toolset, limited, load, registry_of
 
@@ -43,7 +43,7 @@ class Replica:
         self._part = part
         self._scenarios = scenarios
         self._stack = AsyncExitStack()
-        self._stage: SampleStage | None = None
+        self._stage: SampleContext | None = None
         self._planned: dict[int, PlannedScenario] = {}
         self._playing: set[asyncio.Task[None]] = set()
         self._done: list[tuple[int, Played]] = []
@@ -70,8 +70,8 @@ class Replica:
         source = await self._stack.enter_async_context(self._source(toolset, settings))
         server_s = time.perf_counter() - began_s
         stress = parse_stress(options.stress)
-        model, toolset = stressed(source, told_instructions(toolset, options.instructions), stress)
-        self._stage = SampleStage(
+        model, toolset = stressed(source, instructions_for(toolset, options.instructions), stress)
+        self._stage = SampleContext(
             model=model,
             toolset=toolset,
             clock=time.perf_counter,
@@ -125,12 +125,12 @@ class Replica:
             self._fault = error
         self._news.set()
 
-    def _ready(self) -> SampleStage:
+    def _ready(self) -> SampleContext:
         if self._stage is None:
             raise UsageError("a replica was given samples before it began: call begin() first")
         return self._stage
 
-    def _job(self, asked: Asked) -> Job:
+    def _job(self, asked: Asked) -> PlannedSample:
         """Return the sample, which has to be the same question here as where it was planned.
 
         Raises:

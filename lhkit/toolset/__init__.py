@@ -25,7 +25,7 @@ from lhkit.toolset.base import (
     require_isolated,
     waits_of,
 )
-from lhkit.toolset.references import DEFAULT, label_of, load, load_named, seen_from, toolset_of
+from lhkit.toolset.references import DEFAULT, label_of, load, load_named, load_toolset, seen_from
 from lhkit.toolset.sessions import (
     SessionAround,
     ToolsetAround,
@@ -59,6 +59,7 @@ __all__ = [
     "limited",
     "load",
     "load_named",
+    "load_toolset",
     "locales_of",
     "name_of",
     "open_session",
@@ -70,6 +71,5 @@ __all__ = [
     "seen_from",
     "state_of",
     "their_code",
-    "toolset_of",
     "waits_of",
 ]

@@ -57,7 +57,7 @@ def load_named(what: str, reference: str) -> Any:
     return _found(reference, f"{what} {reference}", "write FILE.py:NAME or package.module:NAME")
 
 
-def toolset_of(source: ToolsetSource) -> Toolset:
+def load_toolset(source: ToolsetSource) -> Toolset:
     """Return the toolset that `source` is, makes or names.
 
     Raises:

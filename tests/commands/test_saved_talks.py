@@ -14,7 +14,7 @@ from lhkit.cli.chat import ChatOptions, open_talk
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.terminal import TerminalChat
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried

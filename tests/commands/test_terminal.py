@@ -31,9 +31,9 @@ from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
-from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.results import Run
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.locales import load_catalog
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -86,8 +86,8 @@ async def shown(
         dispatcher=ToolDispatcher(registry),
         confirm=TypedGate(TerminalGate(read, console.print, catalog)),
     )
-    bare = Surroundings(BareToolset(registry=registry), None, None, now=noon, locale="ko")
-    keeper = None if record is None else ChatKeeper(record, bare, now=noon)
+    bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
+    keeper = None if record is None else ChatRecorder(record, bare, now=noon)
     chat = TerminalChat(
         controller, bare, read=read, console=console, catalog=catalog, now=noon, keeper=keeper
     )

@@ -18,7 +18,7 @@ from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.mutate import MutateOptions, mutate_paths
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
@@ -36,12 +36,12 @@ from lhkit.toolset import (
     label_of,
     limited,
     load,
+    load_toolset,
     locales_of,
     open_session,
     opened,
     registry_of,
     state_of,
-    toolset_of,
 )
 
 pytestmark = pytest.mark.anyio
@@ -517,11 +517,11 @@ async def test_a_bare_registry_is_a_toolset_without_a_world(
 def test_a_thing_what_makes_it_and_its_reference_are_one_toolset(notes: Path) -> None:
     made = load(f"{notes}:toolset")
     for made_by in (made, lambda: made):
-        assert toolset_of(made_by) is made
-    assert type(toolset_of(f"{notes}:Toolset")).__name__ == "Toolset"
-    assert list(registry_of(toolset_of(ToolRegistry([echo_tool("look")])), {}, "en")) == ["look"]
+        assert load_toolset(made_by) is made
+    assert type(load_toolset(f"{notes}:Toolset")).__name__ == "Toolset"
+    assert list(registry_of(load_toolset(ToolRegistry([echo_tool("look")])), {}, "en")) == ["look"]
     with pytest.raises(UsageError, match=r"has no method open\(world, locale\) "):
-        toolset_of(lambda: 3)  # type: ignore[arg-type,return-value] - what a user may do
+        load_toolset(lambda: 3)  # type: ignore[arg-type,return-value] - what a user may do
 
 
 def test_a_toolset_says_its_languages_or_they_are_tried(notes: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried

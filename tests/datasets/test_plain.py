@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried

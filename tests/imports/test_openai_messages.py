@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from lhkit.cli import imports
 from lhkit.cli.imports import import_chats
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.imports.imported import Imported, scenario_of
+from lhkit.imports.imported import Imported, to_scenario
 from lhkit.imports.openai_messages import import_messages
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
@@ -126,7 +126,7 @@ async def imported(folder: Path, chat: Any, **more: Any) -> Imported:
 
 def only(told: Imported) -> Scenario:
     (written,) = told.suites[0].scenarios
-    return scenario_of(written)
+    return to_scenario(written)
 
 
 async def folder_of(

@@ -6,7 +6,7 @@ import pytest
 
 from lhkit.cli.imports import import_tau_tasks
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import ScenarioError, SetupError
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

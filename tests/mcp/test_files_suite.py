@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

@@ -13,10 +13,15 @@ import pytest
 
 from lhkit.errors import NotIsolatedError, UsageError
 from lhkit.harness.author.checks import Level
-from lhkit.harness.author.gold import always_call_model, gold_model, gold_models, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
-from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, scenario_of_review
+from lhkit.harness.author.reference import always_call_model, gold_model, gold_models, silent_model
+from lhkit.harness.corrections import (
+    CorrectedCall,
+    CorrectedConversation,
+    CorrectedTurn,
+    scenario_from_review,
+)
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
@@ -217,13 +222,13 @@ async def test_a_scripted_user_and_a_model_of_code_may_write_on_a_shared_server(
 async def test_reviewed_calls_are_not_made_again_on_a_shared_server(
     ledger: Ledger, file: Path
 ) -> None:
-    rents = MendedCall(tool="add_entry", args={"text": "rent"}, answer="accept")
-    turn = MendedTurn(user="Add rent.", calls=(rents,), reply="Added.", is_reply_fine=True)
-    talk = MendedTalk(name="talk", locale="en", world={}, turns=(turn,))
+    rents = CorrectedCall(tool="add_entry", args={"text": "rent"}, answer="accept")
+    turn = CorrectedTurn(user="Add rent.", calls=(rents,), reply="Added.", is_reply_fine=True)
+    talk = CorrectedConversation(name="talk", locale="en", world={}, turns=(turn,))
     with pytest.raises(NotIsolatedError):
-        await scenario_of_review(talk, ledger())
+        await scenario_from_review(talk, ledger())
     assert written(file) == ""
-    await scenario_of_review(talk, ledger(isolated=True))
+    await scenario_from_review(talk, ledger(isolated=True))
     assert written(file) == "rent\n"
 
 

@@ -175,7 +175,7 @@ async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
-        await embedded.own_server(settings, embedded.Reports())
+        await embedded.is_local_server(settings, embedded.Reports())
     assert not (tmp_path / "weights").exists()
 
 
@@ -230,7 +230,7 @@ def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
 async def test_what_only_vllm_has_is_refused(tmp_path: Path, asked: dict[str, bool]) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
-        await embedded.own_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
+        await embedded.is_local_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
 
 
 def test_the_shipped_one_has_a_file_of_its_own_for_each_name(tmp_path: Path) -> None:

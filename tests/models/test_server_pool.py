@@ -33,7 +33,7 @@ from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import toolset_of
+from lhkit.toolset import load_toolset
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 
 pytestmark = pytest.mark.anyio
@@ -189,7 +189,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
 ) -> None:
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
         registry = ToolRegistry([echo_tool()])
-        source, _ = stressed(pool, toolset_of(registry), parse_stress("shuffle"))
+        source, _ = stressed(pool, load_toolset(registry), parse_stress("shuffle"))
         assert callable(source)
         first, second = source(talks[0], registry), source(talks[1], registry)
         for model, number in ((first, 1), (second, 2), (first, 1)):
@@ -197,7 +197,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
         assert (a.talks(), b.talks()) == ([1, 1], [2])
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
         source, toolset = stressed(
-            pool, toolset_of(ToolRegistry([echo_tool()])), parse_stress("shuffle")
+            pool, load_toolset(ToolRegistry([echo_tool()])), parse_stress("shuffle")
         )
         await replay(
             talks, source, toolset=toolset, run_dir=tmp_path, concurrency=4, progress=False

@@ -23,7 +23,7 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
-from lhkit.notebook.events import ErrorItem, OptInAsked, PanelNotice
+from lhkit.notebook.events import ErrorItem, OptInRequested, PanelNotice
 from lhkit.notebook.render import render
 from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
@@ -420,7 +420,7 @@ async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
     told = replace(panel.state, told=(PanelNotice(text=EVIL, is_fault=True),))
     asked = ABState(
-        stage=Stage.OPT_IN, opt_ins=(OptInAsked(model=EVIL, address=EVIL, licence=EVIL),)
+        stage=Stage.OPT_IN, opt_ins=(OptInRequested(model=EVIL, address=EVIL, licence=EVIL),)
     )
     unblinded = replace(told, revealed=(named[0], named[1]))
     for state in (unblinded, replace(told, stage=Stage.VOTED), asked):

@@ -11,11 +11,11 @@ from lhkit.chat.controller import ChatController
 from lhkit.cli.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
-from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.sessions import Surroundings
+from lhkit.harness.sessions import LiveSession
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.messages import SystemMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -195,8 +195,8 @@ async def test_the_pause_before_a_turn_is_taken_up_again_is_not_its_time(tmp_pat
     present_s = 0.0
     tools = BareToolset(registry=NOTES)
     noon = datetime(2026, 6, 15, 12, tzinfo=UTC)
-    around = Surroundings(tools, None, None, now=lambda: noon, locale="ko")
-    keeper = ChatKeeper(tmp_path, around, now=lambda: noon, clock=lambda: present_s)
+    around = LiveSession(tools, None, None, now=lambda: noon, locale="ko")
+    keeper = ChatRecorder(tmp_path, around, now=lambda: noon, clock=lambda: present_s)
     model = ScriptedModel([Reply(error=ServerUnreachableError("down")), say("back")])
     chat = ChatController(model=model, dispatcher=ToolDispatcher(NOTES))
     chat.subscribe(keeper.hear)

@@ -16,7 +16,7 @@ from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.events import CardItem, ErrorItem, OptInAsked
+from lhkit.notebook.events import CardItem, ErrorItem, OptInRequested
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import ModelStatus
 from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
@@ -325,7 +325,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     make_panel: MakePanel, front_end: MakeFrontEnd, settings: Settings
 ) -> None:
     panel = make_panel([say("hello")], opt_in=False)
-    assert isinstance(panel.state.items[0], OptInAsked)
+    assert isinstance(panel.state.items[0], OptInRequested)
     with pytest.raises(UsageError, match="opt_in"):
         await panel.send("hi")
     panel.clear()

@@ -12,7 +12,7 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.events import CardItem, ErrorItem, Item, OptInAsked
+from lhkit.notebook.events import CardItem, ErrorItem, Item, OptInRequested
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
 from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
 from lhkit.notebook.state import PanelState, TurnFigures
@@ -49,7 +49,7 @@ ITEMS: tuple[Item, ...] = (
     ASKED,
     SystemMessage(text=EVIL),
     ErrorItem(text=EVIL, detail=EVIL, can_retry=True),
-    OptInAsked(model=EVIL, address=EVIL, licence=EVIL),
+    OptInRequested(model=EVIL, address=EVIL, licence=EVIL),
 )
 
 

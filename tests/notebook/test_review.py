@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
-from lhkit.harness.corrections import read_talks
+from lhkit.harness.author.reference import gold_model
+from lhkit.harness.corrections import read_conversations
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import Held, ReviewFile, cohens_kappa, places_of
+from lhkit.harness.reviews import LabelKind, ReviewFile, cohens_kappa, places_of
 from lhkit.harness.run import replay
 from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
@@ -103,14 +103,17 @@ async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: P
         file.write(b'{"place": {"sample"')
     again = Review(chats, reviewer="kim")
     assert (again.state.conversation, again.state.place) == (0, 2)
-    assert [label.held for label in again.state.labels.values()] == [Held.RIGHT, Held.WRONG]
+    assert [label.held for label in again.state.labels.values()] == [
+        LabelKind.RIGHT,
+        LabelKind.WRONG,
+    ]
     judge_all(again)
     assert Review(chats, reviewer="kim").state.done == 2
     assert "await review.to_scenarios" in repr(again)
     again.go(0)
     again.judge("wrong")  # a change of mind
     assert len(Review(chats, reviewer="kim").state.labels) == 7
-    assert next(iter(Review(chats, reviewer="kim").state.labels.values())).held is Held.WRONG
+    assert next(iter(Review(chats, reviewer="kim").state.labels.values())).held is LabelKind.WRONG
     again.go(0, 2)
     again.judge("not_fine", say="half of a pair: \ud83d")  # which JSON can hold, and UTF-8 cannot
     labels = Review(chats, reviewer="kim").state.labels
@@ -167,7 +170,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     press(review, "judge", "should_be")
     press(review, "save", **fields_of(title="eggs", kind="big", tags='["b"]'))
     (label,) = review.state.labels.values()
-    assert (label.held, label.tool) == (Held.SHOULD_BE, "note")
+    assert (label.held, label.tool) == (LabelKind.SHOULD_BE, "note")
     assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
     with pytest.raises(UsageError, match="cannot be said of a reply"):
         review.judge("right")
@@ -270,7 +273,7 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     review.go(0, 3)
     review.judge("fine")
     written = review.to_training(tmp_path / "reviewed.jsonl")
-    talks = read_talks(written)
+    talks = read_conversations(written)
     assert len(talks) == 2
     called = {each.tool for talk in talks for turn in talk.turns for each in turn.calls}
     assert {"add_habit", "list_habits"} <= called
@@ -279,7 +282,7 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
-        read_talks(written)
+        read_conversations(written)
 
 
 SCENARIO = """

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import scenario_of_talk
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.author.lint import lint
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
@@ -100,7 +100,7 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     ended = {**begun, "notes": [{"id": "n2", "text": "식빵"}], "tags": [{"name": "c"}]}
     path = tmp_path / "saved.yaml"
     path.write_text(
-        scenario_of_talk(
+        scenario_from_chat(
             panel.state.chat.messages,
             begun=begun,
             ended=ended,
@@ -139,7 +139,7 @@ async def test_a_key_that_a_toolset_names_tells_deleted_rows_apart(settings: Set
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
     told: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
-    text = scenario_of_talk(
+    text = scenario_from_chat(
         panel.state.chat.messages,
         begun={"days": days[:2]},
         ended={"days": [days[0], days[2]]},

@@ -40,8 +40,8 @@ from lhkit.scale.placement import (
     Room,
     require_model,
 )
-from lhkit.scale.players import RayPlayers
 from lhkit.scale.replica import Replica
+from lhkit.scale.runner import RaySampleRunner
 from lhkit.settings import Settings
 from lhkit.toolset import limited, load
 from tests.children import search_paths
@@ -179,8 +179,8 @@ async def no_pause(_: float) -> None:
 
 async def played(
     scenarios: Sequence[Scenario], cluster: Here, folder: Path, part: Part = PART
-) -> tuple[Run, RayPlayers]:
-    async with RayPlayers(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
+) -> tuple[Run, RaySampleRunner]:
+    async with RaySampleRunner(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
         run = await replay(
             scenarios,
             SCRIPTED[part.options.model](),
@@ -265,13 +265,13 @@ async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
 async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
     scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lhkit.scale.players._LOOK_S", 0.001)
-    monkeypatch.setattr("lhkit.scale.players._TELL_AFTER_S", 0.005)
+    monkeypatch.setattr("lhkit.scale.runner._LOOK_S", 0.001)
+    monkeypatch.setattr("lhkit.scale.runner._TELL_AFTER_S", 0.005)
     told: list[Room] = []
     cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
 
     async def begin() -> None:
-        async with RayPlayers(cluster, PART, scenarios, waits=told.append):
+        async with RaySampleRunner(cluster, PART, scenarios, waits=told.append):
             raise AssertionError
 
     begun = asyncio.create_task(begin())

@@ -19,7 +19,7 @@ from lhkit.cli.export import _send
 from lhkit.cli.finish import log_to_file
 from lhkit.cli.report import ReportOptions, report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
-from lhkit.harness.author.gold import gold_models
+from lhkit.harness.author.reference import gold_models
 from lhkit.harness.record import Verdict
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset

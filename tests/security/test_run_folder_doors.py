@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.run import replay

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 from lhkit import files
 from lhkit.cli.parser import build_parser
 from lhkit.errors import LhkitError, RunError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.chats import forget_chats
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import Held, Label, ReviewFile, places_of, turn_of, turn_sha256
+from lhkit.harness.reviews import Label, LabelKind, ReviewFile, places_of, turn_of, turn_sha256
 from lhkit.harness.run import replay
 from lhkit.harness.store import write_manifest
 from lhkit.lifehelper.shipped import scenario_paths
@@ -184,7 +184,7 @@ def append_many(folder: Path, begin: int, count: int) -> None:
     seen = turn_sha256(turn_of(place, record))
     file = ReviewFile(folder, "kim")
     for number in range(begin, begin + count):
-        file.append(Label(place=place, held=Held.NOT_FINE, seen_sha256=seen, say=str(number)))
+        file.append(Label(place=place, held=LabelKind.NOT_FINE, seen_sha256=seen, say=str(number)))
 
 
 def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
@@ -219,7 +219,7 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
     for record in Run.load(theirs).records:
         place = list(places_of(record))[-1]
         seen = turn_sha256(turn_of(place, record))
-        ReviewFile(theirs, "kim").append(Label(place=place, held=Held.FINE, seen_sha256=seen))
+        ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, seen_sha256=seen))
     forget_chats(theirs, [name])
     assert [each.place.sample for each in ReviewFile(theirs, "kim").labels] == ["other"]
 

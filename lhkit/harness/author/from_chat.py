@@ -40,7 +40,7 @@ class _Call:
     answer: Answer | None
 
 
-def scenario_of_talk(
+def scenario_from_chat(
     messages: Sequence[Message],
     *,
     begun: Mapping[str, JSON],

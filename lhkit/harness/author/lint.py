@@ -14,7 +14,12 @@ from typing import Any
 from lhkit.errors import UsageError
 from lhkit.harness.author.checks import LEVELS, Finding, Known, Level, Remark, written_remarks
 from lhkit.harness.author.examples import known_ids
-from lhkit.harness.author.gold import always_call_model, gold_trace, silent_model, trace_model
+from lhkit.harness.author.reference import (
+    always_call_model,
+    reference_trajectory,
+    silent_model,
+    trace_model,
+)
 from lhkit.harness.faults import Path
 from lhkit.harness.loader import Sources
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
@@ -102,7 +107,7 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
     if nameless:
         return tuple(nameless)
     try:
-        reference = trace_model(gold_trace(scenario, registry), name="gold")
+        reference = trace_model(reference_trajectory(scenario, registry), name="gold")
     except UsageError as error:
         any_id = [each for some in ids.values() for each in some]
         written = [*written_remarks(scenario, Known(registry=registry, ids=ids, made=any_id))]

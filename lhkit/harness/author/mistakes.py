@@ -14,8 +14,8 @@ from itertools import islice, pairwise
 from typing import Any, TypeAlias
 
 from lhkit.harness.author.examples import example, plausible_calls, texts_like
-from lhkit.harness.author.gold import TurnTrace, claims_of_success
-from lhkit.harness.author.played import Played, Step
+from lhkit.harness.author.reference import TurnTrace, claims_of_success
+from lhkit.harness.author.reference_run import Played, Step
 from lhkit.harness.equality import is_number
 from lhkit.harness.record import Evidence
 from lhkit.harness.turn import Before

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.gold import trace_model
 from lhkit.harness.author.mistakes import KINDS, Mistake, Untried
-from lhkit.harness.author.played import Played, play_reference
+from lhkit.harness.author.reference import trace_model
+from lhkit.harness.author.reference_run import Played, play_reference
 from lhkit.harness.equality import normal
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import tried

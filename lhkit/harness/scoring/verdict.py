@@ -13,7 +13,7 @@ from typing import Any
 
 from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign
-from lhkit.harness.matching import MadeCall, MatchResult, match_calls, values_equal
+from lhkit.harness.matching import ActualCall, MatchResult, match_calls, values_equal
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -45,7 +45,7 @@ _NEEDS_ASKING = (None, "ok", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFacts:
+class ToolMetadata:
     """What judging has to know of the tools: their schemas, and which of them change data.
 
     The schemas are those of `ToolDefinition.schema_on`: with all defaults, also implied ones.
@@ -57,7 +57,7 @@ class ToolFacts:
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tools: Iterable[ToolDefinition], today: date | None) -> "ToolFacts":
+    def of(cls, tools: Iterable[ToolDefinition], today: date | None) -> "ToolMetadata":
         """Return what is known of some tools, on a day."""
         given = tuple(tools)
         return cls(
@@ -73,7 +73,7 @@ class ToolFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedTurn:
+class TurnContext:
     """One turn as a check sees it: what was expected, what happened, and how the calls fit.
 
     `number` counts from 0, `before` is the state at its start, `claims` are the reasons why its
@@ -84,7 +84,7 @@ class PlayedTurn:
     evidence: Evidence
     number: int
     match: MatchResult
-    tools: ToolFacts
+    tools: ToolMetadata
     today: date | None
     before: State
     row_keys: RowKeys
@@ -104,7 +104,7 @@ class PlayedTurn:
 def judge(
     scenario: Scenario,
     evidence: Evidence,
-    tools: ToolFacts,
+    tools: ToolMetadata,
     *,
     today: date | None,
     row_keys: RowKeys = NO_KEYS,
@@ -139,7 +139,7 @@ def judge(
     scores = []
     before = evidence.initial_state
     for t, (script, record) in enumerate(played):
-        turn = PlayedTurn(
+        turn = TurnContext(
             scenario=scenario,
             evidence=evidence,
             number=t,
@@ -183,9 +183,9 @@ def judge(
     )
 
 
-def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None) -> MatchResult:
+def _match(script: Turn, turn: TurnRecord, tools: ToolMetadata, today: date | None) -> MatchResult:
     made = [
-        MadeCall(
+        ActualCall(
             tool=call.tool,
             args=call.raw_args,
             result=call.outcome,
@@ -205,7 +205,7 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
     )
 
 
-def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts) -> bool:
+def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolMetadata) -> bool:
     """Return True for a write that was not asked and that the same turn proposes again."""
     if call.gate is not GateOutcome.NOT_ASKED:
         return False
@@ -218,12 +218,12 @@ def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts
     )
 
 
-def _calls(turn: PlayedTurn) -> Iterator[str]:
+def _calls(turn: TurnContext) -> Iterator[str]:
     """Yield what is wrong with the calls."""
     yield from turn.match.reasons
 
 
-def _gate(turn: PlayedTurn) -> Iterator[str]:
+def _gate(turn: TurnContext) -> Iterator[str]:
     """Yield expected writes that the user was never asked about, although there was a gate."""
     for i, j in turn.match.pairs if turn.script.confirm != "absent" else ():
         expected, call = turn.script.expect.calls[i], turn.record.calls[j]
@@ -232,14 +232,14 @@ def _gate(turn: PlayedTurn) -> Iterator[str]:
             yield f"{expected.tool}: the user was not asked (gate: {call.gate})"
 
 
-def _reply(turn: PlayedTurn) -> Iterator[str]:
+def _reply(turn: TurnContext) -> Iterator[str]:
     """Yield what is wrong with the words of the reply."""
     yield from reply_reasons(turn.script.reply, turn.record.reply)
     if turn.record.ended is EndReason.TOO_LONG:
         yield "no answer within the allowed model turns"
 
 
-def _results(turn: PlayedTurn) -> Iterator[str]:
+def _results(turn: TurnContext) -> Iterator[str]:
     """Yield results that no call had up to the turn, and how many calls it lacks."""
     expect, made = turn.script.expect, len(turn.record.calls)
     if made < expect.least:
@@ -251,12 +251,12 @@ def _results(turn: PlayedTurn) -> Iterator[str]:
             yield f"expect.results[{i}]: no call came to {shown(row)}"
 
 
-def _claims(turn: PlayedTurn) -> Iterator[str]:
+def _claims(turn: TurnContext) -> Iterator[str]:
     """Yield why the reply claims too much."""
     yield from turn.claims
 
 
-def _state(turn: PlayedTurn) -> Iterator[str]:
+def _state(turn: TurnContext) -> Iterator[str]:
     """Yield changes that the turn made and does not list, or the other way round."""
     if turn.script.checks_state:
         diff = turn.record.state_diff
@@ -271,7 +271,7 @@ def _state(turn: PlayedTurn) -> Iterator[str]:
         yield from (*found.missing, *found.unlisted)
 
 
-TURN_CHECKS: Sequence[Callable[[PlayedTurn], Iterator[str]]] = (
+TURN_CHECKS: Sequence[Callable[[TurnContext], Iterator[str]]] = (
     _calls,
     _gate,
     _reply,

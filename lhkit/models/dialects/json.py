@@ -27,7 +27,7 @@ from lhkit.models.dialects.parser import (
     OpenCall,
     ParseResult,
 )
-from lhkit.models.dialects.turns import ToldDialect
+from lhkit.models.dialects.turns import PromptedDialect
 
 _START = re.compile(
     r"""\{\s{0,99}["'](?:name|tool|tool_name|function|parameters|arguments|args)["']\s{0,99}:"""
@@ -70,7 +70,7 @@ _JSON_ESCAPES = frozenset('"\\/bfnrtu')
 _Call: TypeAlias = tuple[str, Any, list[str]]
 
 
-class JsonDialect(ToldDialect):
+class JsonDialect(PromptedDialect):
     """Speaks `{"name": …, "parameters": {…}}` with models that have no tool format of their own."""
 
     name = "json"

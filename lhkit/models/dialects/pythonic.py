@@ -20,7 +20,7 @@ from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import ToolSpec, names_of
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
 from lhkit.models.dialects.transcript import is_writable
-from lhkit.models.dialects.turns import CONTROL_TOKEN, ToldDialect
+from lhkit.models.dialects.turns import CONTROL_TOKEN, PromptedDialect
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
@@ -57,7 +57,7 @@ _MAYBE_FENCE_END = re.compile(r"\s{0,99}`{0,2}")
 _MOST_SPLITS = 8
 
 
-class PythonicDialect(ToldDialect):
+class PythonicDialect(PromptedDialect):
     """Speaks `[f(a="x")]` with models that have no tool format of their own."""
 
     name = "pythonic"

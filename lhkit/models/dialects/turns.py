@@ -60,7 +60,7 @@ def render_turns(turns: Iterable[PromptTurn]) -> str:
     return BOS + "".join(blocks) + _MODEL_START
 
 
-class ToldDialect(Dialect):
+class PromptedDialect(Dialect):
     """Speaks with models without a tool format of their own, which are told a `protocol`.
 
     Instructions and tools stand in the first user turn, the results of calls in a user turn.

@@ -11,13 +11,15 @@ from playwright.sync_api import Browser, Page, expect
 
 import lhkit.notebook
 from lhkit.locales import load_catalog
-from lhkit.notebook.events import OptInAsked
+from lhkit.notebook.events import OptInRequested
 from lhkit.notebook.render import fragment
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 SCRIPT = Path(lhkit.notebook.__file__).parent / "static" / "panel.js"
-QUESTION = fragment(OptInAsked(model="gemma-test", address="", licence="terms"), load_catalog("ko"))
+QUESTION = fragment(
+    OptInRequested(model="gemma-test", address="", licence="terms"), load_catalog("ko")
+)
 SHOW = """async ([script, question]) => {
     const { default: panel } = await import("data:text/javascript," + encodeURIComponent(script));
     const listeners = {};

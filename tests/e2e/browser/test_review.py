@@ -9,8 +9,8 @@ import anyio
 import pytest
 from playwright.sync_api import Page, expect
 
-from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
+from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
@@ -86,13 +86,13 @@ def reader(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedM
             messages=tuple((call,) for call in turn.calls if call.name not in registry.destructive),
             words=bluffs(scenario, number),
         )
-        for turn in gold_trace(scenario, registry)
+        for turn in reference_trajectory(scenario, registry)
     ]
     return trace_model(turns, name="reader")
 
 
 def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
-    turns = gold_trace(scenario, registry)
+    turns = reference_trajectory(scenario, registry)
     said = [replace(turn, words=bluffs(scenario, number)) for turn in turns]
     return trace_model(said, name="asker")
 

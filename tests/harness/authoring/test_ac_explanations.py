@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.gold import gold_trace, trace_model
+from lhkit.harness.author.reference import reference_trajectory, trace_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
@@ -56,7 +56,9 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
     def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         turns = [
             replace(trace, words=told[scenario.id][1]) if is_refused(turn, rule) else trace
-            for turn, trace in zip(scenario.turns, gold_trace(scenario, registry), strict=True)
+            for turn, trace in zip(
+                scenario.turns, reference_trajectory(scenario, registry), strict=True
+            )
         ]
         return trace_model(turns, name="explainer")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.author.gold import always_call_model
+from lhkit.harness.author.reference import always_call_model
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.tool_results import ToolOk

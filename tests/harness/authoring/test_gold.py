@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.gold import gold_model, gold_models, silent_model
+from lhkit.harness.author.reference import gold_model, gold_models, silent_model
 from lhkit.harness.scenario import Scenario
 from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest

@@ -16,7 +16,7 @@ from lhkit.harness.author.mutate import (
     mutate,
     read_survivors,
 )
-from lhkit.harness.author.played import play_reference
+from lhkit.harness.author.reference_run import play_reference
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset

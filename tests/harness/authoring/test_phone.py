@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.gold import always_call_model, gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import MutationReport, mutate
+from lhkit.harness.author.reference import always_call_model, gold_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried

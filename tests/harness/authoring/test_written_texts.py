@@ -8,9 +8,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import scenario_of_talk
+from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.author.written import yaml_text
-from lhkit.harness.corrections import MendedTalk, MendedTurn, read_talks, talk_line
+from lhkit.harness.corrections import (
+    CorrectedConversation,
+    CorrectedTurn,
+    read_conversations,
+    talk_line,
+)
 from lhkit.harness.documents import read_json_lines, read_yaml
 from lhkit.messages import ModelMessage, UserMessage
 
@@ -40,7 +45,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150) | st.sam
 
 
 def saved(text: str) -> str:
-    return scenario_of_talk(
+    return scenario_from_chat(
         [UserMessage(text=text), ModelMessage(text=text)],
         begun={"now": "2026-06-15T09:00:00+09:00", "rows": [{text: text}]},
         ended={"rows": []},
@@ -78,10 +83,12 @@ def test_saved_scenario_refuses_half_a_surrogate_pair(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_reviewed_conversations_are_read_line_by_line(tmp_path: Path, text: str) -> None:
-    talk = MendedTalk(name=text, locale="en", world={}, turns=(MendedTurn(user=text),))
+    talk = CorrectedConversation(
+        name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
+    )
     file = tmp_path / "talks.jsonl"
     file.write_text(talk_line(talk) * 2, encoding="utf-8")
-    assert read_talks(file) == (talk, talk)
+    assert read_conversations(file) == (talk, talk)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lhkit.events import EndReason, ModelCalled, TurnEnded
-from lhkit.harness.timings import Spent, spent
-from lhkit.harness.wall_time import WallTime
+from lhkit.harness.timings import TimeBreakdown, spent
+from lhkit.harness.wall_clock import WallClock
 from lhkit.responses import Finished, TextDelta
 
 ASKED, ANSWERED = ModelCalled(turn=0), Finished(reason="stop")
@@ -28,7 +28,7 @@ def clock() -> Hand:
 
 
 def test_a_second_counts_once_however_many_requests_are_open(clock: Hand) -> None:
-    wall = WallTime(clock)
+    wall = WallClock(clock)
     first, second = wall.listener(), wall.listener()
     for at_s, hear, event in [
         (101, first, ASKED),
@@ -47,7 +47,7 @@ def test_a_second_counts_once_however_many_requests_are_open(clock: Hand) -> Non
 
 
 def test_writing_counts_where_nobody_asks(clock: Hand) -> None:
-    wall = WallTime(clock)
+    wall = WallClock(clock)
     with wall.writing():
         clock.now_s += 2
         with wall.asking():
@@ -69,7 +69,7 @@ TOLD = {
 
 def test_the_parts_add_up_to_the_whole() -> None:
     found = spent({"invocations": [{"played": 1}, TOLD]})
-    assert found == Spent(setup_s=2, server_s=35, model_s=57, writing_s=1, harness_s=2)
+    assert found == TimeBreakdown(setup_s=2, server_s=35, model_s=57, writing_s=1, harness_s=2)
     assert found.wall_s == 97
     assert found.own_share == pytest.approx(40 / 97)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Questions

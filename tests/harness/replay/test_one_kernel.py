@@ -17,7 +17,7 @@ from contextlib import aclosing
 from pathlib import Path
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.run import replay
 from lhkit.harness.loader import load_scenarios
 

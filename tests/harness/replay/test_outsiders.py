@@ -17,9 +17,9 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.gold import TurnTrace, gold_model, gold_trace, trace_model
 from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.reference import TurnTrace, gold_model, reference_trajectory, trace_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
 from lhkit.harness.run import replay
@@ -251,7 +251,7 @@ DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
 
 def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTrace, ...]]:
     """Return golds with the last call left out, and with one number or text of a call altered."""
-    gold = gold_trace(scenario, registry)
+    gold = reference_trajectory(scenario, registry)
     dropped = (*gold[:-1], TurnTrace(words="OK."))
     found = {"dropped": dropped}
     for t, turn in enumerate(gold):
@@ -373,7 +373,7 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
     stress = await replay(scenarios, model, toolset=under_stress, progress=False)
     assert stress.records[0].judgement.verdict is Verdict.PASS
-    trace = gold_trace(scenario, registry)
+    trace = reference_trajectory(scenario, registry)
     before = deepcopy(trace)
     await tried(scenario, trace_model(trace, name="gold"), toolset)
     assert trace == before

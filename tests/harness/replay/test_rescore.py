@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.compare import compare
 from lhkit.harness.record import FalseClaim, Judgement, SampleId, Severity, Verdict, Violation
 from lhkit.harness.record_json import decode_record, encode_record

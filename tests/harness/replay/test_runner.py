@@ -20,13 +20,13 @@ from lhkit.errors import (
     ServerUnreachableError,
     UsageError,
 )
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.store import MANIFEST, Journal, read_records
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -586,7 +586,7 @@ async def test_what_is_on_disk_is_enough_to_judge_again(
     scenarios = scenarios_of(load, 2, ADD)
     run = await play(scenarios, model, run_dir=tmp_path, keep_states=True)
     specs = run.manifest["locales"]["ko"]["tools"]
-    tools = ToolFacts(
+    tools = ToolMetadata(
         schemas={spec["name"]: spec["parameters"] for spec in specs},
         destructive=frozenset(spec["name"] for spec in specs if spec["destructive"]),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.distractors import NOT_APPLICABLE, distractors
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.manifest_changes import Change

@@ -200,7 +200,7 @@ def test_violations_are_counted_in_pairs_escaped_first() -> None:
         ViolationChange(code="unconfirmed_write", severity=Severity.ESCAPED, a=0, b=1),
         ViolationChange(code="r7_framing", severity=Severity.ATTEMPTED, a=2, b=1),
     )
-    assert names(pair.sample_id for pair in found.newly_escaped) == ["s1"]
+    assert names(pair.sample_id for pair in found.newly_occurred) == ["s1"]
 
 
 def told(**hashes: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from evals.benchmarks import peers
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.gold import gold_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.export import parquet
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
@@ -22,7 +22,7 @@ from lhkit.harness.resume import answers
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
-from lhkit.imports.imported import scenario_of
+from lhkit.imports.imported import to_scenario
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.recorded import read_conversations
 from lhkit.messages import ToolCall
@@ -103,7 +103,7 @@ async def test_what_was_exported_comes_back_as_the_same_conversations(
     for name, text in {**imported.files, "toolset.py": imported.toolset}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     own = load_toolset(f"{tmp_path / 'toolset.py'}:toolset")
-    scenarios = [scenario_of(each) for suite in imported.suites for each in suite.scenarios]
+    scenarios = [to_scenario(each) for suite in imported.suites for each in suite.scenarios]
     await replay(scenarios, gold_model, toolset=own, run_dir=tmp_path / "back", progress=False)
     await exported(tmp_path / "back", openai_messages=second)
     before, after = lines(first), lines(second)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.harness import frames
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
-from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.manifest_changes import Change, changes
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import encode_record

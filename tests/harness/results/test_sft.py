@@ -10,8 +10,8 @@ import pytest
 
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.gold import gold_model
-from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
+from lhkit.harness.author.reference import gold_model
+from lhkit.harness.corrections import CorrectedCall, CorrectedConversation, CorrectedTurn, talk_line
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -153,26 +153,26 @@ async def test_reference_that_does_not_pass_is_refused(load: Load, toolset: Any)
         list(await reference_conversations(wrong, toolset))
 
 
-def talk(*turns: MendedTurn) -> MendedTalk:
+def talk(*turns: CorrectedTurn) -> CorrectedConversation:
     world = {"now": "2026-06-15T09:00:00+09:00", "notes": [{"id": "n1", "text": "우유"}]}
-    return MendedTalk(name="chat-1#0", locale="ko", world=world, turns=turns)
+    return CorrectedConversation(name="chat-1#0", locale="ko", world=world, turns=turns)
 
 
 async def test_reviewed_chat_has_corrected_calls_and_no_weight_for_rejected_replies(
     toolset: Any,
 ) -> None:
     turns = (
-        MendedTurn(
+        CorrectedTurn(
             user="우유 메모 끝났어",
             calls=(
-                MendedCall(tool="find_notes", args={"query": "우유"}),
-                MendedCall(tool="finish_note", args={"note_id": "n1", "done": True}),
+                CorrectedCall(tool="find_notes", args={"query": "우유"}),
+                CorrectedCall(tool="finish_note", args={"note_id": "n1", "done": True}),
             ),
             reply="끝냈어요.",
         ),
-        MendedTurn(
+        CorrectedTurn(
             user="빵도 적어",
-            calls=(MendedCall(tool="add_note", args={"text": "빵"}, answer="reject"),),
+            calls=(CorrectedCall(tool="add_note", args={"text": "빵"}, answer="reject"),),
             reply="이상한 답",
             is_reply_fine=False,
         ),
@@ -186,7 +186,9 @@ async def test_reviewed_chat_has_corrected_calls_and_no_weight_for_rejected_repl
 
 
 async def test_reviewed_call_that_fails_is_refused(toolset: Any) -> None:
-    turn = MendedTurn(user="찾아 줘", calls=(MendedCall(tool="add_note", args={}),), reply="네")
+    turn = CorrectedTurn(
+        user="찾아 줘", calls=(CorrectedCall(tool="add_note", args={}),), reply="네"
+    )
     with pytest.raises(UsageError, match=r"chat-1#0: add_note \{\} .* validation"):
         list(await reviewed_conversations([talk(turn)], toolset))
 
@@ -230,10 +232,11 @@ async def test_command_writes_all_sources_and_reports_counts(
     monkeypatch.setenv("LHKIT_LOCALE", "en")
     path = Path("datasets/ac/dev/ac01.yaml")
     reviewed = tmp_path / "reviewed.jsonl"
-    turn = MendedTurn(user="Which habits do I have?", calls=(), reply="None yet.")
+    turn = CorrectedTurn(user="Which habits do I have?", calls=(), reply="None yet.")
     world = {"now": "2026-06-15T09:00:00+09:00"}
     reviewed.write_text(
-        talk_line(MendedTalk(name="c", locale="en", world=world, turns=(turn,))), encoding="utf-8"
+        talk_line(CorrectedConversation(name="c", locale="en", world=world, turns=(turn,))),
+        encoding="utf-8",
     )
     written = await exported(tmp_path, scenarios=(path,), reviewed=(reviewed,))
     assert len(written) == len(load_scenarios([path])) + 1

@@ -13,9 +13,9 @@ import yaml
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.gold import gold_model, gold_trace
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.reference import gold_model, reference_trajectory
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import read_sources
 from lhkit.harness.matchers import MATCHER_KEYS
@@ -125,7 +125,7 @@ async def test_gold_takes_the_first_set_and_no_mutant_is_another_right_one(tools
     )
     scenario = Scenario.from_data(data | {"final": {"notes": [{"text": "milk"}]}})
     session = toolset.open(scenario.world, "en")
-    assert gold_trace(scenario, session.registry)[0].calls[0].args == sets[0]
+    assert reference_trajectory(scenario, session.registry)[0].calls[0].args == sets[0]
     report = await mutate([scenario], toolset)
     assert [str(each) for each in report.survivors] == []
     assert report.total.tried > 3
@@ -193,7 +193,9 @@ def test_a_world_and_a_gold_call_are_told_in_days_as_expectations_are(toolset: A
     scenario = Scenario.from_data(data)
     assert scenario.world["notes"] == [{"id": "note-0", "text": "2026-06-16"}]
     session = toolset.open(scenario.world, "en")
-    assert gold_trace(scenario, session.registry)[0].calls[0].args == {"text": "2026-06-12"}
+    assert reference_trajectory(scenario, session.registry)[0].calls[0].args == {
+        "text": "2026-06-12"
+    }
 
 
 def test_a_day_in_a_world_without_a_clock_says_what_is_missing() -> None:
@@ -558,7 +560,7 @@ def test_the_calls_of_gold_cannot_be_told_from_what_they_come_to() -> None:
     data = how_warm()
     data["turns"][0].pop("gold")
     with pytest.raises(ScenarioError, match=r"no calls are listed .* give gold\.calls"):
-        gold_trace(Scenario.from_data(data), REGISTRY)
+        reference_trajectory(Scenario.from_data(data), REGISTRY)
 
 
 def test_a_scenario_that_asks_for_no_results_is_still_the_one_that_it_was() -> None:

@@ -24,7 +24,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.turn import Expect, ExpectedCall, Turn
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
@@ -97,7 +97,7 @@ def evidence(*turns: TurnRecord, before: Any = (), after: Any = (), **more: Any)
 
 @pytest.fixture
 def judged(load: Load, registry: ToolRegistry) -> Callable[[str, Evidence], Judgement]:
-    tools = ToolFacts(
+    tools = ToolMetadata(
         schemas={tool.name: tool.parameters for tool in registry.definitions},
         destructive=registry.destructive,
     )
@@ -571,7 +571,7 @@ def test_strict_is_never_more_than_repaired(calls: list[tuple[str, bool]]) -> No
     response = said(
         *(parsed(call, *["fence"] * mended) for call, (_, mended) in zip(made, calls, strict=True))
     )
-    tools = ToolFacts(schemas={}, destructive=frozenset({"add_note"}))
+    tools = ToolMetadata(schemas={}, destructive=frozenset({"add_note"}))
     judgement = judge(
         scenario, evidence(turn(*made, model_calls=(response,))), tools, today=date(2026, 6, 15)
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit import said_times
+from lhkit import find_times
 
 LOCALES = ("ko", "en")
 _HOURS = ["한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열", "열한", "열두"]
@@ -16,7 +16,7 @@ _PIECES = ["오후", " ", "세", "시", "반", "3", ":", "30", "분", "to", "pm"
 
 def read(text: str, locale: str) -> list[str]:
     """What a message says, as a model reads it."""
-    return [str(each) for each in said_times(text, locale)]
+    return [str(each) for each in find_times(text, locale)]
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_every_minute_of_the_day_is_read_as_it_is_said(at: time, word: bool) -> 
 
 @given(text=st.text(max_size=60), locale=st.sampled_from(LOCALES))
 def test_any_text_is_read_without_a_fault(text: str, locale: str) -> None:
-    assert all(each.text in text for each in said_times(text, locale))
+    assert all(each.text in text for each in find_times(text, locale))
 
 
 @given(text=st.lists(st.sampled_from(_PIECES)))
 def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
     for locale in LOCALES:
-        assert len(said_times("".join(text), locale)) <= 6
+        assert len(find_times("".join(text), locale)) <= 6
 
 
 def test_a_long_message_is_read_at_its_beginning_only() -> None:
@@ -131,4 +131,4 @@ def test_a_long_message_is_read_at_its_beginning_only() -> None:
 
 def test_decomposed_hangul_is_read_as_composed() -> None:
     text = "오후 3시에 깨워 줘"
-    assert said_times(unicodedata.normalize("NFD", text), "ko") == said_times(text, "ko") != ()
+    assert find_times(unicodedata.normalize("NFD", text), "ko") == find_times(text, "ko") != ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from lhkit.errors import LhkitError, ServerUnreachableError, UsageError
-from lhkit.harness.plan import Job
+from lhkit.harness.plan import PlannedSample
 from lhkit.harness.run import Played
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import ModelIdentity
@@ -45,11 +45,11 @@ def _nobody_asks(_: Room) -> None:
     """Tell nobody."""
 
 
-class RayPlayers:
-    """The replicas of one run, kept up: `harness.run.Players` over a cluster.
+class RaySampleRunner:
+    """The replicas of one run, kept up: `harness.run.SampleRunner` over a cluster.
 
-    `async with RayPlayers(…) as players:` begins as soon as one of them is ready. `waits` is told
-    what room is free where none of them has a place after a while.
+    `async with RaySampleRunner(…) as runner:` begins as soon as one replica is ready. `waits` is
+    called with the free room where none can be placed after a while.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RayPlayers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
 
-    async def play(self, job: Job, attempt: int) -> Played:
+    async def play(self, job: PlannedSample, attempt: int) -> Played:
         """Have one sample played once; where its replica is lost, by another one.
 
         Raises:
@@ -169,7 +169,7 @@ class RayPlayers:
             finally:
                 life.unfinished.pop(ticket, None)
 
-    async def warm_up(self, openings: Sequence[Job]) -> int:
+    async def warm_up(self, openings: Sequence[PlannedSample]) -> int:
         """Have every replica read what many samples begin with, also those that come later."""
         self._openings = [self._asked(each, 1, 0) for each in openings]
         up = [each for each in self._lives if each.is_up]
@@ -184,7 +184,7 @@ class RayPlayers:
         except LostError:  # whoever keeps it up is told as well
             return 0
 
-    def _asked(self, job: Job, attempt: int, ticket: int) -> Asked:
+    def _asked(self, job: PlannedSample, attempt: int, ticket: int) -> Asked:
         number = self._numbers[job.scenario.id]
         return Asked(ticket, number, job.repeat, job.content_hash, attempt)
 

@@ -83,9 +83,9 @@ def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     """Return a model that does what `scenario` expects: each required call, then the reply.
 
     Raises:
-        ScenarioError: as `gold_trace`.
+        ScenarioError: as `reference_trajectory`.
     """
-    return trace_model(gold_trace(scenario, registry), name="gold")
+    return trace_model(reference_trajectory(scenario, registry), name="gold")
 
 
 def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
@@ -104,13 +104,13 @@ def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
             tools = registry.definitions
         if id(scenario) not in kept:
             # held, so that no other scenario gets its id
-            kept[id(scenario)] = scenario, gold_trace(scenario, registry)
+            kept[id(scenario)] = scenario, reference_trajectory(scenario, registry)
         return trace_model(kept[id(scenario)][1], name="gold")
 
     return made
 
 
-def gold_trace(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
+def reference_trajectory(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
     """Return what a perfect model does in each turn of `scenario`, one call a message.
 
     Optional calls and optional arguments are left out; of alternatives the first is taken. What

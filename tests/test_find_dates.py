@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.dates import said
-from lhkit.dates.said import said_dates
+from lhkit.dates import mentions
+from lhkit.dates.mentions import find_dates
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
 
 WEDNESDAY = date(2026, 6, 17)
@@ -28,7 +28,7 @@ def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False
     return [
         f"{each.text}: {each.first:%m-%d}"
         + ("" if each.first == each.last else f"..{each.last:%m-%d}")
-        for each in said_dates(text, today, locale, ahead=ahead)
+        for each in find_dates(text, today, locale, ahead=ahead)
     ]
 
 
@@ -306,7 +306,7 @@ def test_two_days_or_numbers_are_not_always_a_span(text: str, expected: list[str
     ],
 )
 def test_what_is_moved_from_a_day_to_another_is_on_two_days(text: str, days: str) -> None:
-    found = said_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    found = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
     assert [each.first.day for each in found] == [*map(int, days.split())]
     assert [each.last for each in found] == [each.first for each in found]
 
@@ -349,7 +349,7 @@ def test_a_weekend_is_told_whose_words_only_look_past() -> None:
     ],
 )
 def test_a_length_that_is_no_span_of_days_makes_none(text: str) -> None:
-    found = said_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    found = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
     assert [str(each) for each in found if each.first != each.last] == []
     assert "in two weeks" not in [each.text for each in found]
 
@@ -385,7 +385,7 @@ def test_a_planned_span_of_weekdays_begins_at_the_first_to_come_and_never_ends_b
     text: str, today: date, days: list[int]
 ) -> None:
     locale, names = ("en", calendar.day_name) if text.isascii() else ("ko", KOREAN_DAYS)
-    (found,) = said_dates(text.format(*(names[day] for day in days[:2])), today, locale, ahead=True)
+    (found,) = find_dates(text.format(*(names[day] for day in days[:2])), today, locale, ahead=True)
     first = next(day for day in walk(today) if day.weekday() == days[0])
     last = next(day for day in walk(first) if day.weekday() == days[1])
     assert (found.first, found.last) == (first, last)
@@ -429,12 +429,12 @@ def test_a_year_that_is_said_is_meant(
     text: str, locale: str, expected: list[str], *, ahead: bool
 ) -> None:
     today = date(2026, 6, 1)
-    found = [str(each.first) for each in said_dates(text, today, locale, ahead=ahead)]
+    found = [str(each.first) for each in find_dates(text, today, locale, ahead=ahead)]
     assert found == expected
 
 
 def test_as_a_text_it_is_what_a_model_may_copy() -> None:
-    said = said_dates("내년\n4월 1일, 이번 주", WEDNESDAY, "ko", ahead=True)
+    said = find_dates("내년\n4월 1일, 이번 주", WEDNESDAY, "ko", ahead=True)
     assert [*map(str, said)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
 
 
@@ -475,18 +475,18 @@ def test_what_names_no_day_is_no_day(text: str, locale: str) -> None:
 def test_any_text_on_any_day_is_read_without_a_fault(
     text: str, today: date, locale: str, *, ahead: bool
 ) -> None:
-    for each in said_dates(text, today, locale, ahead=ahead):
+    for each in find_dates(text, today, locale, ahead=ahead):
         assert each.first <= each.last
         assert each.text in text
 
 
 @given(text=st.lists(st.sampled_from(["어제", " ", "부터", "3일", "전", "월요일", "지난", "주"])))
 def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
-    assert len(said_dates("".join(text), WEDNESDAY, "ko")) <= 6
+    assert len(find_dates("".join(text), WEDNESDAY, "ko")) <= 6
 
 
 def test_every_language_of_the_catalog_has_wordings() -> None:
-    assert set(said._LANGUAGES) == set(CATALOG_LOCALES)
+    assert set(mentions._LANGUAGES) == set(CATALOG_LOCALES)
 
 
 def test_a_long_message_is_read_at_its_beginning_only() -> None:
@@ -512,8 +512,8 @@ def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) ->
             "Monday - foo, today to relax",
             "yesterday last week last month tomorrow next month in a month 1 May next year",
         ):
-            said_dates(text, today, locale)
-            said_dates(text, today, locale, ahead=True)
+            find_dates(text, today, locale)
+            find_dates(text, today, locale, ahead=True)
 
 
 MARCH_4 = date(2026, 3, 4)
@@ -600,7 +600,7 @@ def test_a_weekday_beside_its_number_is_that_day() -> None:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_decomposed_hangul_is_read_as_composed(text: str, ahead: bool) -> None:
     decomposed = unicodedata.normalize("NFD", text)
-    assert said_dates(decomposed, MARCH_4, "ko", ahead=ahead) == said_dates(
+    assert find_dates(decomposed, MARCH_4, "ko", ahead=ahead) == find_dates(
         text, MARCH_4, "ko", ahead=ahead
     )
     long = unicodedata.normalize("NFD", "가각" * 490 + " " + text)

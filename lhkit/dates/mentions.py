@@ -15,7 +15,7 @@ _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidDates:
+class DateMention:
     """Words that name a day or a span, and which days those are, both ends included.
 
     As a text it is what a model may copy: `friday = 2026-06-19`, `this week = 2026-06-15 ..
@@ -57,9 +57,9 @@ class _Last:
     is_shifted: bool
 
 
-def said_dates(
+def find_dates(
     text: str, today: date, locale: str, *, ahead: bool = False
-) -> tuple[SaidDates, ...]:
+) -> tuple[DateMention, ...]:
     r"""Return what a message says about days, in its order; a bare "today" is left out.
 
     Two days with a word like "to" between them are one span, "June 20 to 25" too; where people plan
@@ -67,7 +67,7 @@ def said_dates(
     another ("Friday to Friday"). To "move it from Monday to Tuesday" are two days.
 
     A small model copies a date more surely than it works one out: tell it these in the context of
-    its assistant, `"\n".join([f"[Today: {today}]", *map(str, said_dates(message, today, "en"))])`.
+    its assistant, `"\n".join([f"[Today: {today}]", *map(str, find_dates(message, today, "en"))])`.
 
     Only the first 1,000 letters are read, and at most six wordings returned.
 
@@ -82,7 +82,7 @@ def said_dates(
 
 
 @lru_cache(maxsize=1024)
-def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, ...]:
+def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[DateMention, ...]:
     """Return what a text says. A run reads each line when it plans, and again when it plays."""
     language = _LANGUAGES.get(locale)
     if language is None:
@@ -98,7 +98,7 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
     for each in kept:
         said.setdefault(read[each.begin : each.end], each.days)
     return tuple(
-        SaidDates(text=words, first=first, last=last)
+        DateMention(text=words, first=first, last=last)
         for words, (first, last) in islice(said.items(), MOST_SAID)
     )
 

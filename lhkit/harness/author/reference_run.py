@@ -6,13 +6,13 @@ from datetime import date
 from typing import Any
 
 from lhkit.harness.author.examples import known_ids
-from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
+from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
 from lhkit.harness.matchers import arguments_reasons
-from lhkit.harness.matching import MadeCall, match_calls
+from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.verdict import ToolFacts, results_met
+from lhkit.harness.scoring.verdict import ToolMetadata, results_met
 from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.turn import ExpectedCall
 from lhkit.messages import ToolCall
@@ -72,9 +72,9 @@ class Played:
     steps: tuple[tuple[Step, ...], ...]
 
     @property
-    def tools(self) -> ToolFacts:
+    def tools(self) -> ToolMetadata:
         """What judging has to know of the tools."""
-        return ToolFacts.of(self.registry.definitions, self.today)
+        return ToolMetadata.of(self.registry.definitions, self.today)
 
     def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
         """Return the trace with other calls in one turn, in no more messages than are allowed."""
@@ -127,7 +127,7 @@ async def play_reference(scenario: Scenario, toolset: Toolset) -> Played:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
         row_keys = row_keys_of(session, state_of(session))
-    trace = gold_trace(scenario, registry)
+    trace = reference_trajectory(scenario, registry)
     record = await tried(scenario, trace_model(trace, name="gold"), toolset)
     return Played(
         scenario=scenario,
@@ -150,14 +150,14 @@ def _steps(
     today: date,
 ) -> Iterator[tuple[Step, ...]]:
     """Yield the calls of each turn, with the expectations that they meet."""
-    turns, tools = record.evidence.turns, ToolFacts.of(registry.definitions, today)
+    turns, tools = record.evidence.turns, ToolMetadata.of(registry.definitions, today)
     awaited = {
         (n, j) for t in range(len(turns)) for _, n, j in results_met(scenario, turns, t, today)
     }
     for t, (script, turn) in enumerate(zip(scenario.turns, turns, strict=False)):
         match = match_calls(
             script.expect.calls,
-            [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls],
+            [ActualCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls],
             schemas=tools.schemas,
             extra="any",
             today=today,

@@ -8,7 +8,7 @@ from lhkit.events import ChatEvent, ModelCalled, TurnEnded
 from lhkit.responses import Finished
 
 
-class WallTime:
+class WallClock:
     """What an invocation's time goes into: the model while any request is open, else the writing.
 
     All conversations share one. `clock` gives monotonic seconds of the machine.
