@@ -28,17 +28,17 @@ def _commands() -> Iterator[str]:
     group = get_command(build_parser(asyncio.run))  # noqa: TID251 - none is run
     parent = typer.Context(group, info_name="lhkit")
     for name in sorted(group.commands):
-        yield from _command(group.commands[name], parent)
+        yield from _command(name, group.commands[name], parent)
 
 
-def _command(command: Any, parent: typer.Context) -> Iterator[str]:
+def _command(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
     if hasattr(command, "loaded"):
         command = command.loaded()
-    context = typer.Context(command, info_name=command.name, parent=parent)
+    context = typer.Context(command, info_name=name, parent=parent)
     yield f"## {context.command_path}\n\n{command.help}\n"
     if hasattr(command, "commands"):
-        for inner in command.commands.values():
-            yield from _command(inner, context)
+        for inner, subcommand in command.commands.items():
+            yield from _command(inner, subcommand, context)
         return
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield f"```\n{usage}\n```\n"
@@ -46,8 +46,8 @@ def _command(command: Any, parent: typer.Context) -> Iterator[str]:
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record:
-            name, text = (part.replace("|", r"\|").replace("\n", " ") for part in record)
-            yield f"| `{name}` | {text} |"
+            option, text = (part.replace("|", r"\|").replace("\n", " ") for part in record)
+            yield f"| `{option}` | {text} |"
     yield ""
 
 
