@@ -18,11 +18,16 @@ from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, m
 from typing_extensions import TypeAliasType
 
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
-from lhkit.harness.equality import equal, is_number
+from lhkit.harness.comparison import (
+    equal,
+    fold_text,
+    is_found,
+    is_number,
+    pattern_error,
+    remove_spaces,
+)
 from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
-from lhkit.harness.patterns import is_found, pattern_fault
 from lhkit.harness.relative_dates import day_fault, resolved_day
-from lhkit.harness.text_forms import folded, spaceless
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 
@@ -192,7 +197,7 @@ class AnyValue(_Matcher):
 
 SearchPattern: TypeAlias = Annotated[
     str,
-    checked_by(lambda text: [Fault((), fault)] if (fault := pattern_fault(text)) else ()),
+    checked_by(lambda text: [Fault((), fault)] if (fault := pattern_error(text)) else ()),
     Field(json_schema_extra={"format": "regex"}),
 ]
 
@@ -277,9 +282,9 @@ class Text(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         if not isinstance(actual, str):
             return False
-        mine, theirs = folded(self.text), folded(actual)
+        mine, theirs = fold_text(self.text), fold_text(actual)
         if "ignore" in self.model_fields_set:
-            return spaceless(mine) == spaceless(theirs)
+            return remove_spaces(mine) == remove_spaces(theirs)
         return mine == theirs
 
     def described(self, today: Today = None) -> str:

@@ -21,7 +21,7 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.equality import equal
+from lhkit.harness.comparison import equal
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.turn import ExpectedCall
 from lhkit.json_values import shown

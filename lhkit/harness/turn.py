@@ -8,16 +8,16 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from lhkit.errors import ScenarioError
 from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
+from lhkit.harness.comparison import normalize_reply
 from lhkit.harness.faults import Fault, Many, StrictModel, checked_by
 from lhkit.harness.matchers import SearchPattern
 from lhkit.harness.relative_dates import misspelt_days
-from lhkit.harness.text_forms import comparable
 
 Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 
 
 def _searchable(phrase: str) -> str:
-    if not comparable(phrase):
+    if not normalize_reply(phrase):
         raise ValueError("nothing of it can be seen in a reply: write a word or a number")
     return phrase
 

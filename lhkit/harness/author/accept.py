@@ -21,6 +21,7 @@ from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, Seq
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.arguments import ANY_OF, parse_matcher
+from lhkit.harness.comparison import fold_text
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, shown_path
 from lhkit.harness.fingerprint import scenario_hash
@@ -28,7 +29,6 @@ from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.text_forms import folded
 from lhkit.json_values import shown
 from lhkit.tools.schema import KnownKeys, SchemaNode, property_of
 from lhkit.tools.validation import value_fault
@@ -175,7 +175,7 @@ def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str)
         UsageError: the model did not say that, or it is there already.
         ScenarioError: the turn has no `contains_any`, or it cannot be edited by a program.
     """
-    if not phrase.strip() or folded(phrase) not in folded(reply):
+    if not phrase.strip() or fold_text(phrase) not in fold_text(reply):
         raise UsageError(f"the reply of turn {turn} does not say {phrase!r}: {shown(reply)}")
     path: Path = (origin.index, "turns", turn, "reply", "contains_any")
     if phrase in [item.value for item in _node(text, path).value]:

@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from lhkit.harness.arguments import alternatives
+from lhkit.harness.comparison import is_found
 from lhkit.harness.faults import Path, did_you_mean, shown_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
-from lhkit.harness.patterns import is_found
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn

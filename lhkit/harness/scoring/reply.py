@@ -14,8 +14,13 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from lhkit.harness.patterns import is_found
-from lhkit.harness.text_forms import MINUS_MARK, comparable, spaceless, with_short_cents
+from lhkit.harness.comparison import (
+    MINUS_MARK,
+    is_found,
+    normalize_reply,
+    remove_spaces,
+    shorten_cents,
+)
 from lhkit.harness.turn import ExpectedReply, ReplyPart
 
 REPLY_BORDER = "\n\ue001\n"
@@ -38,9 +43,9 @@ class _Said:
     def __init__(self, reply: str, *, is_spaceless: bool) -> None:
         self._is_spaceless = is_spaceless
         straight = _straight(reply.replace(REPLY_BORDER, "\n"))
-        self._straight = spaceless(straight) if is_spaceless else straight
+        self._straight = remove_spaces(straight) if is_spaceless else straight
         text = self._comparable(reply)
-        self._texts = dict.fromkeys((text, with_short_cents(text)))
+        self._texts = dict.fromkeys((text, shorten_cents(text)))
 
     def lacks(self, part: ReplyPart) -> Iterator[str]:
         """Yield what is wrong, in words."""
@@ -60,8 +65,8 @@ class _Said:
         return any(expression.search(text) for text in self._texts)
 
     def _comparable(self, text: str) -> str:
-        told = comparable(text)
-        return spaceless(told) if self._is_spaceless else told
+        told = normalize_reply(text)
+        return remove_spaces(told) if self._is_spaceless else told
 
 
 _NOT_IN_NUMBER = rf"(?<!\d)(?<!\d[.,])(?<!{MINUS_MARK})(?<!{MINUS_MARK}[$€£¥₩])"

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.matchers import Equals, Fields, Place
 from lhkit.harness.record import RowKeys, Rows, State
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
@@ -151,7 +151,7 @@ def _change_words(old: Mapping[str, Any], new: Mapping[str, Any], key: Sequence[
     words = []
     for name in dict.fromkeys((*old, *new)):
         was, is_now = (row.get(name, ABSENT) for row in (old, new))
-        if ABSENT in (was, is_now) or normal(was) != normal(is_now):
+        if ABSENT in (was, is_now) or hashable_form(was) != hashable_form(is_now):
             values = ["nothing" if each is ABSENT else shown(each) for each in (was, is_now)]
             words.append(f"{name}: {' → '.join(values)}")
     more = len(words) - _SHOWN_FIELDS

@@ -15,12 +15,12 @@ from datetime import date
 from typing import Any
 
 from lhkit.events import EndReason
+from lhkit.harness.comparison import fold_text
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MatchResult
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.ids import ids_of, whole_id, words_of
-from lhkit.harness.text_forms import folded
 from lhkit.harness.turn import ForbiddenCall
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import GateOutcome
@@ -168,7 +168,7 @@ def _essence(call: CallRecord) -> str:
 
 def _bare(value: Any) -> Any:
     if isinstance(value, str):
-        return "".join(char for char in folded(value) if char.isalnum())
+        return "".join(char for char in fold_text(value) if char.isalnum())
     if isinstance(value, Mapping):
         return {name: _bare(inner) for name, inner in value.items()}
     return [_bare(inner) for inner in value] if isinstance(value, list | tuple) else value

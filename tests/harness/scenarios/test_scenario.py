@@ -149,7 +149,7 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    reply:\n      matches: '['\n",
-            ":6: a.turns[0].reply.matches: is no regular expression",
+            ":6: a.turns[0].reply.matches: is not a valid regular expression",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - {user: x, forbid: [{tool: t,\n args: {d: {any: 1}}}]}",
