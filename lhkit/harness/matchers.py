@@ -27,7 +27,7 @@ from lhkit.harness.comparison import (
     remove_spaces,
 )
 from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
-from lhkit.harness.relative_dates import day_fault, resolved_day
+from lhkit.harness.relative_dates import date_error, resolve_date
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 
@@ -254,20 +254,20 @@ class DateIs(_Matcher):
 
     EXAMPLE: ClassVar = {"date": "last friday"}
     date: Annotated[
-        str, checked_by(lambda day: [Fault((), fault)] if (fault := day_fault(day)) else ())
+        str, checked_by(lambda day: [Fault((), fault)] if (fault := date_error(day)) else ())
     ]
 
     def fits(self, actual: Any, place: Place) -> bool:
-        return bool(actual == resolved_day(self.date, place.today))
+        return bool(actual == resolve_date(self.date, place.today))
 
     def described(self, today: Today = None) -> str:
-        return f"{resolved_day(self.date, today)} ({self.date})"
+        return f"{resolve_date(self.date, today)} ({self.date})"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
-        return resolved_day(self.date, place.today)
+        return resolve_date(self.date, place.today)
 
     def named(self, today: Today) -> Iterator[Any]:
-        yield resolved_day(self.date, today)
+        yield resolve_date(self.date, today)
 
 
 class Text(_Matcher):

@@ -23,7 +23,7 @@ from lhkit.harness.assignment import (
 )
 from lhkit.harness.comparison import equal
 from lhkit.harness.matchers import arguments_reasons
-from lhkit.harness.turn import ExpectedCall
+from lhkit.harness.scenario import ExpectedCall
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
 

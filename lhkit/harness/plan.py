@@ -215,7 +215,7 @@ def plan_run(
         try:
             planned.append(
                 _planned(
-                    scenario.played_by(user), model, toolset, known, repeats, look_at_state=is_first
+                    scenario.with_user(user), model, toolset, known, repeats, look_at_state=is_first
                 )
             )
         except NotIsolatedError:  # of the toolset: the same for every scenario
@@ -247,7 +247,7 @@ def _planned(
         if look_at_state:
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
         # refuses a tool that is not there
-        breaking(registry, scenario.faults, coming=scenario.called)
+        breaking(registry, scenario.faults, coming=scenario.called_tools)
         identity = chosen_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = known.prompt(
             scenario.locale, registry, assistant, identity, runs_on_of(session)

@@ -29,7 +29,7 @@ _DAY_WORDS = (
 )
 
 
-def day_fault(expression: str) -> str | None:
+def date_error(expression: str) -> str | None:
     """Return why a text is neither an ISO date nor one relative to today, or None."""
     relative = _RELATIVE_DATE.fullmatch(expression)
     if relative is None:
@@ -46,7 +46,7 @@ def _is_iso_date(text: str) -> bool:
         return False
 
 
-def resolved_day(expression: str, today: date | None) -> str:
+def resolve_date(expression: str, today: date | None) -> str:
     """Return the ISO date that is meant by one, or by a day that is told from today.
 
     A relative one is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
@@ -105,24 +105,24 @@ def _moved(day: date, by: int, unit: str | None) -> date:
     return min(first + timedelta(days=day.day - 1), last)
 
 
-def dates_resolved(value: Any, today: date | None) -> Any:
+def resolve_dates(value: Any, today: date | None) -> Any:
     """Return plain data with the day in place of each `{date: …}` that is told from today.
 
     Raises:
-        ScenarioError: as `resolved_day`.
+        ScenarioError: as `resolve_date`.
     """
     if isinstance(value, Mapping):
         expression = value.get("date") if len(value) == 1 else None
         if isinstance(expression, str) and _RELATIVE_DATE.fullmatch(expression):
-            return resolved_day(expression, today)
-        return {name: dates_resolved(each, today) for name, each in value.items()}
+            return resolve_date(expression, today)
+        return {name: resolve_dates(each, today) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [dates_resolved(each, today) for each in value]
+        return [resolve_dates(each, today) for each in value]
     return value
 
 
-def misspelt_days(value: Any, path: Path = ()) -> Iterator[Fault]:
-    """Yield each `{date: …}` of plain data that `dates_resolved` does not know.
+def misspelt_dates(value: Any, path: Path = ()) -> Iterator[Fault]:
+    """Yield each `{date: …}` of plain data that `resolve_dates` does not know.
 
     A text that is near no word for a day, such as `TBD`, was not meant for one.
     """
@@ -138,7 +138,7 @@ def misspelt_days(value: Any, path: Path = ()) -> Iterator[Fault]:
                 )
             return
         for name, each in value.items():
-            yield from misspelt_days(each, (*path, name))
+            yield from misspelt_dates(each, (*path, name))
     elif isinstance(value, list | tuple):
         for number, each in enumerate(value):
-            yield from misspelt_days(each, (*path, number))
+            yield from misspelt_dates(each, (*path, number))

@@ -27,11 +27,10 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scenario import Scenario, Turn, User
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.harness.turn import Turn
 from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
@@ -66,7 +65,7 @@ def rescore(
     own = load_toolset(toolset)
     manifest = Manifest.of(old.manifest)
     user = cast(User, manifest.user or "script")
-    asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
+    asked = {scenario.id: scenario.with_user(user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:

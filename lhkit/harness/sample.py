@@ -31,12 +31,11 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.run_options import ReplayOptions
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.turn import Turn
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
@@ -211,7 +210,7 @@ async def _converse(
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            breaking(session.registry, job.scenario.faults, coming=job.scenario.called),
+            breaking(session.registry, job.scenario.faults, coming=job.scenario.called_tools),
             catalog=catalog,
             clock=stage.clock,
         ),

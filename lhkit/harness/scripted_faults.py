@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.turn import ScriptedFault
+from lhkit.harness.scenario import ScriptedFault
 from lhkit.json_values import JSON
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry

@@ -15,9 +15,8 @@ from lhkit.harness.comparison import is_found
 from lhkit.harness.faults import Path, did_you_mean, shown_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
-from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
 from lhkit.json_values import shown
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import KnownKeys, spelling

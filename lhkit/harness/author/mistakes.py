@@ -18,7 +18,7 @@ from lhkit.harness.author.reference import TurnTrace, claims_of_success
 from lhkit.harness.author.reference_run import Played, Step
 from lhkit.harness.comparison import is_number
 from lhkit.harness.record import Evidence
-from lhkit.harness.turn import Before
+from lhkit.harness.scenario import Before
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition

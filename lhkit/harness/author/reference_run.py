@@ -11,10 +11,9 @@ from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
 from lhkit.harness.sample import tried
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ExpectedCall, Scenario
 from lhkit.harness.scoring.verdict import ToolMetadata, results_met
 from lhkit.harness.sessions import row_keys_of
-from lhkit.harness.turn import ExpectedCall
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, opened, state_of

@@ -11,7 +11,7 @@ from operator import attrgetter
 from lhkit.harness.arguments import alternatives
 from lhkit.harness.matching import ArgumentVerdict, MatchResult
 from lhkit.harness.record import ArgumentScore, CallRecord, CallScore, TurnRecord
-from lhkit.harness.turn import ExpectedCall
+from lhkit.harness.scenario import ExpectedCall
 
 _WHOLE = "(all)"  # `matching`'s name for arguments that are no object
 

@@ -21,7 +21,7 @@ from lhkit.harness.comparison import (
     remove_spaces,
     shorten_cents,
 )
-from lhkit.harness.turn import ExpectedReply, ReplyPart
+from lhkit.harness.scenario import ExpectedReply, ReplyPart
 
 REPLY_BORDER = "\n\ue001\n"
 """Between the replies of a conversation that are searched together: no phrase goes across it."""

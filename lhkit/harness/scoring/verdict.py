@@ -26,14 +26,13 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Before, Scenario, Turn
 from lhkit.harness.scoring.calls import call_scores, repaired_calls
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
 from lhkit.harness.scoring.state import check_state, fits_row, wished_row
 from lhkit.harness.scoring.success_claims import claims_of
 from lhkit.harness.scoring.violations import violations_of
 from lhkit.harness.state_diff import NO_KEYS, with_diff
-from lhkit.harness.turn import Before, Turn
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition

@@ -19,9 +19,8 @@ from lhkit.harness.comparison import fold_text
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MatchResult
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ForbiddenCall, Scenario
 from lhkit.harness.scoring.ids import ids_of, whole_id, words_of
-from lhkit.harness.turn import ForbiddenCall
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.schema import nfc

@@ -21,15 +21,14 @@ from lhkit.harness.loader import read_sources
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.relative_dates import MOST_DAYS, resolved_day
+from lhkit.harness.relative_dates import MOST_DAYS, resolve_date
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ExpectedReply, ReplyPart, Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.harness.scoring.reply import reply_reasons
-from lhkit.harness.turn import ExpectedReply, ReplyPart
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
@@ -176,7 +175,7 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     ],
 )
 def test_a_day_is_told_from_the_day_of_the_scenario(expression: str, day: str) -> None:
-    assert resolved_day(expression, TODAY) == day
+    assert resolve_date(expression, TODAY) == day
 
 
 def test_a_day_too_far_away_is_refused() -> None:
@@ -544,8 +543,8 @@ async def test_a_result_that_says_too_little_lets_a_mistake_through() -> None:
 @pytest.mark.parametrize(
     ("expect", "told"),
     [
-        ({"results": [{"a": 1}]}, "expect.results: asks for calls, and none may be made"),
-        ({"least": 1}, "expect.least: asks for calls, and none may be made"),
+        ({"results": [{"a": 1}]}, "expect.results: needs calls, and none are allowed"),
+        ({"least": 1}, "expect.least: needs calls, and none are allowed"),
         ({"results": [{"a": {"matches": "("}}], "extra": "any"}, r"expect.results\[0\].a"),
         ({"least": -1, "extra": "any"}, "expect.least: must be 0 or more"),
         ({"results": {"a": 1}, "extra": "any"}, "expect.results: must be a list"),
@@ -625,7 +624,7 @@ def test_whoever_writes_a_day_is_told_it_in_the_editor_and_on_the_page(day: str)
     matcher = scenario_json_schema()["$defs"]["DateIs"]
     assert day in matcher["description"]
     assert f"`{day}`" in PAGE
-    assert resolved_day(f"{day}+1w", TODAY)
+    assert resolve_date(f"{day}+1w", TODAY)
 
 
 def test_the_schema_and_the_reader_agree_on_what_a_scenario_may_say() -> None:

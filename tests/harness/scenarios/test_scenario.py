@@ -15,9 +15,8 @@ import lhkit.harness
 from lhkit.errors import ScenarioError
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Before, ExpectedReply, Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
-from lhkit.harness.turn import Before, ExpectedReply
 
 Load = Callable[[str], tuple[Scenario, ...]]
 

@@ -23,9 +23,8 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.turn import Expect, ExpectedCall, Turn
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
