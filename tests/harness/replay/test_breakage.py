@@ -10,7 +10,7 @@ from lhkit.harness.plan import plan_run
 from lhkit.harness.record import CallRecord
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, ScriptedFault
-from lhkit.harness.scripted_faults import breaking
+from lhkit.harness.tool_injection import inject_faults
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -62,7 +62,7 @@ async def test_every_sample_starts_with_all_its_faults(load: Load, toolset: Tool
 async def test_a_call_that_is_refused_or_not_confirmed_uses_up_no_fault(
     registry: ToolRegistry,
 ) -> None:
-    broken = breaking(registry, [ScriptedFault(tool="add_note")])
+    broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])
     outcomes = [
