@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from lhkit.errors import ScenarioError
 from lhkit.harness.documents import Document, read_document
 from lhkit.harness.faults import Fault, Path
-from lhkit.harness.scenario import Scenario, show_entry_path, validate_entry
+from lhkit.harness.scenario import Scenario, format_entry_path, validate_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,5 +122,5 @@ def _scenarios(
             yield Origin(file=file, index=index, document=document), scenario
     for fault in sorted(found, key=lambda each: document.line(each.path)):
         line = document.line(fault.path)
-        place = show_entry_path(entries, fault.path)
+        place = format_entry_path(entries, fault.path)
         faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))

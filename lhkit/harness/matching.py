@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.arguments import parsed
+from lhkit.harness.arguments import parse
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -167,7 +167,7 @@ _EXPECTED = TypeAdapter(ExpectedCall)
 def _expectation(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
     given = {key: raw[key] for key in ExpectedCall.model_fields if raw.get(key) is not None}
     try:
-        return parsed(_EXPECTED, given)
+        return parse(_EXPECTED, given)
     except ScenarioError as error:
         raise ScenarioError(f"expected[{index}]: {error}") from error
 

@@ -30,8 +30,8 @@ from lhkit.harness.faults import (
     Path,
     StrictModel,
     checked_by,
-    shape_faults,
-    shown_path,
+    format_path,
+    validation_faults,
 )
 from lhkit.harness.matchers import SearchPattern
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
@@ -352,7 +352,7 @@ class Scenario(StrictModel):
         faults: list[Fault] = []
         scenario = validate_entry([value], 0, faults)
         if scenario is None:
-            lines = [f"{show_entry_path([value], each.path)}: {each.message}" for each in faults]
+            lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(lines))
         return scenario
 
@@ -407,11 +407,11 @@ class Scenario(StrictModel):
 _ADAPTER = TypeAdapter(Scenario)
 
 
-def show_entry_path(entries: list[Any], path: Path) -> str:
+def format_entry_path(entries: list[Any], path: Path) -> str:
     """Return a path in a list of scenarios as text; it begins with the scenario's id, if any."""
     entry = entries[path[0]] if path and isinstance(path[0], int) and entries else None
     name = entry.get("id") if isinstance(entry, dict) else None
-    return shown_path((name, *path[1:]) if isinstance(name, str) else path)
+    return format_path((name, *path[1:]) if isinstance(name, str) else path)
 
 
 def validate_entry(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
@@ -429,5 +429,5 @@ def validate_entry(entries: list[Any], index: int, faults: list[Fault]) -> Scena
         faults.append(Fault((index,), "contains an unpaired surrogate, which is not valid text"))
         return None
     except ValidationError as error:
-        faults += shape_faults(error, _ADAPTER, entries[index], (index,))
+        faults += validation_faults(error, _ADAPTER, entries[index], (index,))
         return None

@@ -19,7 +19,7 @@ from lhkit.harness.author.examples import (
     plausible_calls,
     texts_of,
 )
-from lhkit.harness.matchers import Underivable
+from lhkit.harness.matchers import UnderivableError
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Before, Expect, ExpectedReply, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
@@ -170,7 +170,7 @@ def _call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegistry) ->
     schema: Mapping[str, Any] = tool.parameters if tool else {}
     try:
         args = deepcopy(derived(expected.alternatives[0], schema, today=scenario.today))
-    except Underivable as error:
+    except UnderivableError as error:
         raise ScenarioError(f"{where}.args.{error}: give the call under gold.calls") from error
     if tool is not None and expected.result in _MUST_FIT:
         verdict = registry.validator(expected.tool).check(args)

@@ -153,7 +153,7 @@ def test_bfcl_refuses_a_default_that_is_spelled_out() -> None:
 def test_deepeval_and_toolsandbox_accept_an_argument_that_does_not_exist() -> None:
     result = judge([book(count=1)], [book(count=1, colour="red")])
     assert not result.matched
-    assert reason_of(result, "colour") == 'surplus: nothing was expected, got "red"'
+    assert reason_of(result, "colour") == 'unexpected: got "red"'
 
 
 @pytest.mark.parametrize("given", [{"labels": []}, {"note": ""}, {"note": "---"}])

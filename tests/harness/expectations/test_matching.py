@@ -248,7 +248,7 @@ def test_missing_and_surplus_arguments_are_named_with_reasons() -> None:
     assert {v.name: v.reason for v in result.arguments} == {
         "n": "expected 1, got 2",
         "city": 'missing: expected "a"',
-        "note": 'surplus: nothing was expected, got "b"',
+        "note": 'unexpected: got "b"',
     }
     assert result.pairs == ((0, 0),)
     assert (result.missing, result.surplus) == ((), ())

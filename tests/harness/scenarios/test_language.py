@@ -21,7 +21,7 @@ from lhkit.harness.loader import read_sources
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.relative_dates import MOST_DAYS, resolve_date
+from lhkit.harness.relative_dates import MAX_DAYS, resolve_date
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -179,7 +179,7 @@ def test_a_day_is_told_from_the_day_of_the_scenario(expression: str, day: str) -
 
 
 def test_a_day_too_far_away_is_refused() -> None:
-    for expression in (f"today+{MOST_DAYS + 1}d", "today-99999m", "monday+5300w"):
+    for expression in (f"today+{MAX_DAYS + 1}d", "today-99999m", "monday+5300w"):
         with pytest.raises(ScenarioError, match="within"):
             match_calls([{"tool": "go", "args": {"day": {"date": expression}}}], [], schemas={})
 
@@ -212,7 +212,8 @@ def test_a_misspelt_day_of_a_world_or_a_gold_call_is_told_by_its_field(word: str
         Scenario.from_data(data)
     lines = str(raised.value).splitlines()
     assert [
-        re.findall(r"add\.(\S+): date: (.*) is no day: write today, ", each) for each in lines
+        re.findall(r"add\.(\S+): date: (.*) is not a relative date: write today, ", each)
+        for each in lines
     ] == [
         [("turns[0].gold.calls[0].args.text", repr(word))],
         [("world.notes[1].tags[0]", repr(word))],

@@ -491,7 +491,7 @@ def test_an_argument_row_shows_matcher_value_and_reason(judged: Judged) -> None:
     assert [each.reason.split(":")[0] for each in row.arguments] == [
         'expected "note-0", got "note-1"',
         "missing",
-        "surplus",
+        "unexpected",
     ]
     assert not row.is_exact
     (whole,) = judged(ROWS, evidence(turn(replace(call, raw_args="x")))).scores
