@@ -31,8 +31,8 @@ def call_scores(
         for i, wish in enumerate(wishes)
     ]
     rows += [
-        _alone(j, calls[j], ok=j in match.tolerated)
-        for j in sorted((*match.surplus, *match.tolerated))
+        _alone(j, calls[j], ok=j in match.allowed)
+        for j in sorted((*match.unexpected, *match.allowed))
     ]
     return tuple(rows)
 

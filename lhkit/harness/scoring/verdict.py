@@ -318,7 +318,7 @@ def _score(
         passed=passed,
         due_calls=len(required),
         right_calls=len(right),
-        surplus_calls=len(match.surplus) + wrong_optional,
+        surplus_calls=len(match.unexpected) + wrong_optional,
         calls=call_scores(script.expect.calls, turn.calls, match),
         strict_right_calls=sum(j not in repaired for j in right.values()),
         strict_passed=passed and not repaired,

@@ -144,7 +144,7 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: {before: [[0, 1]]}}\n",
-            ":5: a.turns[0].expect.order: (0, 1) names a call that is not there",
+            ":5: a.turns[0].expect.order: (0, 1) is out of range",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    reply:\n      matches: '['\n",
