@@ -639,4 +639,4 @@ def test_judge_takes_a_result_that_is_no_object_for_none_that_was_expected(
     found = find(result={"status": "ok", "data": data})
     judgement = judged(body, evidence(turn(found)))
     assert judgement.verdict is Verdict.FAIL
-    assert "expect.results[0]: no call came to" in str(judgement.reasons)
+    assert "expect.results[0]: no call returned" in str(judgement.reasons)
