@@ -149,7 +149,7 @@ async def replay(
         run_dir: folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
         user: who clicks where a scenario says yes: the script, a careful reader of the cards, or
-            a hasty one (`Scenario.played_by`).
+            a hasty one (`Scenario.with_user`).
         concurrency: conversations at a time.
         max_attempts: tries per sample.
         keep_prompts: store prompts as text beside their hash.

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
@@ -166,8 +166,12 @@ def playing_back(name: str) -> Handler:
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
         rows = data.get(RECORDED, [])
-        asked = normal(plain_json(args))
-        same = [row for row in rows if row["tool"] == name and normal(row.get("args", {})) == asked]
+        asked = hashable_form(plain_json(args))
+        same = [
+            row
+            for row in rows
+            if row["tool"] == name and hashable_form(row.get("args", {})) == asked
+        ]
         if not same:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
         played = data.setdefault(_PLAYED, Counter())

@@ -16,10 +16,9 @@ from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed
-from lhkit.harness.turn import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 
