@@ -46,7 +46,7 @@ def breaking(
         count = times.get(tool.name, 0)
         return replace(tool, handler=_failing(tool.handler, count)) if count else tool
 
-    return registry.following(broken)
+    return registry.mapped(broken)
 
 
 def _failing(handler: Handler, times: int) -> Handler:
