@@ -18,7 +18,7 @@ from lhkit.imports.functions import (
 from lhkit.imports.imported import Loss
 from lhkit.json_values import canonical, compact
 from lhkit.messages import ToolCall
-from lhkit.tools.registry import NAME_PATTERN
+from lhkit.tools.registration import NAME_PATTERN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

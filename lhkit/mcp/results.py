@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import NotJsonError, plain_json, shown
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.tools.describe import expected_by
-from lhkit.tools.drafts import upgraded
+from lhkit.tools.describe import expected_value
+from lhkit.tools.drafts import upgrade_schema
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     Draft202012Validator,
@@ -141,7 +141,7 @@ def output_fault(tool: "Tool", answer: "CallToolResult") -> str:
 
 
 def _fault(schema: Mapping[str, Any], structured: Any) -> str:
-    checked = upgraded(without_patterns(schema))
+    checked = upgrade_schema(without_patterns(schema))
     Draft202012Validator.check_schema(checked)
     if structured is None:
         return "it has no structured content"
@@ -153,7 +153,7 @@ def _fault(schema: Mapping[str, Any], structured: Any) -> str:
     if fault.validator == "required":
         missing = [name for name in fault.validator_value if name not in fault.instance]
         return f"{where} lacks {', '.join(map(repr, missing))[:_SHOWN_CHARS]}"
-    wanted = expected_by(fault, schema)[: 2 * _SHOWN_CHARS]
+    wanted = expected_value(fault, schema)[: 2 * _SHOWN_CHARS]
     return f"{where} is {shown(fault.instance, _SHOWN_CHARS)} and should be {wanted}"
 
 

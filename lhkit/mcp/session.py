@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, form_of
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import McpServerError, UsageError
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import load_catalog
@@ -45,7 +45,7 @@ class Questions:
 
     async def during(self, tool: str, work: Any) -> Any:
         """Return what a call gives; what the server asks meanwhile is asked of its person."""
-        self._present = (asked_in_the_midst(), asyncio.get_running_loop(), tool)
+        self._present = (current_questions(), asyncio.get_running_loop(), tool)
         try:
             return await work
         finally:

@@ -32,7 +32,8 @@ from lhkit.mcp.results import without_patterns
 from lhkit.mcp.session import FILES, McpSession, Questions, StateRead, write_files
 from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
-from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
+from lhkit.tools.registration import NAME_PATTERN
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, isolation_fault
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import Form, FormAction
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.locales import load_catalog
 from lhkit.mcp import serving
 from lhkit.mcp.serving import McpServing
@@ -90,7 +90,7 @@ class Cards:
 
     async def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolResult:
         self.ran.append(list(args["ids"]))
-        questions = asked_in_the_midst()
+        questions = current_questions()
         assert questions is not None
         mid = ConfirmRequest(tool="server", description="", args={}, summary="in mid-call")
         self.mid_call.append((await questions.fill_in(mid, Form())).action)

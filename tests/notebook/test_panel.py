@@ -10,7 +10,7 @@ import pytest
 
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
@@ -182,7 +182,7 @@ async def test_panel_answer_names_its_card_and_pressed_twice_approves_no_other(
 
 async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
     """Ask for a yes and for a number with a default, as an MCP server may in mid-call."""
-    questions = asked_in_the_midst()
+    questions = current_questions()
     assert questions is not None
     request = ConfirmRequest(tool="server", description="", args={}, summary="Delete backups?")
     forms = [Form(), form_of({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]
