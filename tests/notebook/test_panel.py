@@ -16,9 +16,8 @@ from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.events import CardItem, ErrorItem, OptInRequested
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import ModelStatus
+from lhkit.notebook.state import CardItem, ErrorItem, ModelStatus, OptInRequested
 from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
