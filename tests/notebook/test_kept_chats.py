@@ -42,7 +42,7 @@ DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from lhkit.harness.store import Journal
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings

@@ -16,7 +16,7 @@ from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.export import parquet
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import answers
 from lhkit.harness.run import replay
