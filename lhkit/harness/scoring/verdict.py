@@ -30,8 +30,8 @@ from lhkit.harness.scenario import Before, Scenario, Turn
 from lhkit.harness.scoring.calls import call_scores, repaired_calls
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
 from lhkit.harness.scoring.state import check_state, fits_row, row_matcher
-from lhkit.harness.scoring.success_claims import claims_of
-from lhkit.harness.scoring.violations import violations_of
+from lhkit.harness.scoring.success_claims import find_false_claims
+from lhkit.harness.scoring.violations import find_violations
 from lhkit.harness.state_diff import NO_KEYS, with_diff
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome
@@ -130,8 +130,8 @@ def judge(
     """
     turns = list(zip(scenario.turns, evidence.turns, strict=False))
     matches = [_match(script, record, tools, today) for script, record in turns]
-    violations = violations_of(scenario, evidence, matches, schemas=tools.schemas, today=today)
-    flags, claims = claims_of(scenario, evidence, tools.claims)
+    violations = find_violations(scenario, evidence, matches, schemas=tools.schemas, today=today)
+    flags, claims = find_false_claims(scenario, evidence, tools.claims)
     broken = [
         f"turn {t}: {turn.cause}: {turn.detail or turn.error or ''}".rstrip(": ")
         for t, turn in enumerate(evidence.turns)

@@ -10,16 +10,16 @@ import pytest
 
 from lhkit.harness.scoring import claim_model
 from lhkit.harness.scoring.claim_model import History, Model, features, shipped_model
-from lhkit.harness.scoring.success_claims import success_words
+from lhkit.harness.scoring.success_claims import find_success_phrase
 
 Call = tuple[str, str, dict[str, Any]]  # tool, outcome, arguments; reads begin with get_ or list_
 
 
 def after(user: str, *calls: Call) -> History:
     history = History()
-    history.ask(user)
+    history.add_message(user)
     for tool, outcome, args in calls:
-        history.add(tool, outcome, args, writes=not tool.startswith(("get_", "list_")))
+        history.add_call(tool, outcome, args, writes=not tool.startswith(("get_", "list_")))
     return history
 
 
@@ -332,7 +332,7 @@ READ: Call = ("get_people", "ok", {})
 def test_success_words_count_where_no_such_write_ran(
     reply: str, calls: Sequence[Call], words: str
 ) -> None:
-    assert success_words(reply, CLAIMS, after("tell Tom", *calls)) == words
+    assert find_success_phrase(reply, CLAIMS, after("tell Tom", *calls)) == words
 
 
 @pytest.mark.parametrize(
@@ -353,15 +353,15 @@ def test_success_words_count_where_no_such_write_ran(
     ],
 )
 def test_success_words_are_true_denied_or_asked(reply: str, calls: Sequence[Call]) -> None:
-    assert success_words(reply, CLAIMS, after("tell Tom", *calls)) is None
+    assert find_success_phrase(reply, CLAIMS, after("tell Tom", *calls)) is None
 
 
 def test_success_words_of_any_write_count_where_none_may_be_claimed() -> None:
     history = after("tell Tom", SENT)
-    assert success_words("I buzzed Tom.", CLAIMS, history) is None
-    assert success_words("I buzzed Tom.", CLAIMS, history, any_write=True) == "buzzed"
+    assert find_success_phrase("I buzzed Tom.", CLAIMS, history) is None
+    assert find_success_phrase("I buzzed Tom.", CLAIMS, history, any_write=True) == "buzzed"
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?:a+)+$"])
 def test_success_words_survive_patterns_of_recorded_runs(pattern: str) -> None:
-    assert success_words("a" * 40 + "!", {"send": (pattern,)}, History()) is None
+    assert find_success_phrase("a" * 40 + "!", {"send": (pattern,)}, History()) is None

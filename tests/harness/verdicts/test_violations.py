@@ -12,7 +12,7 @@ from lhkit.events import EndReason
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
-from lhkit.harness.scoring.violations import violations_of
+from lhkit.harness.scoring.violations import find_violations
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 
@@ -48,7 +48,7 @@ def codes(
     turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
     evidence = Evidence(turns=(turn,), initial_state={"rows": state}, final_state={"rows": state})
     nothing_expected = match_calls([], [], schemas={})
-    found = violations_of(
+    found = find_violations(
         scenario, evidence, [nothing_expected], schemas={"write": schema}, today=MONDAY
     )
     return [each.code for each in found]
