@@ -550,7 +550,7 @@ def test_a_chat_begins_in_the_world_that_is_named(
     assert session.assistant.deps == ["buy milk"]
     world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
     for options, told in (
-        ({"world": world}, "world.yaml:2: the key stands here twice"),
+        ({"world": world}, "world.yaml:2: duplicate key"),
         ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
         ({"world": notes}, "is no world|not YAML"),
         ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),

@@ -59,7 +59,7 @@ def test_wrong_data_is_refused_by_field(change: dict[str, Any], told: str) -> No
     [
         ("a.json", '[\n {"id": "a",\n  "ac": 1}]', "a.json:3: a.ac: must be a text"),
         ("a.json", '[{"id": "a"},\n', "a.json:2: (top): not JSON: Expecting value"),
-        ("a.json", '[{"id": "a", "id": "b"}]', "the key 'id' stands in one object twice"),
+        ("a.json", '[{"id": "a", "id": "b"}]', "duplicate key 'id' in an object"),
         ("a.json", '{"id": "a"}', "a.json:1: (top): must be a list of scenarios"),
         ("a.jsonl", '\n{"id": "a", "ac": 1}\n', "a.jsonl:2: a.ac: must be a text"),
         ("a.jsonl", '{"id": "a"\n', "a.jsonl:1: "),

@@ -168,7 +168,7 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
             ":6: a.final.t[0].a.any: must be true",
         ),
         ("- 1: a\n", ":1: [0]: a key must be a text in quotes, not 1"),
-        ("- id: 0x10\n", ":1: [0].id: 0x10 is no JSON number"),
+        ("- id: 0x10\n", ":1: [0].id: 0x10 is not a JSON number"),
         ("- [a\n  b: }", ":2: (top): not YAML"),
         ("", ":1: (top): must be a list of scenarios"),
         ("id: a\n", ":1: (top): must be a list of scenarios"),
