@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from lhkit.dates.words import month_away
+from lhkit.dates.rules import month_span
 from lhkit.errors import ScenarioError
 from lhkit.harness.faults import Fault, Path, did_you_mean
 
@@ -68,7 +68,7 @@ def resolve_date(expression: str, today: date | None) -> str:
     try:
         by, unit = int(relative["by"] or 0), relative["unit"]
         if relative["base"] == "monthend" and unit == "m":
-            return month_away(today, by)[1].isoformat()
+            return month_span(today, by)[1].isoformat()
         return _shift(_base_date(relative, today), by, unit).isoformat()
     except (OverflowError, ValueError) as error:
         raise ScenarioError(
@@ -93,7 +93,7 @@ def _base_date(relative: re.Match[str], today: date) -> date:
         case "monthstart":
             return today.replace(day=1)
         case "monthend":
-            return month_away(today, 0)[1]
+            return month_span(today, 0)[1]
         case word:
             return today + timedelta(days={"yesterday": -1, "tomorrow": 1}.get(word, 0))
 
@@ -101,7 +101,7 @@ def _base_date(relative: re.Match[str], today: date) -> date:
 def _shift(day: date, by: int, unit: str | None) -> date:
     if unit != "m":
         return day + timedelta(days=by * _UNIT_DAYS[unit or "d"])
-    first, last = month_away(day, by)
+    first, last = month_span(day, by)
     return min(first + timedelta(days=day.day - 1), last)
 
 

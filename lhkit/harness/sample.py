@@ -35,8 +35,8 @@ from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.tool_injection import inject_faults, real_tools
+from lhkit.harness.timings import WallClock
 from lhkit.harness.turn_record import TimedEvents, turn_record
-from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead

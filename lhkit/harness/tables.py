@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lhkit.harness.manifest_changes import Change
+from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Share, Summary, Tally
 from lhkit.harness.pairs import Comparison, Divergence, PersonVotes, Ratio
 from lhkit.harness.record import FalseClaim, SampleId, Severity

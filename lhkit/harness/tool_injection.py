@@ -121,7 +121,7 @@ def inject_faults(
         count = times.get(tool.name, 0)
         return replace(tool, handler=_failing(tool.handler, count)) if count else tool
 
-    return registry.following(with_faults)
+    return registry.mapped(with_faults)
 
 
 def _failing(handler: Handler, times: int) -> Handler:

@@ -266,7 +266,7 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
         return replace(tool, handler=handle)
 
     def registry(session: Session, _locale: str) -> ToolRegistry:
-        return session.registry.following(watched)
+        return session.registry.mapped(watched)
 
     return ToolsetAround(inner=toolset, registry=registry)
 

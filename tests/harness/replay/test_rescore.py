@@ -11,8 +11,16 @@ import pytest
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.compare import compare
-from lhkit.harness.record import FalseClaim, Judgement, SampleId, Severity, Verdict, Violation
-from lhkit.harness.record_json import decode_record, encode_record
+from lhkit.harness.record import (
+    FalseClaim,
+    Judgement,
+    SampleId,
+    Severity,
+    Verdict,
+    Violation,
+    decode_record,
+    encode_record,
+)
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay

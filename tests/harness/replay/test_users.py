@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
-from lhkit.harness.manifest_changes import Change
+from lhkit.harness.manifest import Change
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
