@@ -34,8 +34,8 @@ from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.timings import WallClock
+from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage

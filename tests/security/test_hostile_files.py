@@ -91,7 +91,12 @@ BEYOND = {
         9,
         "abs: must",
     ),
-    "a tolerance that is none": ("limit: 5", "limit: {approx: 5, rel: .nan}", 9, "not a JSON number"),
+    "a tolerance that is none": (
+        "limit: 5",
+        "limit: {approx: 5, rel: .nan}",
+        9,
+        "not a JSON number",
+    ),
     "an offset of millennia": ("limit: 5", "limit: {date: today+99999w}", 9, "within 36525 days"),
     "an offset without end": ("limit: 5", f"limit: {{date: today-{NINES}d}}", 9, "must be today"),
     "a row in the far past": ("final: {}", "final: {a: [{b: {date: today-6000w}}]}", 10, "within"),
