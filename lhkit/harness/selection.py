@@ -1,7 +1,7 @@
-"""Scores of the calls themselves: the right tool, the right arguments. Pure, over turns' scores.
+"""Scores of tool selection: precision, recall, exact calls and the confusion of tools. Pure.
 
-Counted over calls (micro average). An optional call that was made counts as a right choice, one
-that was left out does not count; neither does a call that the scenario tolerates.
+Counted over calls (micro average). An optional call that was made counts as a right choice; one
+that was left out does not count, nor does an unexpected call that the scenario allows.
 """
 
 from collections import Counter
@@ -11,17 +11,22 @@ from dataclasses import dataclass, field
 from lhkit.harness.record import CallScore, TurnScore
 
 NO_CALL = ""
-"""The name in the confusion matrix that stands for no call."""
+"""The name for "no call" in the confusion matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Counts of chosen tools and of compared arguments.
+    """Counts of selected tools and compared arguments.
 
-    `chosen` calls are of a tool that was expected (whatever their arguments), `surplus` ones are
-    not, `missing` ones were expected. Of the chosen ones `exact` have every argument right.
-    `confusion` counts (expected tool, called tool): the n-th missing call of a turn against the
-    n-th surplus one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
+    Attributes:
+        chosen: calls of an expected tool, whatever their arguments.
+        surplus: calls that were not expected.
+        missing: expected calls that were not made.
+        exact: chosen calls with every argument right.
+        arguments: compared arguments of the chosen calls.
+        right_arguments: those that are right.
+        confusion: counts of (expected tool, called tool): the n-th missing call of a turn with the
+            n-th unexpected one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
     """
 
     chosen: int = 0
@@ -49,11 +54,11 @@ class Selection:
 
 
 def selection(scores: Iterable[TurnScore]) -> Selection:
-    """Return the counts of some turns; a call that was cut off before its name chose nothing."""
+    """Count the calls of some turns; a call that was cut off before its name chose nothing."""
     chosen = surplus = missing = exact = arguments = right = 0
     confusion: Counter[tuple[str, str]] = Counter()
     for score in scores:
-        confusion.update(_confused(score.calls))
+        confusion.update(_confusion_pairs(score.calls))
         for row in score.calls:
             if row.expected is not None and row.actual is not None:
                 chosen += 1
@@ -74,7 +79,7 @@ def selection(scores: Iterable[TurnScore]) -> Selection:
     )
 
 
-def _confused(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
+def _confusion_pairs(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
     if not rows:
         yield (NO_CALL, NO_CALL)
     missing = [row.tool for row in rows if row.actual is None and not row.ok]
