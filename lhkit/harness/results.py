@@ -83,7 +83,7 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the run in numbers."""
-        return replace(summarise(self.records), spent=spent(self.manifest))
+        return replace(summarise(self.records), time_breakdown=spent(self.manifest))
 
     @property
     def scenarios(self) -> "pd.DataFrame":

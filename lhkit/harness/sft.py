@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import CorrectedConversation, CorrectedTurn
-from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
+from lhkit.harness.export.openai_messages import PromptTexts, exported_conversations, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
@@ -273,7 +273,7 @@ def _require_played(record: SampleRecord, talk: CorrectedConversation) -> None:
 def _conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
 ) -> Iterator[SftConversation]:
-    for record, data in conversations_of(run, texts):
+    for record, data in exported_conversations(run, texts):
         users = tuple(turn.user for turn in record.evidence.turns)
         yield SftConversation(users=users, data=data)
 

@@ -273,7 +273,7 @@ async def test_kept_chats_are_listed_shown_and_exported(
     await show_chat(name, folder, settings=english)
     shown = capsys.readouterr().out
     assert "[accepted: code_yes]" in shown
-    assert '  Card: {\n  "a": 1\n}\n' in shown
+    assert '  Confirmation card: {\n  "a": 1\n}\n' in shown
     out = tmp_path / "chats.jsonl"
     write_openai_messages(Run.load(folder), out)
     assert '"name":"write"' in out.read_text(encoding="utf-8")

@@ -146,8 +146,8 @@ async def test_an_expectation_that_was_too_narrow_is_mended(
     again = rescore(run, wider, toolset)
     assert again.records[0].judgement.verdict is Verdict.PASS
     assert again.records[0].evidence.turns == run.records[0].evidence.turns
-    assert compare(run, again).other_questions == ("add",)
-    assert compare(again, rescore(again, wider, toolset)).other_questions == ()
+    assert compare(run, again).changed_scenarios == ("add",)
+    assert compare(again, rescore(again, wider, toolset)).changed_scenarios == ()
 
 
 @pytest.mark.anyio

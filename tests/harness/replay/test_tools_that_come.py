@@ -180,7 +180,7 @@ async def test_page_text_and_export_show_a_tool_that_came(
 ) -> None:
     run = await play(scenario("box"))
     (record,) = run.records
-    told_of = "Tools that came in this turn"
+    told_of = "Tools added in this turn"
     assert f"{told_of}: take" in transcript(record, load_catalog("en"), max_chars=9_000)
     assert told_of in SampleView(record)._repr_html_()
     write_openai_messages(run, tmp_path / "chats.jsonl")

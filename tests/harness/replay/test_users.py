@@ -12,9 +12,8 @@ from rich.console import Console
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
-from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.manifest import Change
-from lhkit.harness.rates import rate_interval
+from lhkit.harness.metrics import ConfirmScore, rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_view
@@ -67,12 +66,14 @@ def asked(run: Run) -> list[tuple[str, bool]]:
         (
             "careful",
             [("eggs", False), ("milk", True), ("milk", False), ("bread", True)],
-            ConfirmScore(asked=4, refusals=2, refused_turns=1, wrong=2, wrong_stopped=2),
+            ConfirmScore(
+                asked=4, rejections=2, rejected_turns=1, unexpected=2, unexpected_rejected=2
+            ),
         ),
         (
             "hasty",
             [("eggs", True), ("milk", True), ("milk", True), ("bread", True)],
-            ConfirmScore(asked=4, wrong=2, wrong_done=2),
+            ConfirmScore(asked=4, unexpected=2, unexpected_executed=2),
         ),
     ],
 )
@@ -90,11 +91,16 @@ async def test_careful_user_accepts_each_expected_call_once(
     run = await play(scenarios, model, user=user)
     assert asked(run) == answers
     found = run.summary().confirm
-    assert (found.asked, found.wrong, found.wrong_stopped, found.wrong_done) == (
+    assert (
+        found.asked,
+        found.unexpected,
+        found.unexpected_rejected,
+        found.unexpected_executed,
+    ) == (
         gate.asked,
-        gate.wrong,
-        gate.wrong_stopped,
-        gate.wrong_done,
+        gate.unexpected,
+        gate.unexpected_rejected,
+        gate.unexpected_executed,
     )
 
 
@@ -107,9 +113,9 @@ async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
     run = await play(scenarios, model, user="careful")
     gate, english = run.summary().confirm, load_catalog("en")
-    assert gate.wrong_interval == rate_interval([[True, True, False, False]])
-    assert gate.stopped_interval == rate_interval([[True, True]])
-    assert gate.done_interval == rate_interval([[False, False]])
+    assert gate.unexpected_interval == rate_interval([[True, True, False, False]])
+    assert gate.rejected_interval == rate_interval([[True, True]])
+    assert gate.executed_interval == rate_interval([[False, False]])
     table = io.StringIO()
     Console(file=table, width=120).print(summary_view(run.summary(), english))
     page = html_page(run, english, name="x")
@@ -121,18 +127,20 @@ async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
         run._repr_html_(),
     ):
         words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
-        told = r"wrong writes asked for 2/4 50% \[\d+–\d+\]: stopped by the user 2/2 100% \[\d+–"
+        told = (
+            r"unexpected writes proposed 2/4 50% \[\d+–\d+\]: rejected by the user 2/2 100% \[\d+–"
+        )
         assert re.search(told, words), shown
     for shown in (table.getvalue(), page, markdown(run, english, name="x"), run._repr_html_()):
         assert "hard: long or tricky" in shown
-        assert "plain: one wish" not in shown
+        assert "plain: one request" not in shown
 
 
 async def test_reference_passes_with_every_simulated_user(play: Play, load: Load) -> None:
     for user in ("script", "careful", "hasty"):
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
-        assert run.summary().confirm.wrong == 0
+        assert run.summary().confirm.unexpected == 0
         assert run.manifest["user"] == user
 
 
@@ -155,7 +163,11 @@ async def test_hasty_user_accepts_an_unexpected_question(
     run = await play(scenarios, ScriptedModel([EGGS, say("ok")]), user=user)
     assert asked(run) == [("eggs", answer)]
     gate = run.summary().confirm
-    assert (gate.wrong, gate.wrong_stopped, gate.wrong_done) == (1, not answer, answer)
+    assert (gate.unexpected, gate.unexpected_rejected, gate.unexpected_executed) == (
+        1,
+        not answer,
+        answer,
+    )
 
 
 async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(
@@ -192,7 +204,7 @@ async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset:
     again = rescore(run, scenarios, toolset)
     assert not again.skipped
     assert again.summary().confirm == run.summary().confirm
-    assert again.summary().confirm.wrong_stopped == 1
+    assert again.summary().confirm.unexpected_rejected == 1
 
 
 @pytest.mark.anyio

@@ -185,7 +185,7 @@ async def test_tables_hold_the_frames_of_the_run_with_their_types(
     names = ("one", "two", "three")
     talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
     folder = await played(talks, SCRIPT, toolset, tmp_path / "run")
-    monkeypatch.setattr(parquet, "_AT_ONCE", 2)  # more than one row group
+    monkeypatch.setattr(parquet, "_BATCH_SIZE", 2)  # more than one row group
     await exported(folder, parquet=tmp_path / "tables")
     run = Run.load(folder)
     frames = {

@@ -1,4 +1,4 @@
-"""Where a run comes from, in lines: model, versions, commit, machine, the command to repeat it."""
+"""Metadata of a run: model, versions, commit, hardware, the command to repeat it."""
 
 import re
 import shlex
@@ -7,55 +7,55 @@ from typing import Any
 
 from lhkit.harness.metrics import Summary
 from lhkit.harness.results import Run
-from lhkit.harness.tables import spent_line
+from lhkit.harness.tables import time_line
 from lhkit.locales import Catalog
 from lhkit.responses import ModelIdentity
 from lhkit.text import percent
 
 
-def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """Return name and value of each line; what is not known is left out."""
+def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:
+    """Return (name, value) pairs, without those that are not known."""
     manifest = run.manifest
     lines = (
-        *(("model", _identity(each)) for each in summary.models),
-        *(("dialect", each.dialect) for each in summary.models),
-        *(("constraint", each.constraint) for each in summary.models),
-        ("sampling", " · ".join(_pairs(each) for each in manifest.get("sampling", ()))),
+        *(("model", _identity(model)) for model in summary.models),
+        *(("dialect", model.dialect) for model in summary.models),
+        *(("constraint", model.constraint) for model in summary.models),
+        ("sampling", " · ".join(map(_pairs, manifest.get("sampling", ())))),
         ("scenarios", _scenarios(run)),
         ("tokens", _tokens(summary)),
-        ("time", spent_line(summary.spent, catalog) if summary.spent else ""),
+        ("time", time_line(summary.time_breakdown, catalog) if summary.time_breakdown else ""),
         ("started", ", ".join(_starts(manifest))),
         ("versions", _pairs(manifest.get("versions", {}))),
         ("commit", str(manifest.get("git_commit") or "")),
         ("hardware", _pairs(manifest.get("hardware", {}))),
-        ("command", command(run, summary)),
+        ("command", eval_command(run, summary)),
     )
-    return tuple((catalog.text(f"report.facts.{name}"), value) for name, value in lines if value)
+    return tuple((catalog.text(f"report.metadata.{name}"), value) for name, value in lines if value)
 
 
 _MODEL = re.compile(r"[\w./@][\w./:@+-]*")
-_ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
+_URL = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
 
 
-def command(run: Run, summary: Summary) -> str:
-    """Return the command that plays such a run again; empty where the model is not known.
+def eval_command(run: Run, summary: Summary) -> str:
+    """Return the `lhkit eval` command that repeats a run; empty if the model is not known.
 
-    It is put together from what is known of the model: the manifest's own `command` may be somebody
-    else's, and whoever reads a report copies it. Which toolset and scenario files were played, and
-    a limit, are not in it.
+    It is built from the validated identity of the model, because readers copy it and the manifest's
+    own `command` is not trusted. Toolset, scenario files and limit are not part of it.
     """
     if not summary.models:
         return ""
     model = summary.models[0]
-    addresses = model.base_url.split()
-    words = (model.model, model.dialect or "-", model.constraint)
-    is_plain = _MODEL.fullmatch(words[0]) and all(
-        re.fullmatch(r"[\w-]+", each) for each in words[1:]
-    )
-    if not is_plain or not all(map(_ADDRESS.fullmatch, addresses)):
+    urls = model.base_url.split()
+    names = (model.dialect or "-", model.constraint)
+    if not (
+        _MODEL.fullmatch(model.model)
+        and all(re.fullmatch(r"[\w-]+", name) for name in names)
+        and all(map(_URL.fullmatch, urls))
+    ):
         return ""
     options = ["--model", model.model]
-    options += [word for each in addresses for word in ("--base-url", each)]
+    options += [word for url in urls for word in ("--base-url", url)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     repeats = run.manifest.get("repeats", 1)
