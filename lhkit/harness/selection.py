@@ -20,7 +20,7 @@ class Selection:
 
     Attributes:
         chosen: calls of an expected tool, whatever their arguments.
-        surplus: calls that were not expected.
+        unexpected: calls that were not expected.
         missing: expected calls that were not made.
         exact: chosen calls with every argument right.
         arguments: compared arguments of the chosen calls.
@@ -30,7 +30,7 @@ class Selection:
     """
 
     chosen: int = 0
-    surplus: int = 0
+    unexpected: int = 0
     missing: int = 0
     exact: int = 0
     arguments: int = 0
@@ -40,7 +40,7 @@ class Selection:
     @property
     def precision(self) -> float | None:
         """The share of calls that were of an expected tool; None where nothing was called."""
-        return _share(self.chosen, self.chosen + self.surplus)
+        return _share(self.chosen, self.chosen + self.unexpected)
 
     @property
     def recall(self) -> float | None:
@@ -50,12 +50,12 @@ class Selection:
     @property
     def f1(self) -> float | None:
         """The harmonic mean of precision and recall; None where neither has a call to count."""
-        return _share(2 * self.chosen, 2 * self.chosen + self.surplus + self.missing)
+        return _share(2 * self.chosen, 2 * self.chosen + self.unexpected + self.missing)
 
 
-def selection(scores: Iterable[TurnScore]) -> Selection:
+def count_selection(scores: Iterable[TurnScore]) -> Selection:
     """Count the calls of some turns; a call that was cut off before its name chose nothing."""
-    chosen = surplus = missing = exact = arguments = right = 0
+    chosen = unexpected = missing = exact = arguments = right = 0
     confusion: Counter[tuple[str, str]] = Counter()
     for score in scores:
         confusion.update(_confusion_pairs(score.calls))
@@ -67,10 +67,10 @@ def selection(scores: Iterable[TurnScore]) -> Selection:
                 right += sum(argument.ok for argument in row.arguments)
             elif not row.ok:
                 missing += row.actual is None
-                surplus += row.expected is None and row.called != NO_CALL
+                unexpected += row.expected is None and row.called != NO_CALL
     return Selection(
         chosen=chosen,
-        surplus=surplus,
+        unexpected=unexpected,
         missing=missing,
         exact=exact,
         arguments=arguments,
@@ -83,14 +83,14 @@ def _confusion_pairs(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
     if not rows:
         yield (NO_CALL, NO_CALL)
     missing = [row.tool for row in rows if row.actual is None and not row.ok]
-    surplus = [row.called for row in rows if row.expected is None and not row.ok and row.called]
+    unexpected = [row.called for row in rows if row.expected is None and not row.ok and row.called]
     for row in rows:
         if row.expected is not None and row.actual is not None:
             yield (row.tool, row.called)
-    for n in range(max(len(missing), len(surplus))):
+    for n in range(max(len(missing), len(unexpected))):
         yield (
             missing[n] if n < len(missing) else NO_CALL,
-            surplus[n] if n < len(surplus) else NO_CALL,
+            unexpected[n] if n < len(unexpected) else NO_CALL,
         )
 
 
