@@ -79,9 +79,9 @@ class Row:
     def history(self) -> History:
         """What happened before the reply."""
         history = History()
-        history.ask(self.user)
+        history.add_message(self.user)
         for each in self.calls:
-            history.add(
+            history.add_call(
                 each["tool"],
                 each["outcome"],
                 each["args"],

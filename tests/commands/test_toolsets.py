@@ -475,7 +475,7 @@ async def test_without_paths_there_is_nothing_to_play_in_it(
         mutate_paths(MutateOptions(toolset=reference), settings),
         rescore_run(RescoreOptions(run=notes.parent, toolset=reference), settings),
     ):
-        with pytest.raises(UsageError, match="(?i)give scenario files or folders as PATHS"):
+        with pytest.raises(UsageError, match=r"(?i)give scenario files or folders as PATHS"):
             await trying
 
 
@@ -550,7 +550,7 @@ def test_a_chat_begins_in_the_world_that_is_named(
     assert session.assistant.deps == ["buy milk"]
     world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
     for options, told in (
-        ({"world": world}, "world.yaml:2: the key stands here twice"),
+        ({"world": world}, "world.yaml:2: duplicate key"),
         ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
         ({"world": notes}, "is no world|not YAML"),
         ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),

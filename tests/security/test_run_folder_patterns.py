@@ -14,7 +14,7 @@ from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scoring.claim_model import History
-from lhkit.harness.scoring.success_claims import success_words
+from lhkit.harness.scoring.success_claims import find_success_phrase
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 from lhkit.tools.patterns import matches
@@ -66,8 +66,8 @@ def test_pattern_asserts_nothing_of_what_cannot_be_compiled(pattern: str) -> Non
 
 
 def test_claims_that_take_too_long_are_a_sentence() -> None:
-    with pytest.raises(UsageError, match="take longer than 2 s"):
-        success_words(f"I did it: {TEXT}", {"write": [BOMB]}, History())
+    with pytest.raises(UsageError, match="takes longer than 2 s"):
+        find_success_phrase(f"I did it: {TEXT}", {"write": [BOMB]}, History())
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_rescore_is_invalid_where_a_claim_takes_too_long(hostile: Path) ->
     scenario = load_scenarios(scenario_paths("all"))[0]
     (record,) = rescore(Run.load(hostile), [scenario]).records
     assert record.judgement.verdict is Verdict.INVALID
-    assert "take longer than 2 s" in record.judgement.reasons[0]
+    assert "takes longer than 2 s" in record.judgement.reasons[0]
 
 
 async def test_review_form_of_a_hostile_tool_ends(hostile: Path) -> None:

@@ -35,7 +35,7 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.selection import Selection, selection
+from lhkit.harness.selection import Selection, count_selection
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
@@ -58,11 +58,11 @@ def missing(tool: str) -> CallScore:
     return CallScore(expected=0, tool=tool, ok=False)
 
 
-def surplus(called: str) -> CallScore:
+def unexpected(called: str) -> CallScore:
     return CallScore(actual=0, called=called, ok=False)
 
 
-def tolerated(called: str) -> CallScore:
+def allowed(called: str) -> CallScore:
     return CallScore(actual=0, called=called)
 
 
@@ -119,20 +119,20 @@ SELECTIONS: list[tuple[str, list[TurnScore], Selection]] = [
         Selection(chosen=1, arguments=2, right_arguments=1, confusion={("a", "a"): 1}),
     ),
     ("missing", [score(missing("a"))], Selection(missing=1, confusion={("a", ""): 1})),
-    ("surplus", [score(surplus("b"))], Selection(surplus=1, confusion={("", "b"): 1})),
+    ("unexpected", [score(unexpected("b"))], Selection(unexpected=1, confusion={("", "b"): 1})),
     (
         "another tool",
-        [score(missing("a"), surplus("b"))],
-        Selection(missing=1, surplus=1, confusion={("a", "b"): 1}),
+        [score(missing("a"), unexpected("b"))],
+        Selection(missing=1, unexpected=1, confusion={("a", "b"): 1}),
     ),
-    ("tolerated", [score(tolerated("b"))], Selection()),
+    ("allowed", [score(allowed("b"))], Selection()),
     ("optional, left out", [score(left_out("a"))], Selection()),
     (
         "optional, made",
         [score(pair("a", optional=True))],
         Selection(chosen=1, exact=1, confusion={("a", "a"): 1}),
     ),
-    ("cut off", [score(surplus(""))], Selection()),
+    ("cut off", [score(unexpected(""))], Selection()),
     ("rightly none", [score(), score()], Selection(confusion={("", ""): 2})),
 ]
 
@@ -141,22 +141,22 @@ SELECTIONS: list[tuple[str, list[TurnScore], Selection]] = [
 def test_calls_are_counted_by_tool_and_by_argument(
     _what: str, scores: list[TurnScore], expected: Selection
 ) -> None:
-    assert selection(scores) == expected
+    assert count_selection(scores) == expected
 
 
 def test_precision_recall_and_f1_are_those_of_the_counts() -> None:
-    counts = Selection(chosen=6, surplus=2, missing=4, exact=3, arguments=8, right_arguments=6)
+    counts = Selection(chosen=6, unexpected=2, missing=4, exact=3, arguments=8, right_arguments=6)
     assert (counts.precision, counts.recall, counts.f1) == (0.75, 0.6, pytest.approx(2 / 3))
     assert (Selection().precision, Selection().recall, Selection().f1) == (None, None, None)
-    assert Selection(surplus=1).recall is None
-    assert Selection(surplus=1).f1 == 0
+    assert Selection(unexpected=1).recall is None
+    assert Selection(unexpected=1).f1 == 0
 
 
 BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
     ("restraint", [], Share()),
     ("restraint", [sample(scores=(score(),))], Share(part=1, whole=1)),
-    ("restraint", [sample(scores=(score(surplus("a")),))], Share(part=0, whole=1)),
-    ("restraint", [sample(scores=(score(tolerated("a")),))], Share(part=1, whole=1)),
+    ("restraint", [sample(scores=(score(unexpected("a")),))], Share(part=0, whole=1)),
+    ("restraint", [sample(scores=(score(allowed("a")),))], Share(part=1, whole=1)),
     ("restraint", [sample(scores=(score(missing("a")), score(left_out("a"))))], Share()),
     ("recovery", [sample(turns=(turn(call()),), scores=(score(),))], Share()),
     (
@@ -346,15 +346,15 @@ def test_groups_by_tool_locale_and_tag() -> None:
 rows = st.one_of(
     st.builds(pair, st.sampled_from("ab"), st.builds(argument, ok=st.booleans())),
     st.builds(missing, st.sampled_from("ab")),
-    st.builds(surplus, st.sampled_from(["a", "b", ""])),
-    st.builds(tolerated, st.sampled_from("ab")),
+    st.builds(unexpected, st.sampled_from(["a", "b", ""])),
+    st.builds(allowed, st.sampled_from("ab")),
 )
 turns = st.lists(st.lists(rows, max_size=4).map(lambda each: score(*each)), max_size=5)
 
 
 @given(turns)
 def test_every_share_lies_between_nothing_and_all(scores: list[TurnScore]) -> None:
-    counts = selection(scores)
+    counts = count_selection(scores)
     shares = [counts.precision, counts.recall, counts.f1]
     assert all(share is None or 0 <= share <= 1 for share in shares)
     if counts.f1:
@@ -366,16 +366,16 @@ def test_every_share_lies_between_nothing_and_all(scores: list[TurnScore]) -> No
 
 @given(turns)
 def test_the_confusion_matrix_holds_every_call_once(scores: list[TurnScore]) -> None:
-    counts = selection(scores)
+    counts = count_selection(scores)
     cells = counts.confusion
     assert sum(n for (due, _), n in cells.items() if due) == counts.chosen + counts.missing
-    assert sum(n for (_, called), n in cells.items() if called) == counts.chosen + counts.surplus
+    assert sum(n for (_, called), n in cells.items() if called) == counts.chosen + counts.unexpected
     assert sum(n for (due, called), n in cells.items() if due and due == called) >= counts.chosen
 
 
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=1))
 def test_a_right_trace_has_an_f1_of_one(tools: list[str]) -> None:
-    counts = selection([score(*(pair(tool, argument()) for tool in tools))])
+    counts = count_selection([score(*(pair(tool, argument()) for tool in tools))])
     assert (counts.f1, counts.exact, counts.right_arguments) == (1, len(tools), len(tools))
 
 

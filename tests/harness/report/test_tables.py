@@ -52,7 +52,7 @@ TOTAL = Tally(
     strict_right_calls=18,
     counted_calls=23,
     selection=Selection(
-        chosen=31, surplus=37, missing=41, exact=29, arguments=43, right_arguments=39
+        chosen=31, unexpected=37, missing=41, exact=29, arguments=43, right_arguments=39
     ),
     behaviour={"restraint": Share(part=5, whole=11), "state": Share(part=8, whole=17)},
     repeats=Repeats(k=3, scenarios=20, pass_at=0.8, pass_hat=0.4),
