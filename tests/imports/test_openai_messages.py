@@ -351,9 +351,9 @@ async def test_import_messages_reports_a_claim_after_reads_only(
     ],
 )
 async def test_import_messages_refuses_a_file_without_chats(
-    tmp_path: Path, text: str, converted: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=converted):
+    with pytest.raises(UsageError, match=message):
         await imported(tmp_path, text)
 
 
