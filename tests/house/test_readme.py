@@ -1,4 +1,4 @@
-"""README's examples run and do what README says."""
+"""The examples in README run and return the results shown there."""
 
 import ast
 import inspect
@@ -19,7 +19,7 @@ PANEL, TOOLS, CALLS = CODE
 
 
 async def play(code: str, names: dict[str, Any]) -> list[Any]:
-    """Run a cell as a notebook does, and return what its bare expressions came to."""
+    """Run a cell as a notebook does, and return the values of its bare expressions."""
     values = []
     for statement in ast.parse(code).body:
         is_shown = isinstance(statement, ast.Expr)
@@ -32,18 +32,18 @@ async def play(code: str, names: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.anyio
-async def test_each_call_comes_to_what_readme_writes_under_it() -> None:
+async def test_readme_calls_return_the_results_shown() -> None:
     names: dict[str, Any] = {}
     await play(TOOLS, names)
-    written = re.findall(r"^# (Tool\w+\(.*)$", CALLS, re.MULTILINE)
-    came = [str(each) for each in await play(CALLS, names)]
-    assert len(came) == len(written) == 3
-    for value, line in zip(came, written, strict=True):
-        assert re.fullmatch(re.escape(line).replace("…", ".*"), value)
+    expected = re.findall(r"^# (Tool\w+\(.*)$", CALLS, re.MULTILINE)
+    results = [str(value) for value in await play(CALLS, names)]
+    assert len(results) == len(expected) == 3
+    for result, line in zip(results, expected, strict=True):
+        assert re.fullmatch(re.escape(line).replace("…", ".*"), result)
 
 
 @pytest.mark.anyio
-async def test_the_panels_of_readme_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readme_panels_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scripted(_address: str) -> lhkit.ScriptedModel:
         return lhkit.ScriptedModel([say("Hello.")])
 
@@ -52,11 +52,10 @@ async def test_the_panels_of_readme_open(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(lhkit, "connect", scripted)
     panels = await play(PANEL, {})
-    assert [type(each).__name__ for each in panels] == ["ChatPanel", "ChatPanel"]
+    assert [type(panel).__name__ for panel in panels] == ["ChatPanel", "ChatPanel"]
 
 
-def test_the_scores_in_readme_are_those_of_the_baseline() -> None:
-    """So they are measured, and written anew, in one place."""
+def test_readme_scores_equal_the_baseline() -> None:
     text = (ROOT / "evals" / "baselines" / "gemma.md").read_text(encoding="utf-8")
     baseline = text.replace("┃", "│")  # of the lines of its head
     (shown,) = (step.shown for step in steps(README) if step.command == "make eval")

@@ -1,4 +1,4 @@
-"""Every test that SECURITY.md names exists, and every guarantee names one."""
+"""The tests that SECURITY.md names exist, and every guarantee names one."""
 
 import ast
 import re
