@@ -32,7 +32,12 @@ def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={**search_paths(), "PYTEST_ADDOPTS": "-p lhkit.pytest_plugin", "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **search_paths(),
+            "PYTEST_ADDOPTS": "-p lhkit.pytest_plugin",
+            "HOME": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
