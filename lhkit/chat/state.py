@@ -1,11 +1,11 @@
-"""The state of a chat: a pure fold of its events. There is no second source of state."""
+"""The state of a chat, computed from its events alone."""
 
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from lhkit.chat.transcript import Transcript
 from lhkit.events import (
-    CallSettled,
+    CallCompleted,
     ChatEvent,
     EndReason,
     HistoryCleared,
@@ -19,10 +19,13 @@ from lhkit.responses import Finished, TextDelta, ThinkingDelta, ToolCallParsed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatState:
-    """What a user interface shows.
+    """The state that a user interface renders.
 
-    `streaming_text` is the answer so far while it streams, `error` a sentence about the last
-    fault, None when all is well.
+    Attributes:
+        transcript: the conversation so far.
+        is_streaming: a turn is running.
+        streaming_text: the text of the model message that is being streamed; else None.
+        error: a sentence for the user if the last turn failed; else None.
     """
 
     transcript: Transcript = field(default_factory=Transcript)
@@ -32,7 +35,7 @@ class ChatState:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation so far; it only ever grows, until it is cleared."""
+        """The messages so far; appended to until the conversation is cleared."""
         return self.transcript.messages
 
 
@@ -50,22 +53,18 @@ def apply_event(state: ChatState, event: ChatEvent) -> ChatState:
             return replace(state, streaming_text=(state.streaming_text or "") + text)
         case Finished():
             return replace(state, transcript=transcript.answered(event), streaming_text=None)
-        case CallSettled(message=message):
-            return replace(state, transcript=transcript.settled(message))
+        case CallCompleted(message=message):
+            return replace(state, transcript=transcript.completed(message))
         case SystemMessage():
             return replace(state, transcript=transcript.appended(event))
         case TurnEnded():
-            return _ended(state, event)
+            if event.reason is EndReason.STOPPED and state.streaming_text:
+                partial = ModelMessage(text=state.streaming_text, stopped=True)
+                transcript = transcript.appended(partial)
+            return ChatState(transcript=transcript, error=event.error)
         case HistoryCleared():
             return ChatState()
         case ThinkingDelta() | ToolCallParsed():
             return state
         case _:
             assert_never(event)
-
-
-def _ended(state: ChatState, event: TurnEnded) -> ChatState:
-    transcript = state.transcript
-    if event.reason is EndReason.STOPPED and state.streaming_text:
-        transcript = transcript.appended(ModelMessage(text=state.streaming_text, stopped=True))
-    return ChatState(transcript=transcript, error=event.error)

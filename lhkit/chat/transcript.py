@@ -1,6 +1,6 @@
-"""The history of one conversation as a value: appending returns a new one."""
+"""The messages of one conversation as an immutable value."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from lhkit.messages import (
     Message,
@@ -15,20 +15,26 @@ from lhkit.responses import Finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Messages in order, the calls still pending, and the model turns of this user turn."""
+    """The messages of a conversation; each method returns a new transcript.
+
+    Attributes:
+        messages: in order; calls appear once they have an outcome.
+        pending: the calls of the last model message that have no outcome yet.
+        model_turns: the number of model requests since the last user message.
+    """
 
     messages: tuple[Message, ...] = ()
-    pending: tuple[ToolCallMessage, ...] = field(default=())
+    pending: tuple[ToolCallMessage, ...] = ()
     model_turns: int = 0
 
     @property
     def user_turns(self) -> int:
-        """How many messages are the user's."""
+        """The number of user messages."""
         return sum(isinstance(message, UserMessage) for message in self.messages)
 
     @property
     def turn_start(self) -> int:
-        """Where the user's last message is; 0 where there is none."""
+        """The index of the last user message; 0 if there is none."""
         for index in range(len(self.messages) - 1, -1, -1):
             if isinstance(self.messages[index], UserMessage):
                 return index
@@ -36,12 +42,12 @@ class Transcript:
 
     @property
     def calls_of_this_turn(self) -> tuple[ToolCallMessage, ...]:
-        """The settled calls since the user's last message."""
+        """The completed calls since the last user message."""
         turn = self.messages[self.turn_start :]
         return tuple(message for message in turn if isinstance(message, ToolCallMessage))
 
     def started(self, message: UserMessage | None) -> "Transcript":
-        """Begin a user turn; None takes up the last one again."""
+        """Start a user turn; None retries the last one."""
         messages = self.messages if message is None else (*self.messages, message)
         return replace(self, messages=messages, model_turns=0)
 
@@ -50,7 +56,7 @@ class Transcript:
         return replace(self, model_turns=self.model_turns + 1)
 
     def answered(self, response: Finished) -> "Transcript":
-        """Take in a complete model message: words end the turn, calls are left pending."""
+        """Add a complete model message: text is appended, calls become pending."""
         calls = [(call, False) for call in response.calls]
         if response.fragment:
             calls.append((ToolCall(name="", args={}, raw=response.fragment), True))
@@ -62,14 +68,14 @@ class Transcript:
         )
         return replace(self, pending=pending)
 
-    def settled(self, message: ToolCallMessage) -> "Transcript":
-        """Append the first pending call with its outcome."""
+    def completed(self, message: ToolCallMessage) -> "Transcript":
+        """Append the first pending call, which now has its outcome."""
         return replace(self, messages=(*self.messages, message), pending=self.pending[1:])
 
     def appended(self, message: ModelMessage | SystemMessage) -> "Transcript":
-        """Append a message that asks for nothing."""
+        """Append a message."""
         return replace(self, messages=(*self.messages, message))
 
     def without_last_turn(self) -> "Transcript":
-        """Return what was before the user's last message."""
+        """Remove the last user message and everything after it."""
         return Transcript(messages=self.messages[: self.turn_start])

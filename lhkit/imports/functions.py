@@ -19,7 +19,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.equality import normal
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, load_named
@@ -174,7 +174,7 @@ def playing_back(name: str) -> Handler:
         number = played[name, asked]
         played[name, asked] += 1
         recorded = same[min(number, len(same) - 1)].get("result")
-        return result_in(recorded) or result_of(recorded)
+        return parse_result(recorded) or result_of(recorded)
 
     return handle
 

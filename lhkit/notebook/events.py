@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.events import ChatEvent
 from lhkit.messages import Message
 from lhkit.responses import ModelIdentity

@@ -27,12 +27,12 @@ class FieldEntry:
 
 def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     """Return a field with its label, what is to be known of it, and what is wrong with it."""
-    mark = " *" if field.is_needed else ""
+    mark = " *" if field.is_required else ""
     label = escaped(field.label) + mark
     about = _about(field, entry, catalog)
     told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
     told += ' aria-invalid="true"' if entry.fault else ""
-    told += ' aria-required="true"' if field.is_needed else ""
+    told += ' aria-required="true"' if field.is_required else ""
     common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{told}{entry.more}'
     return f"<label>{label} {_control(field, common, entry.typed, catalog)}</label>{about}"
 

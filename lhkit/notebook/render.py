@@ -319,7 +319,9 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
         + _END
         for number, each in enumerate(form.fields)
     )
-    star = escape(catalog.text("form.star")) if any(each.is_needed for each in form.fields) else ""
+    star = (
+        escape(catalog.text("form.star")) if any(each.is_required for each in form.fields) else ""
+    )
     return (
         f"{warning if secret else ''}"
         f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'

@@ -15,7 +15,7 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
-from lhkit.events import CallSettled, EndReason, TurnEnded
+from lhkit.events import CallCompleted, EndReason, TurnEnded
 from lhkit.messages import (
     GateOutcome,
     ModelMessage,
@@ -141,7 +141,7 @@ async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> N
     chat, log = controller(model, confirm=ScriptedGate([False]))
     await chat.user_turn("걷기 추가해줘")
     assert results(chat) == [ToolCancelled()]
-    assert log.of(CallSettled)[0].message.outcome.gate is GateOutcome.REJECTED
+    assert log.of(CallCompleted)[0].message.outcome.gate is GateOutcome.REJECTED
 
 
 @pytest.mark.anyio
@@ -170,7 +170,7 @@ async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked()
     assert [m.args for m in chat.state.messages[1:5]] == [c.args for c in calls]  # type: ignore[union-attr]
     assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk"]
     assert [request.args for request in gate.asked] == [{"protocol_id": "x"}]
-    assert log.of(CallSettled)[2].message.outcome.gate is GateOutcome.NOT_ASKED
+    assert log.of(CallCompleted)[2].message.outcome.gate is GateOutcome.NOT_ASKED
 
 
 @pytest.mark.anyio
@@ -287,7 +287,7 @@ async def test_a_tool_that_goes_on_with_what_it_returned_changes_neither_history
     assert isinstance(used, ToolCallMessage)
     assert found.result == ToolOk({"item": {"left": 9}})
     assert (used.args, used.result) == ({"n": [3]}, ToolOk({"left": 6}))
-    assert log.of(CallSettled)[1].message.outcome.args == {"n": [3]}
+    assert log.of(CallCompleted)[1].message.outcome.args == {"n": [3]}
 
 
 @pytest.mark.anyio
@@ -316,7 +316,7 @@ async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> 
     asked = {"protocol_id": "one"}
     assert gate.asked[0].args == asked
     assert results(chat) == [ToolOk({"args": asked})]
-    assert (log.of(ToolCallParsed)[0].call.args, log.of(CallSettled)[0].message.args) == (
+    assert (log.of(ToolCallParsed)[0].call.args, log.of(CallCompleted)[0].message.args) == (
         asked,
         asked,
     )
@@ -439,7 +439,7 @@ async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
     chat, log = controller(model, confirm=ScriptedGate([True]))
     await chat.user_turn("추가해줘")
     assert codes(chat) == ["truncated_call"]
-    assert log.of(CallSettled)[0].message.outcome.gate is None
+    assert log.of(CallCompleted)[0].message.outcome.gate is None
     assert log.of(Finished)[0].truncated
 
 
@@ -605,4 +605,4 @@ async def test_no_row_is_written_without_an_accepted_confirmation(
     written = [row[0] for row in database.execute("SELECT protocol_id FROM habit")]
     database.close()
     assert written == (accepted if has_gate else [])
-    assert all(s.message.result is not None for s in log.of(CallSettled))
+    assert all(s.message.result is not None for s in log.of(CallCompleted))

@@ -1,6 +1,7 @@
 """The next step is a pure function of the transcript."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,13 +22,17 @@ from lhkit.chat.step import (
 )
 from lhkit.chat.transcript import Transcript
 from lhkit.events import EndReason
-from lhkit.messages import ToolCall, ToolCallOutcome, UserMessage
+from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.responses import Finished
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
 
 LIMITS = Limits(destructive=frozenset({"write"}))
 ASKED = Transcript().started(UserMessage(text="안녕"))
+
+
+def with_result(call: ToolCallMessage, result: ToolResult = ToolOk({})) -> ToolCallMessage:  # noqa: B008
+    return replace(call, outcome=ToolCallOutcome(result=result))
 
 
 def called(*names: str, fragment: str = "") -> Finished:
@@ -59,14 +64,14 @@ def test_only_the_first_destructive_call_of_a_message_is_asked() -> None:
 def test_the_first_destructive_call_still_counts_when_part_of_the_message_is_settled() -> None:
     transcript = ASKED.model_called().answered(called("write", "write"))
     first = transcript.pending[0]
-    step = next_step(transcript.settled(first.settled(ToolCallOutcome(result=ToolOk({})))), LIMITS)
+    step = next_step(transcript.completed(with_result(first)), LIMITS)
     assert isinstance(step, RunTools)
     assert [type(plan) for plan in step.plans] == [SkipUnasked]
 
 
 def test_a_destructive_call_of_an_earlier_message_does_not_block_this_one() -> None:
     transcript = ASKED.model_called().answered(called("write"))
-    settled = transcript.settled(transcript.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
+    settled = transcript.completed(with_result(transcript.pending[0]))
     later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
     assert plans(later, settled) == [Dispatch]
 
@@ -82,7 +87,7 @@ def test_the_same_call_twice_in_a_row_is_answered_also_within_one_message() -> N
 def test_the_same_call_in_the_next_user_turn_is_run() -> None:
     same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
     first = ASKED.model_called().answered(same)
-    settled = first.settled(first.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
+    settled = first.completed(with_result(first.pending[0]))
     assert plans(same, settled) == [AnswerRepeated]
     assert plans(same, settled.started(UserMessage(text="다시"))) == [Dispatch]
 
@@ -169,9 +174,7 @@ def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> 
                 transcript = transcript.model_called().answered(called(*next(replies)))
             case RunTools(plans=todo):
                 for plan in todo:
-                    transcript = transcript.settled(
-                        plan.pending.settled(ToolCallOutcome(result=ToolOk({})))
-                    )
+                    transcript = transcript.completed(with_result(plan.pending))
             case Finish():
                 return
     raise AssertionError
@@ -194,7 +197,7 @@ def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]
             AnswerTruncated: ToolErr("truncated_call", ""),
         }[type(plan)]
         planned.append((plan.pending.call.args.get("what", ""), type(plan)))
-        transcript = transcript.settled(plan.pending.settled(ToolCallOutcome(result=result)))
+        transcript = transcript.completed(with_result(plan.pending, result))
     return transcript, planned
 
 

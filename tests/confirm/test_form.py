@@ -49,10 +49,10 @@ def test_every_kind_that_mcp_knows_is_a_field() -> None:
         *("text", "integer", "number", "yes_no", "choice", "choice")
     ]
     assert [each.label for each in made.fields][::4] == ["Your name", "city"]
-    assert [each.is_needed for each in made.fields] == [True] + [False] * 5
+    assert [each.is_required for each in made.fields] == [True] + [False] * 5
     assert made.fields[0].about == "as in the passport"
     assert [each.title for each in made.fields[5].choices] == ["Small", "Large"]
-    assert values(made) == {"name": "Something has to stand here."}
+    assert values(made) == {"name": "This field is required."}
     assert values(made, name="Kim", city="se", budget="1.5", room="b") == {
         "name": "Kim",
         "people": 2,
@@ -85,7 +85,7 @@ def test_a_text_is_checked_before_it_is_sent(
     made = form("it", it=field)
     assert values(made, it=right) == {"it": right}
     for each in wrong:
-        assert values(made, it=each)["it"].startswith("This does not fit. Expected: "), each
+        assert values(made, it=each)["it"].startswith("Invalid value. Expected: "), each
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_numbers_and_yes_or_no_are_what_json_calls_so(
 ) -> None:
     made = form("it", "other", it=field, other={"type": "string", "default": "x"})
     done = values(made, it=typed)
-    assert done.get("it") == value if value is not None else "does not fit" in done["it"]
+    assert done.get("it") == value if value is not None else "Invalid value" in done["it"]
 
 
 def test_what_is_empty_is_left_out() -> None:

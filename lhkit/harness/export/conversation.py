@@ -9,7 +9,7 @@ from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, Turn
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.text import whole_unicode
-from lhkit.tool_results import ToolOk, encode_tool_result, envelope, result_in
+from lhkit.tool_results import ToolOk, encode_tool_result, envelope, parse_result
 
 Json: TypeAlias = dict[str, Any]
 
@@ -58,7 +58,7 @@ class ToolConfig:
 
     def read(self, call: CallRecord) -> str:
         """Return the result of a call as the model read it."""
-        result = result_in(call.result)
+        result = parse_result(call.result)
         if result is None:
             return compact(call.result)
         if not isinstance(result, ToolOk) or "max_result_bytes" not in self.limits:

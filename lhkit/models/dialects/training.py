@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.dialects.marked import MarkedDialect
-from lhkit.tool_results import ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolOk, ToolResult, parse_result
 
 _MAX_RESULT_BYTES = 1 << 40  # a result was cut when it was recorded
 _END_OF_TURN = "<end_of_turn>"
@@ -198,6 +198,6 @@ def _result(text: str) -> ToolResult:
         value = json.loads(text)
     except ValueError:
         return ToolOk({"result": text})
-    if (result := result_in(value)) is not None:
+    if (result := parse_result(value)) is not None:
         return result
     return ToolOk(value if isinstance(value, Mapping) else {"result": value})
