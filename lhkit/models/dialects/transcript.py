@@ -1,4 +1,4 @@
-"""A transcript as the model sees it: the calls of one model message together, no hints."""
+"""Group the messages of a conversation as the model sees them, without notices."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,11 @@ from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
-"""The user's words, the model's words, or the calls of one model message."""
+"""A user message, a text of the model, or the calls of one model message."""
 
 
-def grouped(messages: Iterable[Message]) -> list[Group]:
-    """Return what the model sees, with the calls of one model message together."""
+def group_messages(messages: Iterable[Message]) -> list[Group]:
+    """Return the messages without notices, the calls of one model message as a list."""
     groups: list[Group] = []
     for message in messages:
         match message:
@@ -33,22 +33,22 @@ def grouped(messages: Iterable[Message]) -> list[Group]:
     return groups
 
 
-def words_of(message: UserMessage) -> str:
-    """Return what the user said below the line for the model."""
+def user_text(message: UserMessage) -> str:
+    """Return the text of a user message, after its line of context."""
     return f"{message.context}\n{message.text}" if message.context else message.text
 
 
 def result_text(message: ToolCallMessage) -> str:
-    """Return the result of a call as the model reads it, within the budget of bytes."""
+    """Return the encoded result of a call, within its limit of bytes."""
     hint = message.hint or TRUNCATION_HINT
     return encode_tool_result(message.result, message.max_bytes, hint=hint)
 
 
-def is_writable(message: ToolCallMessage) -> bool:
-    """Return False for a call that was cut off or made no sense: only its raw text can be shown."""
+def is_renderable(message: ToolCallMessage) -> bool:
+    """Return False for a call that was cut off or malformed, which has only its raw text."""
     return bool(message.name) and isinstance(message.args, Mapping)
 
 
-def unicode_of(text: str) -> str:
-    """Return `text` with U+FFFD for lone surrogates, which vLLM refuses with HTTP 400."""
+def replace_lone_surrogates(text: str) -> str:
+    """Return `text` with U+FFFD for each lone surrogate, which vLLM refuses with HTTP 400."""
     return LONE_SURROGATE.sub("\ufffd", text)

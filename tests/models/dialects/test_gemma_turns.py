@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.turns import BOS, PromptTurn, defused, render_turns
+from lhkit.models.dialects.turns import BOS, PromptTurn, escape_control_tokens, render_turns
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 DIALECT = DIALECTS["json"]
@@ -307,8 +307,8 @@ def test_a_longer_conversation_keeps_the_prompt_of_the_shorter_one(
 
 @given(text=HOSTILE)
 def test_defusing_twice_changes_nothing_more(text: str) -> None:
-    assert defused(defused(text)) == defused(text)
-    assert ANY_CONTROL.search(defused(text)) is None
+    assert escape_control_tokens(escape_control_tokens(text)) == escape_control_tokens(text)
+    assert ANY_CONTROL.search(escape_control_tokens(text)) is None
 
 
 @given(text=st.text())
@@ -319,4 +319,4 @@ def test_harmless_text_reaches_the_model_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("token", CONTROL)
 def test_a_control_token_is_broken_by_a_space(token: str) -> None:
-    assert defused(f"a{token}b") == f"a< {token[1:]}b"
+    assert escape_control_tokens(f"a{token}b") == f"a< {token[1:]}b"

@@ -30,7 +30,9 @@ def test_without_tools_auto_has_nothing_to_constrain_and_required_nothing_to_cal
 
 def test_a_word_that_is_no_constraint_is_refused() -> None:
     wrong: Any = "Auto"
-    with pytest.raises(UsageError, match="no constraint 'Auto': choose one of off, auto, required"):
+    with pytest.raises(
+        UsageError, match="Invalid constraint 'Auto': choose one of off, auto, required"
+    ):
         DIALECT.constrain([tool()], wrong)
 
 
@@ -97,5 +99,5 @@ def test_a_schema_that_holds_itself_is_refused() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
     recursive = tool(a={"$ref": "#/$defs/Node"})
     recursive["parameters"]["$defs"] = {"Node": node}
-    with pytest.raises(UsageError, match=r"'\$ref' at a\.next.*: it goes too deep"):
+    with pytest.raises(UsageError, match=r"'\$ref' at a\.next.*: it is nested too deeply"):
         DIALECT.constrain([recursive], "required")
