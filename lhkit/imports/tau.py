@@ -34,7 +34,7 @@ from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, 
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult
-from lhkit.toolset import their_code
+from lhkit.toolset import user_code
 
 DOMAINS = ("airline", "retail")
 SPLITS = ("test", "dev", "train")
@@ -85,7 +85,7 @@ def read_domain(folder: Path, name: str) -> Domain:
         UsageError: the domain is not there, or its code fails.
     """
     root = _root(folder)
-    with their_code(f"tau-bench in {folder}: importing {name}"):
+    with user_code(f"tau-bench in {folder}: importing {name}"):
         _reserve(root, name)
         parts = {part: _module(name, part) for part in ("tools", "data", "wiki")}
         classes = {each.get_info()["function"]["name"]: each for each in parts["tools"].ALL_TOOLS}

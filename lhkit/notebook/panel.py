@@ -29,7 +29,14 @@ from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, load_toolset, waits_of
+from lhkit.toolset import (
+    DEFAULT,
+    BareToolset,
+    ToolsetSource,
+    closing_session,
+    is_blocking,
+    load_toolset,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +88,7 @@ class ChatPanel:
             locale=locale,
         )
         # A server that was started for this panel ends with it; other data may still be asked for.
-        self._ends_with_panel = surroundings if waits_of(own) else None
+        self._ends_with_panel = surroundings if is_blocking(own) else None
         self._is_closed = False
         self._loop = HomeLoop()
         self._running = Running(self._loop, self._show_fault)
@@ -233,7 +240,7 @@ class ChatPanel:
 
     def _end_session(self) -> None:
         if self._ends_with_panel is not None:
-            with closed_after(self._ends_with_panel.session):
+            with closing_session(self._ends_with_panel.session):
                 self._ends_with_panel = None
 
     def to_markdown(self) -> str:
