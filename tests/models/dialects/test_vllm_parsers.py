@@ -184,9 +184,7 @@ def vllm_found() -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_where_vllm_loses_something_ours_does_not(
-    case: str, vllm_found: dict[str, list[Any]]
-) -> None:
+def test_parse_keeps_what_vllm_parsers_lose(case: str, vllm_found: dict[str, list[Any]]) -> None:
     dialect, raw, vllms, ours = CASES[case]
     result = DIALECTS[dialect].parse(raw, [TOOL])
     assert [[call.name, call.args] for call in result.calls] == ours
@@ -194,9 +192,7 @@ def test_where_vllm_loses_something_ours_does_not(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_the_parser_that_a_serve_line_asks_for_is_one_of_vllms(
-    family: Family, parsers_of_vllm: frozenset[str]
-) -> None:
+def test_serve_line_names_a_parser_of_vllm(family: Family, parsers_of_vllm: frozenset[str]) -> None:
     options = family.parser_args
     assert options[options.index("--tool-call-parser") + 1] in parsers_of_vllm
 
