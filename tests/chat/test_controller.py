@@ -325,7 +325,10 @@ async def test_turn_copies_the_models_calls() -> None:
 async def test_turn_replaces_a_large_result_by_the_assistants_hint(dialect: str) -> None:
     model = ScriptedModel([call("search_catalog"), say("네")])
     tool = replace(READ, handler=lambda _args, _deps: ToolOk({"all": "가" * 3_000}))
-    for hint, told in (("ask open_item ({bytes} bytes)", "ask open_item (9"), ("", "single item")):
+    for hint, expected in (
+        ("ask open_item ({bytes} bytes)", "ask open_item (9"),
+        ("", "single item"),
+    ):
         chat, _ = controller(model, tool, assistant=Assistant(truncation_hint=hint))
         await chat.user_turn("다 보여줘")
         messages = model.requests[-1].messages
@@ -334,7 +337,7 @@ async def test_turn_replaces_a_large_result_by_the_assistants_hint(dialect: str)
             if dialect == "openai"
             else DIALECTS[dialect].encode(messages, model.requests[-1].tools)
         )
-        assert told in text
+        assert expected in text
         assert "query_protocol" not in text
         model = ScriptedModel([call("search_catalog"), say("네")])
 
@@ -351,8 +354,8 @@ async def test_turn_limits_results_to_max_result_bytes(
     prompt = DIALECTS["json"].encode(model.requests[-1].messages, model.requests[-1].tools)
     is_whole = most > 9_000
     assert ("가" * 3_000 in prompt, "_truncated" in prompt) == (is_whole, not is_whole)
-    told = "search_catalog returned 9033 bytes: the model reads at most max_result_bytes=256"
-    assert (told in caplog.text) is not is_whole
+    warning = "search_catalog returned 9033 bytes: the model reads at most max_result_bytes=256"
+    assert (warning in caplog.text) is not is_whole
 
 
 @pytest.mark.anyio

@@ -195,7 +195,7 @@ def test_form_ignores_invalid_limits_and_unknown_keywords() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "is_secret"),
+    ("text", "is_secret"),
     [
         ("Your password?", True),
         ("apiKey", True),
@@ -208,11 +208,11 @@ def test_form_ignores_invalid_limits_and_unknown_keywords() -> None:
         ("Ihr Name", False),
     ],
 )
-def test_form_detects_questions_for_secrets(told: str, is_secret: bool) -> None:
+def test_form_detects_questions_for_secrets(text: str, is_secret: bool) -> None:
     asked = {"type": "string"}
-    texts = (schema(a={**asked, "title": told}), schema(a={**asked, "description": told}))
-    forms = [form_of(each, "", EN) for each in (*texts, schema(**{told: asked}))]
-    forms.append(form_of(schema(a=asked), told, EN))
+    texts = (schema(a={**asked, "title": text}), schema(a={**asked, "description": text}))
+    forms = [form_of(each, "", EN) for each in (*texts, schema(**{text: asked}))]
+    forms.append(form_of(schema(a=asked), text, EN))
     assert [each.is_secret for each in forms] == [is_secret] * 4
 
 

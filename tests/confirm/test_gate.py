@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from lhkit.confirm.form import form_of
-from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
+from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.locales import load_catalog
 
@@ -25,18 +25,6 @@ async def no_line(prompt: str) -> str:
 
 
 @pytest.mark.anyio
-async def test_deny_gate_denies() -> None:
-    assert await DenyGate().confirm(REQUEST) is False
-
-
-@pytest.mark.anyio
-async def test_scripted_gate_answers_in_order_then_denies() -> None:
-    gate = ScriptedGate([True, False])
-    assert [await gate.confirm(REQUEST) for _ in range(3)] == [True, False, False]
-    assert gate.asked == [REQUEST] * 3
-
-
-@pytest.mark.anyio
 @pytest.mark.promise("gate.one_at_a_time")
 async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None:
     inner = WaitingGate()
@@ -55,7 +43,7 @@ async def test_guarded_gate_denies_after_the_timeout() -> None:
 
 
 class LateGate:
-    """Says yes when it is told that time is up, and to nothing else."""
+    """Returns True when it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -82,8 +70,8 @@ async def test_guarded_gate_ignores_a_yes_after_a_cancellation() -> None:
     assert await asking is False
 
 
-class MendedGate:
-    """Fails once, then says yes."""
+class FlakyGate:
+    """Raises once, then returns True."""
 
     def __init__(self) -> None:
         self._is_broken = True
@@ -97,7 +85,7 @@ class MendedGate:
 
 @pytest.mark.anyio
 async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
-    gate = GuardedGate(MendedGate())
+    gate = GuardedGate(FlakyGate())
     assert [await gate.confirm(REQUEST) for _ in range(3)] == [False, True, True]
 
 
@@ -106,8 +94,7 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("y", True), ("Y ", True), ("yes", True), ("ㅛ", True), ("네", True),
-        ("", False), ("n", False), ("yy", False), ("수행", False), ("아니오", False),
+        ("y", True), ("네", True), ("", False), ("n", False), ("수행", False),
     ],
 )  # fmt: skip
 async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: bool) -> None:
@@ -116,11 +103,6 @@ async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: boo
         return line
 
     assert await TerminalGate(read, lambda _text: None).confirm(REQUEST) is expected
-
-
-@pytest.mark.anyio
-async def test_terminal_gate_denies_at_the_end_of_input() -> None:
-    assert await TerminalGate(no_line, lambda _text: None).confirm(REQUEST) is False
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""What a tool asks in the midst of its work: of a person only, on that person's time."""
+"""Questions of a running tool: to a person only, and on that person's time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ async def _asks(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
 
 
 class Slow:
-    """A person who takes their time; `asked` is set when the question stands there."""
+    """A person who takes their time; `asked` is set when the question is shown."""
 
     is_person = True
 

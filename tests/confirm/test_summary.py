@@ -37,14 +37,14 @@ def test_summary_shows_arguments_if_the_tools_own_fails(args: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("locale", "said"), [("ko", "오류가 났어요(KeyError)"), ("en", "(KeyError)")]
+    ("locale", "message"), [("ko", "오류가 났어요(KeyError)"), ("en", "(KeyError)")]
 )
-def test_summary_reports_a_failure_above_the_arguments(locale: str, said: str) -> None:
+def test_summary_reports_a_failure_above_the_arguments(locale: str, message: str) -> None:
     catalog = load_catalog(locale)
-    told, _, shown = summarize(
+    first_line, _, shown = summarize(
         replace(echo_tool(), summarize=broken), {"to": "ct-37"}, catalog
     ).partition("\n")
-    assert said in told
+    assert message in first_line
     assert json.loads(shown) == {"to": "ct-37"}
 
 

@@ -1,4 +1,4 @@
-"""What every `ChatModel` does: the same reply gives the same events, whoever gives it."""
+"""Every `ChatModel` yields the same events for the same reply."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -121,11 +121,11 @@ def _tokens_of(reply: Reply) -> list[str]:
 
 def _deltas_of(reply: Reply) -> list[bytes]:
     words = [{"content": reply.text[i : i + 3]} for i in range(0, len(reply.text), 3)]
-    told = [(call.name, compact(call.args)) for call in reply.calls]
-    told += [("", reply.fragment)] if reply.fragment else []
+    calls = [(call.name, compact(call.args)) for call in reply.calls]
+    calls += [("", reply.fragment)] if reply.fragment else []
     pieces = [
         chat_call(number, name if not start else None, arguments[start : start + 3])
-        for number, (name, arguments) in enumerate(told)
+        for number, (name, arguments) in enumerate(calls)
         for start in range(0, len(arguments), 3)
     ]
     deltas = [*words, *({"tool_calls": [piece]} for piece in pieces)]

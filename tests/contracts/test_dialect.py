@@ -594,8 +594,8 @@ def test_encode_alternates_roles(
     dialect: Dialect, messages: list[Message], hints: int, last: str
 ) -> None:
     ends = {"user": UserMessage(text="x"), "call": call(ml=200)}
-    told = [harmless(each) for each in [*messages, ends[last]]]
-    spaced = [each for one in told for each in (one, *[SystemMessage(text="힌트")] * hints)]
+    conversation = [harmless(each) for each in [*messages, ends[last]]]
+    spaced = [each for one in conversation for each in (one, *[SystemMessage(text="힌트")] * hints)]
     start = re.escape(STRUCTURE[dialect.name][0])
     roles = re.findall(rf"{start}(\w+)\n", dialect.encode(spaced, [WATER], "a"))
     assert all(a != b for a, b in pairwise(roles))

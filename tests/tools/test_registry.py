@@ -103,10 +103,10 @@ def test_tool_takes_a_description_per_language() -> None:
     def look(query: str) -> dict[str, str]:
         return {"query": query}
 
-    for said in ("찾는다", "Look it up"):
+    for description in ("찾는다", "Look it up"):
         registry = ToolRegistry()
-        registry.tool(description=said)(look)
-        assert registry["look"].description == said
+        registry.tool(description=description)(look)
+        assert registry["look"].description == description
 
 
 class YesGate:
@@ -193,9 +193,9 @@ DAYS = object_schema("kind", day={"type": "string"}, kind={"type": "string"})
 def test_schema_on_adds_implied_values_as_defaults() -> None:
     tool = replace(echo_tool(parameters=DAYS), implied={"day": TODAY})
     assert ToolRegistry([tool])["echo"].parameters is DAYS, "the model reads no default"
-    told = tool.schema_on(date(2026, 6, 15))
-    assert told["properties"]["day"] == {"type": "string", "default": "2026-06-15"}
-    assert {**told, "properties": DAYS["properties"]} == DAYS
+    schema = tool.schema_on(date(2026, 6, 15))
+    assert schema["properties"]["day"] == {"type": "string", "default": "2026-06-15"}
+    assert {**schema, "properties": DAYS["properties"]} == DAYS
     assert tool.schema_on(None) == DAYS, "without a clock, today is not known"
     fixed = replace(tool, implied={"day": "2026-01-01"})
     assert fixed.schema_on(None)["properties"]["day"]["default"] == "2026-01-01"
@@ -229,7 +229,7 @@ def test_tool_passes_implied_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "is_write", "said"),
+    ("claims", "is_write", "fault"),
     [
         ({"en": "sent"}, True, "give a list of words"),
         ({"en": ["se(nt"]}, True, r"'se\(nt' is neither words nor a regular expression"),
@@ -238,9 +238,9 @@ def test_tool_passes_implied_values() -> None:
         ({"en": ["sent"]}, False, "the tool changes nothing"),
     ],
 )
-def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, said: str) -> None:
+def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, fault: str) -> None:
     tool = replace(echo_tool("send"), is_destructive=is_write, claims=claims)
-    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{said}"):
+    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{fault}"):
         ToolRegistry([tool])
 
 

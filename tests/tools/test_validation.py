@@ -172,7 +172,7 @@ async def test_validation_converts_the_value_that_the_card_showed(
          ["{12345678-1234-5678-1234-567812345678}", "1234"]),
         ("ipv4", ["192.0.2.1"], ["192.0.2", "192.0.2.256", "::1"]),
         ("ipv6", ["::1"], ["fe80::1%eth0", "192.0.2.1"]),
-        ("email", ["nobody checks this"], []),
+        ("email", ["not checked"], []),
     ],
 )  # fmt: skip
 def test_validation_checks_formats(name: str, fits: list[str], refused: list[str]) -> None:
@@ -332,7 +332,7 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "fault"),
     [
         ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing is fetched"),
         ({"properties": {"a": {"$ref": "file:///etc/hosts"}}}, "nothing is fetched"),
@@ -353,9 +353,9 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         ({"properties": {NFC: {}, NFD: {}}}, "two spellings"),
     ],
 )  # fmt: skip
-def test_registry_refuses_unusable_schemas(schema: dict[str, Any], said: str) -> None:
+def test_registry_refuses_unusable_schemas(schema: dict[str, Any], fault: str) -> None:
     tool = replace(echo_tool(), parameters={"type": "object", **DEFS, **schema})
-    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{said}"):
+    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{fault}"):
         ToolRegistry([tool])
 
 

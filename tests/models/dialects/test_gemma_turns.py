@@ -1,4 +1,4 @@
-"""The prompt to the byte: whose turn it is, one <bos>, and nobody writes control tokens but us."""
+"""Gemma 3 prompts: alternating turns, one <bos>, and escaped control tokens."""
 
 import re
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""vLLM's own parsers beside ours: the faults that are the reason to parse in the client.
+"""Parse what vLLM's own parsers lose, which is why parsing happens in the client.
 
 They are run in a process of their own, because importing vLLM takes a while, and need no model:
 the tokenizer is only asked which special tokens there are. A test here that fails after an update
-of vLLM means that a fault was mended: then look again at what we parse.
+of vLLM means that a fault was fixed: then check what we parse.
 """
 
 import json
@@ -50,8 +50,8 @@ request = ChatCompletionRequest(
 )
 found = []
 for dialect, raw in asked["written"]:
-    said = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
-    calls = [[c.function.name, json.loads(c.function.arguments)] for c in said.tool_calls]
+    parsed = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
+    calls = [[c.function.name, json.loads(c.function.arguments)] for c in parsed.tool_calls]
     found.append(calls)
 print("FOUND" + json.dumps(found))
 """
