@@ -1,8 +1,8 @@
 """A conversation over several turns, between a user, a model and tools.
 
-- `transcript`: `Transcript`, the messages and pending calls as an immutable value.
-- `step`: `next_step`, the pure decision what a turn does next.
-- `state`: `ChatState`, the state of a chat as a fold of its events (`lhkit.events`).
+- `state`: `Transcript`, the messages and pending calls as an immutable value, and `ChatState`,
+  which is computed from the events of a chat (`lhkit.events`).
+- `step`: `next_step`, a pure function that decides what a turn does next.
 - `controller`: `ChatController`, which runs the steps and emits the events; `Assistant`, its
   instructions and limits.
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.chat.state import ChatState, apply_event
+from lhkit.chat.state import ChatState, Transcript, apply_event
 from lhkit.chat.step import (
     MAX_TURNS,
     AnswerRepeated,
@@ -26,7 +26,6 @@ from lhkit.chat.step import (
     needs_clear_notice,
     next_step,
 )
-from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.events import (

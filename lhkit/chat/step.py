@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.chat.transcript import Transcript
+from lhkit.chat.state import Transcript
 from lhkit.events import EndReason
 from lhkit.json_values import NotJsonError, canonical, plain_json
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage

@@ -10,12 +10,13 @@ from typing import Any, assert_never
 
 from lhkit.json_values import NotJsonError, compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import (
+from lhkit.models.dialects.base import (
+    ToolSpec,
     group_messages,
     is_renderable,
     replace_lone_surrogates,
     result_text,
+    spec_of,
     user_text,
 )
 

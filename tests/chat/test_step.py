@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.chat.state import Transcript
 from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
@@ -20,7 +21,6 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.chat.transcript import Transcript
 from lhkit.events import EndReason
 from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.responses import Finished

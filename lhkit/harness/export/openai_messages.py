@@ -20,7 +20,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.messages import UserMessage
-from lhkit.models.dialects.transcript import user_text
+from lhkit.models.dialects.base import user_text
 
 
 def write_openai_messages(run: Run, file: Path) -> None:

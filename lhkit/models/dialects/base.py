@@ -1,17 +1,21 @@
-"""The abstract dialect: renders prompts for one model family and parses its responses."""
+"""The abstract dialect, and what all dialects read of messages and tools."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, assert_never
 
 from lhkit.errors import UsageError
 from lhkit.json_values import JSON
-from lhkit.messages import Message
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
+from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
 from lhkit.tools.definition import ToolDefinition
 
 Constraint: TypeAlias = Literal["off", "auto", "required"]
 """Constrained decoding: `off`; `auto`, free text or a valid call; `required`, a valid call."""
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
@@ -82,3 +86,48 @@ def spec_of(tool: ToolSpec) -> dict[str, Any]:
 def names_of(tools: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the names of the tools."""
     return frozenset(str(spec_of(tool).get("name")) for tool in tools)
+
+
+Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
+"""A user message, a text of the model, or the calls of one model message."""
+
+
+def group_messages(messages: Iterable[Message]) -> list[Group]:
+    """Return the messages without notices, the calls of one model message as a list."""
+    groups: list[Group] = []
+    for message in messages:
+        match message:
+            case SystemMessage():
+                continue
+            case ToolCallMessage():
+                last = groups[-1] if groups else None
+                if message.index > 0 and isinstance(last, list):
+                    last.append(message)
+                else:
+                    groups.append([message])
+            case UserMessage() | ModelMessage():
+                groups.append(message)
+            case _:
+                assert_never(message)
+    return groups
+
+
+def user_text(message: UserMessage) -> str:
+    """Return the text of a user message, after its line of context."""
+    return f"{message.context}\n{message.text}" if message.context else message.text
+
+
+def result_text(message: ToolCallMessage) -> str:
+    """Return the encoded result of a call, within its limit of bytes."""
+    hint = message.hint or TRUNCATION_HINT
+    return encode_tool_result(message.result, message.max_bytes, hint=hint)
+
+
+def is_renderable(message: ToolCallMessage) -> bool:
+    """Return False for a call that was cut off or malformed, which has only its raw text."""
+    return bool(message.name) and isinstance(message.args, Mapping)
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """Return `text` with U+FFFD for each lone surrogate, which vLLM refuses with HTTP 400."""
+    return LONE_SURROGATE.sub("\ufffd", text)

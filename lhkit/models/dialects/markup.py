@@ -13,14 +13,15 @@ from typing import Any, assert_never
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import (
+from lhkit.models.dialects.base import (
     LONE_SURROGATE,
     Group,
+    ToolSpec,
     group_messages,
     is_renderable,
     replace_lone_surrogates,
     result_text,
+    spec_of,
     user_text,
 )
 from lhkit.models.dialects.turns import BOS

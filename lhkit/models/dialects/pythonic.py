@@ -18,9 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import ToolSpec, names_of
+from lhkit.models.dialects.base import ToolSpec, is_renderable, names_of
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
-from lhkit.models.dialects.transcript import is_renderable
 from lhkit.models.dialects.turns import CONTROL_TOKEN, PromptedDialect
 from lhkit.models.dialects.values import (
     JSON_WORDS,

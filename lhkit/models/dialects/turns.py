@@ -12,11 +12,13 @@ from typing import assert_never
 
 from lhkit.json_values import compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import Dialect, ToolSpec, spec_of
-from lhkit.models.dialects.transcript import (
+from lhkit.models.dialects.base import (
+    Dialect,
+    ToolSpec,
     group_messages,
     replace_lone_surrogates,
     result_text,
+    spec_of,
     user_text,
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import MAX_DEPTH
-from lhkit.models.dialects.transcript import LONE_SURROGATE
+from lhkit.models.dialects.base import LONE_SURROGATE
 
 _STRING = {
     '"': re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL),
