@@ -13,7 +13,7 @@ from lhkit.confirm.form import (
     field_of,
     typed_as,
 )
-from lhkit.events import CallSettled, ChatEvent, TurnEnded
+from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
 from lhkit.harness.reviews import CallPlace, Label, LabelKind, Reviewed, places_of
 from lhkit.notebook.state import OptInRequested, PanelNotice
@@ -107,8 +107,8 @@ def blinded(event: ChatEvent) -> ChatEvent:
             calls = tuple(replace(call, raw="") for call in event.calls)
             fragment = "…" if event.fragment else ""
             return replace(event, identity=None, raw_text="", calls=calls, fragment=fragment)
-        case CallSettled(message=message):
-            return CallSettled(message=replace(message, call=replace(message.call, raw="")))
+        case CallCompleted(message=message):
+            return CallCompleted(message=replace(message, call=replace(message.call, raw="")))
         case TurnEnded():
             return replace(event, detail=None)
         case _:
@@ -241,10 +241,10 @@ def _argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
     required = needed if isinstance(needed, list | tuple) else ()
     for name, part in (properties if isinstance(properties, Mapping) else {}).items():
         try:
-            yield replace(field_of(str(name), part, is_needed=name in required), title="")
+            yield replace(field_of(str(name), part, is_required=name in required), title="")
         except UnsupportedFormError:
             about = part.get("description", "") if isinstance(part, Mapping) else ""
-            is_needed = name in required
+            is_required = name in required
             yield FormField(
-                name=str(name), kind=FieldKind.JSON, about=str(about), is_needed=is_needed
+                name=str(name), kind=FieldKind.JSON, about=str(about), is_required=is_required
             )

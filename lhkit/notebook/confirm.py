@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from lhkit.confirm.decision import Decision, QuestionOutcome, is_approved
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, Typed, filled
-from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.confirm.gate import ConfirmRequest, Decision, GuardedGate, QuestionOutcome, is_approved
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form

@@ -6,7 +6,7 @@ Another language or a repeated turn needs a new controller over the same history
 from collections.abc import Callable, Mapping
 
 from lhkit.chat.controller import ChatController
-from lhkit.chat.transcript import Transcript
+from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.events import ChatEvent
 from lhkit.harness.record import RowKeys

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.gate import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent
 from lhkit.files import write_whole
@@ -35,7 +35,14 @@ from lhkit.notebook.state import (
     TurnDropped,
 )
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, load_toolset, waits_of
+from lhkit.toolset import (
+    DEFAULT,
+    BareToolset,
+    ToolsetSource,
+    closing_session,
+    is_blocking,
+    load_toolset,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +94,7 @@ class ChatPanel:
             locale=locale,
         )
         # A server that was started for this panel ends with it; other data may still be asked for.
-        self._ends_with_panel = surroundings if waits_of(own) else None
+        self._ends_with_panel = surroundings if is_blocking(own) else None
         self._is_closed = False
         self._loop = HomeLoop()
         self._running = Running(self._loop, self._show_fault)
@@ -239,7 +246,7 @@ class ChatPanel:
 
     def _end_session(self) -> None:
         if self._ends_with_panel is not None:
-            with closed_after(self._ends_with_panel.session):
+            with closing_session(self._ends_with_panel.session):
                 self._ends_with_panel = None
 
     def to_markdown(self) -> str:

@@ -325,7 +325,9 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
         + _END
         for number, each in enumerate(form.fields)
     )
-    star = escape(catalog.text("form.star")) if any(each.is_needed for each in form.fields) else ""
+    star = (
+        escape(catalog.text("form.star")) if any(each.is_required for each in form.fields) else ""
+    )
     return (
         f"{warning if secret else ''}"
         f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'
@@ -433,12 +435,12 @@ class FieldEntry:
 
 def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     """Return a field with its label, what is to be known of it, and what is wrong with it."""
-    mark = " *" if field.is_needed else ""
+    mark = " *" if field.is_required else ""
     label = escaped(field.label) + mark
     about = _about(field, entry, catalog)
     told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
     told += ' aria-invalid="true"' if entry.fault else ""
-    told += ' aria-required="true"' if field.is_needed else ""
+    told += ' aria-required="true"' if field.is_required else ""
     common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{told}{entry.more}'
     return f"<label>{label} {_control(field, common, entry.typed, catalog)}</label>{about}"
 

@@ -21,7 +21,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.toolset import load, open_session, opened, runs_on_of, state_of
+from lhkit.toolset import load, open_session, opened, state_of, tool_programs
 from tests.mcp.conftest import START_S, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -198,7 +198,11 @@ async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
         said={"reads": ["rows"], "state": {"rows": StateRead(tool="rows", rows="rows")}},
     )
     with opened(toolset, {}, "en") as session:
-        seen = [repr(session.registry["text"]), repr(runs_on_of(session)), repr(state_of(session))]
+        seen = [
+            repr(session.registry["text"]),
+            repr(tool_programs(session)),
+            repr(state_of(session)),
+        ]
         seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
     for each in seen:
         for begin in range(0, len(KEY) - 6, 3):

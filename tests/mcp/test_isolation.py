@@ -30,7 +30,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.toolset import ToolsetAround, isolation_fault, load, opened, state_of
+from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, state_of
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -116,7 +116,7 @@ def test_a_server_is_isolated_by_its_folder_or_by_declaration(tmp_path: Path) ->
     assert not isolation_fault(McpToolset(server="x {folder}", folder="/x"))
     assert not isolation_fault(McpToolset(server="x", isolated=True))
     assert isolation_fault(McpToolset(server="x {folder}", folder="/x", isolated=False))
-    assert isolation_fault(ToolsetAround(inner=McpToolset(server="x")))
+    assert isolation_fault(WrappedToolset(inner=McpToolset(server="x")))
     assert not isolation_fault(load("life-helper"))
 
 

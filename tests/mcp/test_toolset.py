@@ -28,9 +28,9 @@ from lhkit.toolset import (
     name_of,
     open_session,
     opened,
-    runs_on_of,
-    seen_from,
+    reference_from,
     state_of,
+    tool_programs,
 )
 from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatched, traced
 from tests.node_servers import server
@@ -320,7 +320,7 @@ async def test_a_command_that_is_not_there_says_so() -> None:
 async def test_a_server_at_an_address_is_the_same(address: str, file: Path) -> None:
     toolset = McpToolset(server=address, reads=["read_entries"])
     with opened(toolset, {}, "ko") as one, opened(toolset, {}, "ko") as other:
-        assert runs_on_of(one) == {"server": "ledger", "version": "7.1"}
+        assert tool_programs(one) == {"server": "ledger", "version": "7.1"}
         assert await dispatched(one, "add_entry", text="no") == ToolCancelled()
         assert await dispatched(one, "add_entry", yes(), text="rent") == ToolOk(
             {"result": "added rent"}
@@ -363,7 +363,7 @@ async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
         assert len(state_of(session)["files"]) == 2
         await dispatched(session, "write_file", yes(), path=path, content="at /notes/c.txt")
         assert {"path": "c.txt", "text": "at /notes/c.txt"} in state_of(session)["files"]
-        assert runs_on_of(session)["server"] == "secure-filesystem-server"
+        assert tool_programs(session)["server"] == "secure-filesystem-server"
     with opened(toolset, world, "en") as session:  # another folder
         assert len(state_of(session)["files"]) == 2
 
@@ -416,9 +416,9 @@ def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
         "a-b",
     ]
     there = Path("/there")
-    assert seen_from(there, "mcp:own.toml") == "mcp:/there/own.toml"
-    assert seen_from(there, "mcp:mcp.json#far") == "mcp:/there/mcp.json#far"
-    assert seen_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
+    assert reference_from(there, "mcp:own.toml") == "mcp:/there/own.toml"
+    assert reference_from(there, "mcp:mcp.json#far") == "mcp:/there/mcp.json#far"
+    assert reference_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
@@ -380,7 +379,7 @@ async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.Mo
     answer = await gate.fill_in(REQUEST, FORM)
     assert answer == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 1})
     assert "Who?" in prompts[0]
-    assert "Something has to stand here." in prompts[1]
+    assert "This field is required." in prompts[1]
     assert "a whole number, at most 9" in prompts[3]
 
 

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from lhkit.chat.state import ChatState
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from lhkit.confirm.decision import QuestionOutcome
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.events import (
-    CallSettled,
+    CallCompleted,
     EndReason,
     HistoryCleared,
     ModelCalled,
@@ -51,7 +50,7 @@ def started(text: str = "hi") -> TurnStarted:
     return TurnStarted(message=UserMessage(text=text))
 
 
-def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallSettled:
+def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallCompleted:
     outcome = ToolCallOutcome(
         result=ToolOk({"done": True}),
         gate=GateOutcome.ACCEPTED,
@@ -59,7 +58,7 @@ def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallSettl
         ran=True,
         waiting_s=waiting_s,
     )
-    return CallSettled(message=ToolCallMessage(call=call, outcome=outcome, text=text))
+    return CallCompleted(message=ToolCallMessage(call=call, outcome=outcome, text=text))
 
 
 def test_words_stream_and_become_one_message() -> None:

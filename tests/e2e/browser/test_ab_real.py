@@ -33,9 +33,10 @@ SAID = (
 PANEL = """
 import lhkit
 from lhkit.notebook import ABPanel
-from lhkit.toolset import limited, load
+from lhkit.toolset import limit_tokens, load
 models = [await lhkit.connect(url) for url in {urls!r}]
-panel = ABPanel(models=models, toolset=limited(load(), {tokens}), record={folder!r}, person="kim",
+toolset = limit_tokens(load(), {tokens})
+panel = ABPanel(models=models, toolset=toolset, record={folder!r}, person="kim",
                 locale="ko", opt_in=True)
 panel
 """
