@@ -20,7 +20,7 @@ from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.notebook.ab import ABPanel, folders_of
+from lhkit.notebook.ab import ABPanel, folder_names
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
 from lhkit.notebook.render import render
@@ -102,7 +102,7 @@ def press(panel: ABPanel, name: str, value: str = "", **fields: str) -> None:
 
 
 def pages(panel: ABPanel) -> list[FrontEnd]:
-    return [FrontEnd(half.screen) for half in panel._seated]
+    return [FrontEnd(chat.screen) for chat in panel._sides]
 
 
 def shown(panel: ABPanel) -> str:
@@ -174,7 +174,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     panel = make_ab(first, [Reply(error=down), say("done")])
     await panel.send("write", answers=[True])
     assert panel.state.stage is Stage.FAILED
-    with pytest.raises(UsageError, match="a vote is taken when both have answered"):
+    with pytest.raises(UsageError, match="a vote is possible after both models"):
         panel.vote("left")
     await panel.retry()
     assert panel.state.stage is Stage.VOTING
@@ -192,7 +192,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     after = shown(panel)
     for told in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
         assert told in after
-    with pytest.raises(UsageError, match="until the names are known"):
+    with pytest.raises(UsageError, match="until they are revealed"):
         panel.vote("right")
 
 
@@ -339,7 +339,7 @@ async def test_nothing_is_sent_before_the_user_agrees_to_both(
     make_ab: MakeAB, settings: Settings
 ) -> None:
     panel = make_ab([say("hi")], [say("hi")], opt_in=False)
-    with pytest.raises(UsageError, match="nothing is sent before the user agrees"):
+    with pytest.raises(UsageError, match="the user has not consented"):
         await panel.send("hello")
     assert "bare" in shown(panel)
     assert "tuned" in shown(panel)
@@ -356,7 +356,7 @@ async def test_a_disk_that_refuses_a_vote_says_so_and_the_vote_is_not_shown_as_k
     panel = make_ab([say("hi")], [say("hi")])
     (tmp_path / "ab").write_text("a file is in the way", encoding="utf-8")
     await panel.send("hello")
-    assert any(each.is_fault for each in panel.state.told)
+    assert any(each.is_fault for each in panel.state.notices)
     with pytest.raises(RunError):
         panel.vote("left")
     assert panel.state.choice is None
@@ -377,13 +377,15 @@ async def test_another_model_under_the_same_name_is_kept_elsewhere(
             record=tmp_path / "ab",
             settings=settings,
         )
-    with pytest.raises(UsageError, match="compares two models, and 1 were given"):
+    with pytest.raises(UsageError, match="needs two models: got 1"):
         ABPanel(models=[other], record=tmp_path / "other", settings=settings)
 
 
 def test_folders_are_called_by_what_tells_the_models_apart() -> None:
-    def named(*told: tuple[str, str]) -> tuple[str, ...]:
-        return folders_of([ModelIdentity(model=model, dialect=dialect) for model, dialect in told])
+    def named(*models: tuple[str, str]) -> tuple[str, ...]:
+        return folder_names(
+            [ModelIdentity(model=model, dialect=dialect) for model, dialect in models]
+        )
 
     assert named(("google/gemma", ""), ("../tuned", "")) == ("google-gemma", "tuned")
     assert named(("gemma", "json"), ("gemma", "gemma4")) == ("gemma-json", "gemma-gemma4")
@@ -398,7 +400,7 @@ async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: Make
     panel.vote("tie", HIDDEN)
     panel.unblind()
     sides = [
-        item.html for half in panel._seated for item in render(half.screen.state, english).fragments
+        item.html for chat in panel._sides for item in render(chat.screen.state, english).fragments
     ]
     for html in (*ab_parts(panel.state, english), *sides):
         read = Elements(html).read
@@ -417,7 +419,7 @@ async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    told = replace(panel.state, told=(PanelNotice(text=EVIL, is_fault=True),))
+    told = replace(panel.state, notices=(PanelNotice(text=EVIL, is_fault=True),))
     asked = ABState(
         stage=Stage.OPT_IN, opt_ins=(OptInRequested(model=EVIL, address=EVIL, licence=EVIL),)
     )

@@ -67,7 +67,7 @@ async def test_a_press_is_the_answer(
     page.answer(how)
     assert await asked is (how == "run")
     assert gate.outcomes == [outcome]
-    assert gate._home.state.items[-1].outcome is outcome
+    assert gate._screen.state.items[-1].outcome is outcome
 
 
 async def test_the_first_answer_wins_and_an_old_card_cannot_be_pressed(
@@ -118,7 +118,7 @@ async def test_what_another_thread_hands_over_runs_on_the_loop_and_wakes_it() ->
         ran.set()
 
     waiting = asyncio.create_task(ran.wait())
-    await asyncio.to_thread(home.hand_over, work)
+    await asyncio.to_thread(home.call_soon, work)
     async with asyncio.timeout(1):
         await waiting
     assert threads == [threading.get_ident()]
@@ -154,7 +154,7 @@ async def test_an_interrupt_ends_the_question_with_no(gate: ButtonConfirmGate, p
 
 
 async def test_a_screen_that_breaks_means_no(gate: ButtonConfirmGate, page: Any) -> None:
-    page.screen.take = None
+    page.screen.apply = None
     assert await gate.confirm(REQUEST) is False
 
 
@@ -322,7 +322,7 @@ async def test_gate_code_answers_decline_a_form_and_stay_for_the_next_write(
     gate.answer_from_code([True, True])
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED
-    assert gate._home.state.items[-1].outcome is QuestionOutcome.CODE_NO
+    assert gate._screen.state.items[-1].outcome is QuestionOutcome.CODE_NO
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED  # also when no answer is left
     assert gate.outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_YES]

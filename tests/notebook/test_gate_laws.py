@@ -121,7 +121,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
         allowed: Counter[int] = Counter()
         old: list[str] = []
         for action in actions:
-            pages = [FrontEnd(half.screen) for half in panel._seated]
+            pages = [FrontEnd(chat.screen) for chat in panel._sides]
             cards = [page.screen.state.open_card for page in pages]
             match action:
                 case ("send",):

@@ -121,7 +121,7 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
     assert RECORDS not in files_in(tmp_path)
     told = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
     assert isinstance(told.state.items[0], SystemMessage)
-    assert "Kept on this machine in runs/chats" in told.state.items[0].text
+    assert "Recorded on this machine in runs/chats" in told.state.items[0].text
     told.clear()
     assert "runs/chats" in told.state.items[0].text
     assert told.state.needs_opt_in

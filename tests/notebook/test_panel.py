@@ -260,7 +260,7 @@ async def test_clear_forgets_the_conversation_and_says_so(make_panel: MakePanel)
     panel.clear()
     assert [type(item) for item in panel.state.items] == [SystemMessage]
     await panel.send("again")
-    assert len(panel._talk.model.requests[-1].messages) == 1
+    assert len(panel._conversation.model.requests[-1].messages) == 1
 
 
 async def test_another_language_keeps_the_conversation(
@@ -271,7 +271,7 @@ async def test_another_language_keeps_the_conversation(
     front_end(panel).press("locale", value="en")
     assert panel.widget.labels["send"] == "Send"
     await panel.send("hi")
-    assert len(panel._talk.model.requests[-1].messages) == 3
+    assert len(panel._conversation.model.requests[-1].messages) == 3
     front_end(panel).press("locale", value="fr")
     assert isinstance(panel.state.items[-1], ErrorItem)
 
@@ -331,7 +331,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     page = front_end(panel)
     page.press("send", text="hi")
     await page.until(lambda: isinstance(panel.state.items[-1], ErrorItem))
-    assert panel._talk.model.requests == []
+    assert panel._conversation.model.requests == []
     page.press("opt_in")
     assert not panel.state.needs_opt_in
     await panel.send("hi")

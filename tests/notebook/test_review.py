@@ -21,7 +21,7 @@ from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.board_view import review_parts, reviewed_lines
+from lhkit.notebook.board_view import agreement_lines, review_parts
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
 from lhkit.settings import Settings
@@ -160,7 +160,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     press(review, "save", **fields_of(title="milk", tags='"a"'))
     assert list(review.state.form.faults) == ["kind"]
     press(review, "save", **fields_of(title="milk", kind="big", tags='"a"'))
-    assert "would refuse it" in review.state.form.fault
+    assert "arguments are invalid" in review.state.form.fault
     press(review, "tool", "look")
     assert review.state.form.tool == "look"
     assert review.state.form.typed == {}
@@ -172,7 +172,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     (label,) = review.state.labels.values()
     assert (label.held, label.tool) == (LabelKind.SHOULD_BE, "note")
     assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
-    with pytest.raises(UsageError, match="cannot be said of a reply"):
+    with pytest.raises(UsageError, match="is not a label of a reply"):
         review.judge("right")
     with pytest.raises(UsageError, match="There is no tool nothing"):
         review.judge("call_missing", tool="nothing")
@@ -219,7 +219,7 @@ async def test_a_reviewed_chat_becomes_a_scenario_that_lints_clean_and_that_gold
     chats: Path, tmp_path: Path
 ) -> None:
     review = Review(chats, reviewer="kim", locale="en")
-    with pytest.raises(UsageError, match="no conversation is judged whole"):
+    with pytest.raises(UsageError, match="no conversation is labelled completely"):
         await review.to_scenarios(tmp_path / "scenarios")
     press(review, "judge", "right")
     args = {
@@ -330,7 +330,7 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
     kim, lee = (Review(chats, reviewer=name, locale="en") for name in ("kim", "lee"))
     judge_all(kim)
     press(kim, "compare")
-    assert "Nobody else" in kim.state.told[0].text
+    assert "no other reviewer" in kim.state.notices[0].text
     lee.judge("wrong")
     judge_all(lee)
     found = kim.agreement("kim", "lee")
@@ -340,13 +340,13 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
     assert found.replies.kappa is None
     (dispute,) = found.disputes
     assert dispute.place == next(places_of(kim.state.records[0]))
-    lines = reviewed_lines(found, load_catalog("en"))
+    lines = agreement_lines(found, load_catalog("en"))
     assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
     Review(chats, reviewer="third").judge("right")
     with pytest.raises(UsageError, match="name the two reviewers"):
         kim.agreement()
     press(kim, "compare")
-    assert "Name two" in kim.state.told[0].text
+    assert "Choose two" in kim.state.notices[0].text
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
@@ -381,7 +381,7 @@ def test_agreement_on_a_few_things_is_no_certainty() -> None:
 async def test_a_folder_without_a_conversation_and_a_run_without_a_folder_are_told(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(UsageError, match="holds no conversation"):
+    with pytest.raises(UsageError, match="contains no conversation"):
         Review(Run(records=(), manifest={}), folder=tmp_path)
-    with pytest.raises(UsageError, match="give Review the folder of the run"):
+    with pytest.raises(UsageError, match="Review needs the folder of the run"):
         Review(Run(records=(), manifest={}))

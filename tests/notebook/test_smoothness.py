@@ -53,7 +53,7 @@ def test_a_model_of_no_pace_is_published_at_the_end() -> None:
     async def main() -> int:
         screen = Screen(loop=HomeLoop(), catalog=load_catalog(), name="x", receive=lambda _: None)
         for _ in range(1000):
-            screen.take(TextDelta(text="token "))
+            screen.apply(TextDelta(text="token "))
         await asyncio.sleep(0)
         return screen.updates
 

@@ -195,7 +195,7 @@ def test_a_kernel_killed_after_a_vote_has_kept_it_and_the_board_takes_no_more(
     say(page, "hello")
     expect(page.locator(".lhkit-vote").first).to_be_enabled()
     page.locator('[data-press="vote"][data-value="right"]').click()
-    expect(page.locator(".lhkit-board")).to_contain_text("Your vote is kept")
+    expect(page.locator(".lhkit-board")).to_contain_text("Your vote is saved")
     pid = int(page.locator(".jp-OutputArea-output pre").first.inner_text())
     os.kill(pid, signal.SIGKILL)
     expect(page.locator(".lhkit-board")).to_contain_text("The kernel was restarted")

@@ -80,7 +80,7 @@ def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_pla
     for number in range(20):
         expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} judged")
         review_one(page, number, shots)
-    expect(head).to_contain_text("20 judged whole")
+    expect(head).to_contain_text("20 labelled")
     page.keyboard.press("ArrowUp")
     expect(head).to_contain_text("Place 2 of 3: add_habit")
     assert [chip(page, unit) for unit in range(3)] == ["Right", "Another call", "Not fine"]
