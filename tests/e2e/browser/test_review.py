@@ -78,7 +78,7 @@ def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_pla
     expect(head).to_contain_text("conversation 1 of 20")
     board.locator("[data-key='1']").focus()
     for number in range(20):
-        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} judged")
+        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} labelled")
         review_one(page, number, shots)
     expect(head).to_contain_text("20 labelled")
     page.keyboard.press("ArrowUp")
