@@ -62,7 +62,7 @@ def addresses() -> Iterator[list[str]]:
             yield [bare.identity.base_url, tuned.identity.base_url]
 
 
-def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
+def test_ab_votes_on_real_models_are_compared(
     addresses: list[str], open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "ab"
