@@ -31,7 +31,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.timings import Latency, Spent, latency, spent
+from lhkit.harness.timings import Latency, TimeBreakdown, latency
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
@@ -71,7 +71,7 @@ class Job:
     start_s: float
     rounds: Mapping[str, Sequence[Round]]
     first_s: float
-    told: Spent
+    told: TimeBreakdown
     again_s: float
 
 
@@ -155,7 +155,7 @@ async def warm_and_cold(model: ChatModel) -> dict[str, list[Round]]:
     return rounds
 
 
-async def command(folder: Path, settings: Settings) -> tuple[float, Spent | None]:
+async def command(folder: Path, settings: Settings) -> tuple[float, TimeBreakdown | None]:
     """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
 
     Raises:
@@ -178,7 +178,7 @@ async def command(folder: Path, settings: Settings) -> tuple[float, Spent | None
             await process.wait()
     if code not in (0, 1):
         raise SystemExit(f"lhkit eval ended with {code}")
-    return time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
+    return time.perf_counter() - began_s, Run.load(folder / "main-job").manifest.time_breakdown()
 
 
 async def measured(plan: ServerSettings, settings: Settings) -> Job:

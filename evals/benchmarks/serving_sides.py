@@ -20,7 +20,7 @@ import aiohttp
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import SampleStage, warm_up
+from lhkit.harness.sample import SampleContext, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import JSON
 from lhkit.lifehelper import toolset as life_helper
@@ -82,8 +82,8 @@ async def level_ground(model: ChatModel, scenarios: Sequence[Scenario]) -> None:
     async with aiohttp.ClientSession() as session:
         await _emptied(session, f"{model.identity.base_url}/reset_prefix_cache")
     plan = plan_run(scenarios, model, toolset(), repeats=1)
-    stage = SampleStage(model=model, toolset=toolset(), clock=time.perf_counter)
-    for job in plan.openings(plan.jobs):
+    stage = SampleContext(model=model, toolset=toolset(), clock=time.perf_counter)
+    for job in plan.warm_up_samples(plan.samples()):
         await warm_up(job, stage)
 
 

@@ -1,4 +1,4 @@
-"""The interval of a rate, by what the data are. Pure."""
+"""Confidence intervals of rates. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,12 +6,12 @@ from lhkit.harness.shares import Interval, wilson
 
 
 def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> Interval | None:
-    """Return the interval of a share; None where nothing was counted.
+    """Return the confidence interval of a rate; None without results.
 
-    Wilson's where every cluster holds one result; with repeats `statistics.clustered_interval`.
+    Wilson's if every cluster has one result, else `statistics.clustered_interval`.
 
     Args:
-        clusters: the results of each cluster; empty ones do not count.
+        clusters: the results of each cluster (a scenario's repeats).
         level: the confidence level.
     """
     counted = [results for results in clusters if results]

@@ -18,8 +18,8 @@ from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.author.written import changes, literals, spoken
-from lhkit.harness.sample import tried
-from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.sample import run_sample
+from lhkit.harness.sessions import read_row_keys
 from lhkit.imports.functions import (
     INSTRUCTIONS,
     RECORDED,
@@ -195,7 +195,7 @@ class _Writer:
             "world": world,
             "turns": [self._turn(turn, losses) for turn in self.reader.turns],
         }
-        record = await tried(to_scenario(written), gold_model, self.toolset)
+        record = await run_sample(to_scenario(written), gold_model, self.toolset)
         for claim in record.judgement.false_claims:
             called = {each.call.name for each in self.reader.turns[claim.turn].called}
             has_write = bool(called & self.toolset.registry.destructive)
@@ -204,7 +204,7 @@ class _Writer:
             if has_write:
                 written["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, written["locale"]) as session:
-            keys = row_keys_of(session, record.evidence.initial_state)
+            keys = read_row_keys(session, record.evidence.initial_state)
         return written | changes(record.evidence.initial_state, record.evidence.final_state, keys)
 
     @property

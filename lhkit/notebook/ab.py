@@ -100,7 +100,7 @@ class _Half:
         if isinstance(event, TurnEnded):
             self.has_failed = event.reason is EndReason.FAILED
         self.screen.take(blinded(event))
-        self.keeper.hear(event)
+        self.keeper.handle(event)
 
     def turn(self, text: str | None) -> Coroutine[Any, Any, None]:
         """Return the work of a turn; without a text the one that failed is taken up again."""
@@ -364,8 +364,8 @@ class ABPanel(Board[ABState]):
     def _keep(self) -> None:
         """Write both conversations, under one name."""
         first, second = self._halves
-        first.keeper.keep(self._catalog.locale)
-        second.keeper.keep(self._catalog.locale, name=first.keeper.name)
+        first.keeper.save(self._catalog.locale)
+        second.keeper.save(self._catalog.locale, name=first.keeper.name)
 
     def _stop(self, outcome: QuestionOutcome) -> None:
         for half in self._halves:

@@ -49,7 +49,7 @@ class PanelConversation:
 
     def speak(self, catalog: Catalog) -> None:
         """Go on in the language of `catalog`."""
-        self._surroundings.speak(catalog.locale)
+        self._surroundings.set_locale(catalog.locale)
         self._catalog = catalog
         self.controller = self._new_controller(self.controller.state.transcript)
 

@@ -162,7 +162,7 @@ class ChatPanel:
         elif (text := self._talk.take_back()) is not None:
             self._screen.take(TurnDropped())
             if self._keeper is not None:
-                self._keeper.take_back()
+                self._keeper.discard_turn()
             await self._run(self._talk.controller.user_turn(text))
 
     def stop(self) -> None:
@@ -297,14 +297,14 @@ class ChatPanel:
     def _take(self, event: ChatEvent) -> None:
         self._screen.take(event)
         if self._keeper is not None:
-            self._keeper.hear(event)
+            self._keeper.handle(event)
 
     def _keep(self) -> None:
         """Write the turn down; a fault is shown, and the next turn brings this one along."""
         if self._keeper is None:
             return
         try:
-            self._keeper.keep(self._screen.catalog.locale)
+            self._keeper.save(self._screen.catalog.locale)
         except (LhkitError, OSError) as error:
             self._show_fault(error)
 

@@ -11,7 +11,7 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.models.scripted import call, say
 from lhkit.notebook.events import CardItem
@@ -45,10 +45,10 @@ async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
     toolset = load(REFERENCE)
     sources = read_sources([SCENARIOS])
     assert await lint(sources, toolset) == ()
-    played = [await tried(each, gold_model, toolset) for each in sources.scenarios]
+    played = [await run_sample(each, gold_model, toolset) for each in sources.scenarios]
     assert [each.sample_id for each in played if each.judgement.verdict is not Verdict.PASS] == []
     assert [each.sample_id for each in played if each.judgement.violations] == []
-    silent = [await tried(each, silent_model(), toolset) for each in sources.scenarios]
+    silent = [await run_sample(each, silent_model(), toolset) for each in sources.scenarios]
     assert [each.sample_id for each in silent if each.judgement.verdict is not Verdict.FAIL] == []
 
 
@@ -107,7 +107,9 @@ async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
     assert await lint(read_sources([saved]), load(REFERENCE)) == ()
     (scenario,) = load_scenarios([saved])
     assert scenario.final == {"items": ({**_EGG, "amount": 3},)}
-    assert (await tried(scenario, gold_model, load(REFERENCE))).judgement.verdict is Verdict.PASS
+    assert (
+        await run_sample(scenario, gold_model, load(REFERENCE))
+    ).judgement.verdict is Verdict.PASS
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -22,7 +22,7 @@ async def test_they_lint_clean_and_only_gold_passes_them() -> None:
     toolset = LifeHelperToolset()
     assert await lint(SOURCES, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
-        played = [await tried(each, model, toolset) for each in SOURCES.scenarios]
+        played = [await run_sample(each, model, toolset) for each in SOURCES.scenarios]
         assert [each.sample_id for each in played if each.judgement.verdict is not verdict] == []
 
 

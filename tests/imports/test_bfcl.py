@@ -13,7 +13,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.bfcl import import_bfcl
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -195,7 +195,7 @@ async def test_a_turn_that_ends_in_another_state_fails_though_the_end_is_right(
         say("Done."),
     ]
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     assert record.judgement.state_equal
     assert record.judgement.verdict is Verdict.FAIL
 
@@ -204,11 +204,11 @@ async def test_a_function_that_was_missing_is_there_from_its_turn_on(into: Path)
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenario, gold_model, toolset)
+    record = await run_sample(scenario, gold_model, toolset)
     came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
     assert came == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
-    record = await tried(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
+    record = await run_sample(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
     assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
 
 
@@ -255,7 +255,7 @@ async def test_other_calls_that_end_in_the_golds_state_and_results_pass_as_in_bf
     into: Path, replies: Sequence[Reply], told: str | None
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     reasons = record.judgement.reasons
     assert record.judgement.verdict is (Verdict.PASS if told is None else Verdict.FAIL), reasons
     assert told is None or reasons[0].startswith(told)
@@ -264,7 +264,7 @@ async def test_other_calls_that_end_in_the_golds_state_and_results_pass_as_in_bf
 async def test_a_turn_with_a_gold_needs_a_call_though_all_of_it_came_before(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
-    record = await tried(scenarios_in(into)["long_0"], early, toolset)
+    record = await run_sample(scenarios_in(into)["long_0"], early, toolset)
     (reason,) = record.judgement.reasons
     assert reason.startswith("turn 1: the turn has 0 of the 1 calls")
 
@@ -298,7 +298,7 @@ async def test_other_arguments_than_the_golds_fail(
         say("Done."),
     ]
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     assert record.judgement.verdict is told
 
 
@@ -306,7 +306,7 @@ async def test_what_a_method_raises_or_returns_that_is_no_json_is_told_to_the_mo
     into: Path,
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_1"], gold_model, toolset)
+    record = await run_sample(scenarios_in(into)["base_1"], gold_model, toolset)
     results = [each.result for turn in record.evidence.turns for each in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")

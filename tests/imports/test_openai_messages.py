@@ -17,7 +17,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.imported import Imported, to_scenario
 from lhkit.imports.openai_messages import import_messages
@@ -179,7 +179,7 @@ async def test_a_call_that_was_not_recorded_is_answered_with_an_error(tmp_path: 
     into, _ = await folder_of(tmp_path, CHAT)
     other = ScriptedModel([call("get_order", order_id="8"), say("Nowhere."), say("No.")])
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
-    record = await tried(scenario, other, toolset_in(into))
+    record = await run_sample(scenario, other, toolset_in(into))
     assert record.evidence.turns[0].calls[0].result["code"] == "not_recorded"
     assert record.judgement.verdict is Verdict.FAIL
 
@@ -198,7 +198,7 @@ async def test_the_same_call_gets_its_recorded_results_one_after_the_other(tmp_p
     ]
     into, _ = await folder_of(tmp_path, chat)
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
-    record = await tried(scenario, gold_model, toolset_in(into))
+    record = await run_sample(scenario, gold_model, toolset_in(into))
     results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
@@ -213,10 +213,10 @@ async def test_functions_do_the_work_and_what_they_change_is_what_the_scenario_e
     assert code == 0
     assert scenario.final == {"orders": ({"_key": "7", "city": "Bonn"},)}
     for _ in range(2):  # a session changes nothing for the next one
-        record = await tried(scenario, gold_model, toolset_in(into))
+        record = await run_sample(scenario, gold_model, toolset_in(into))
         assert record.judgement.verdict is Verdict.PASS
     wrong = ScriptedModel([call("get_order", order_id="7"), say("Ulm."), say("Bonn, done.")])
-    record = await tried(scenario, wrong, toolset_in(into))
+    record = await run_sample(scenario, wrong, toolset_in(into))
     assert record.judgement.state_equal is False
 
 

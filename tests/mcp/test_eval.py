@@ -102,7 +102,7 @@ async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_has
     facts = [dict(plan.manifest.locales["en"].runs_on) for plan in plans]
     assert facts[0] == {"server": "ledger", "version": "7.1"}
     assert facts[1] == {"server": "ledger", "version": "7.0"}
-    hashes = [plan.jobs[0].content_hash for plan in plans]
+    hashes = [next(plan.samples()).content_hash for plan in plans]
     assert hashes[0] == hashes[2] != hashes[1]
 
 

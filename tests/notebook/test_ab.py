@@ -135,7 +135,7 @@ async def test_votes_are_read_as_pairs_with_a_test_and_by_person(
     assert lee.p_value == 1.0
     bare, _ = runs(tmp_path)
     assert bare.records[0].judgement.reasons == ("better", "because 0")
-    assert {each["model"] for each in bare.manifest["models"]} == {"bare"}
+    assert {each["model"] for each in bare.manifest.models} == {"bare"}
 
 
 @pytest.mark.promise("ab.pairs")

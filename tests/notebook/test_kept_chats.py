@@ -141,7 +141,7 @@ async def test_chats_over_other_tools_are_kept_elsewhere(
     make_panel: MakePanel, settings: Settings, tmp_path: Path
 ) -> None:
     await make_panel([say("hi")], record=tmp_path).send("one")
-    with pytest.raises(UsageError, match="keeps chats over tools, and this one is over"):
+    with pytest.raises(UsageError, match="has chats with the toolset tools, and this one has"):
         demo_panel(pace_s=0, record=tmp_path, settings=settings)
 
 
@@ -199,11 +199,11 @@ async def test_the_pause_before_a_turn_is_taken_up_again_is_not_its_time(tmp_pat
     keeper = ChatRecorder(tmp_path, around, now=lambda: noon, clock=lambda: present_s)
     model = ScriptedModel([Reply(error=ServerUnreachableError("down")), say("back")])
     chat = ChatController(model=model, dispatcher=ToolDispatcher(NOTES))
-    chat.subscribe(keeper.hear)
+    chat.subscribe(keeper.handle)
     await chat.user_turn("one")
     present_s = 3600.0
     await chat.retry()
-    keeper.keep("ko")
+    keeper.save("ko")
     (turn,) = kept(tmp_path)[0].turns
     assert (turn.reply, turn.duration_s) == ("back", 0.0)
 
@@ -243,7 +243,7 @@ async def test_a_disk_that_refuses_is_told_and_the_next_turn_brings_all_along(
     folder.write_text("a file is in the way", encoding="utf-8")
     await panel.send("one")
     assert isinstance(panel.state.items[-1], ErrorItem)
-    assert "choose another folder" in panel.state.items[-1].detail
+    assert "Choose another folder" in panel.state.items[-1].detail
     folder.unlink()
     await panel.send("two")
     assert [said(each) for each in kept(folder)] == [["one", "two"]]
@@ -251,10 +251,10 @@ async def test_a_disk_that_refuses_is_told_and_the_next_turn_brings_all_along(
 
 async def test_a_played_run_is_no_place_for_chats(make_panel: MakePanel, tmp_path: Path) -> None:
     (tmp_path / RECORDS).write_bytes(b"{}\n")
-    with pytest.raises(UsageError, match="holds a run that was played"):
+    with pytest.raises(UsageError, match="has a run"):
         make_panel([], record=tmp_path)
     (tmp_path / RECORDS).write_bytes(b"")
-    with pytest.raises(UsageError, match="holds a run that was played"):
+    with pytest.raises(UsageError, match="has a run"):
         await remove_chats((), tmp_path, settings=Settings(), is_all=True)
 
 
@@ -287,7 +287,7 @@ async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
         await panel.send(word)
         await panel.send(f"more of {word}")
     names = [str(record.sample_id) for record in Run.load(tmp_path).records]
-    with pytest.raises(UsageError, match="keeps no chat 'nope'"):
+    with pytest.raises(UsageError, match="has no chat 'nope'"):
         await remove_chats([names[0], "nope"], tmp_path, settings=Settings())
     for mistaken in ({"names": (), "is_all": False}, {"names": names, "is_all": True}):
         with pytest.raises(UsageError, match="name the chats to forget"):
@@ -302,5 +302,5 @@ async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
 
 
 async def test_a_folder_without_chats_says_so(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await list_chats(tmp_path / "none", settings=Settings())

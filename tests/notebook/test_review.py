@@ -382,6 +382,6 @@ async def test_a_folder_without_a_conversation_and_a_run_without_a_folder_are_to
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError, match="holds no conversation"):
-        Review(Run(records=(), manifest={}), folder=tmp_path)
+        Review(Run(records=()), folder=tmp_path)
     with pytest.raises(UsageError, match="give Review the folder of the run"):
-        Review(Run(records=(), manifest={}))
+        Review(Run(records=()))

@@ -23,21 +23,20 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.run import Played, replay
+from lhkit.harness.run import EncodedRecord, replay
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.responses import ModelIdentity
-from lhkit.scale import logs
-from lhkit.scale.cluster import Cluster, LostError
+from lhkit.scale.cluster import Cluster, ReplicaLostError, _logging_to
 from lhkit.scale.placement import (
     SCRIPTED,
-    Asked,
-    Introduction,
-    Part,
     Placement,
-    Room,
+    ReplicaConfig,
+    ReplicaInfo,
+    Resources,
+    SampleRequest,
     require_model,
 )
 from lhkit.scale.replica import Replica
@@ -49,8 +48,8 @@ from tests.children import search_paths
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
-PART = Part(options=RunOptions(model="silent"), at_once=2)
-TOOLSET = limited(load(), PART.options.max_tokens)
+CONFIG = ReplicaConfig(options=RunOptions(model="silent"), concurrency=2)
+TOOLSET = limited(load(), CONFIG.options.max_tokens)
 
 
 class Method:
@@ -76,15 +75,15 @@ class Actor:
         return Method(self, getattr(self._replica, name))
 
     @property
-    def take(self) -> Method:
-        return Method(self, self._take)
+    def collect(self) -> Method:
+        return Method(self, self._collect)
 
-    async def _take(self, asked: Sequence[Asked]) -> Any:
+    async def _collect(self, asked: Sequence[SampleRequest]) -> Any:
         if self._takes == 0:
             self.die()
             await asyncio.Event().wait()
         self._takes = None if self._takes is None else self._takes - 1
-        return await self._replica.take(asked)
+        return await self._replica.collect(asked)
 
     def die(self) -> None:
         self._dead.set()
@@ -99,7 +98,7 @@ class Actor:
         try:
             await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise LostError("it was killed")
+                raise ReplicaLostError("it was killed")
             return task.result()
         finally:
             task.cancel()
@@ -114,32 +113,29 @@ class Here:
     placement: Placement
     toolset: str = "life-helper"
     lives: list[int | None] = field(default_factory=list)
-    replica: Callable[[Part, Sequence[Scenario]], Replica] = Replica
+    replica: Callable[[ReplicaConfig, Sequence[Scenario]], Replica] = Replica
     started: list[Actor] = field(default_factory=list)
     has_room: bool = True
 
-    def keep(self, value: Any) -> Any:
+    def put(self, value: Any) -> Any:
         return value
 
-    def start(self, part: Part, scenarios: Sequence[Scenario]) -> Actor:
+    def start(self, config: ReplicaConfig, scenarios: Sequence[Scenario]) -> Actor:
         takes = self.lives.pop(0) if self.lives else None
-        self.started.append(Actor(self.replica(part, scenarios), takes))
+        self.started.append(Actor(self.replica(config, scenarios), takes))
         return self.started[-1]
 
-    def end(self, actor: Actor) -> None:
+    def kill(self, actor: Actor) -> None:
         actor.die()
 
-    async def answer(self, asked: "asyncio.Task[Any]") -> Any:
+    async def result(self, asked: "asyncio.Task[Any]") -> Any:
         return await asked
 
-    def fits(self) -> bool:
-        return self.has_room
+    def free_resources(self) -> Resources:
+        return Resources(0, 1)
 
-    def free(self) -> Room:
-        return Room(0, 1)
-
-    def unfit(self) -> str:
-        return "a replica takes more than any node has"
+    def missing_resources(self) -> str:
+        return "" if self.has_room else "a replica requires more than any node has"
 
 
 @dataclass(kw_only=True)
@@ -149,11 +145,11 @@ class LookedAt(Here):
     looks: int = 0
     was_looked_at_often: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def fits(self) -> bool:
+    def missing_resources(self) -> str:
         self.looks += 1
         if self.looks >= 100:
             self.was_looked_at_often.set()
-        return super().fits()
+        return super().missing_resources()
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +164,7 @@ def here(*lives: int | None, replicas: int = 2, **more: Any) -> Here:
 class Unplaced(Replica):
     """One for which there is no room."""
 
-    async def where(self) -> str:
+    async def node(self) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -178,20 +174,20 @@ async def no_pause(_: float) -> None:
 
 
 async def played(
-    scenarios: Sequence[Scenario], cluster: Here, folder: Path, part: Part = PART
+    scenarios: Sequence[Scenario], cluster: Here, folder: Path, config: ReplicaConfig = CONFIG
 ) -> tuple[Run, RaySampleRunner]:
-    async with RaySampleRunner(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
+    async with RaySampleRunner(cluster, config, scenarios, sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
             scenarios,
-            SCRIPTED[part.options.model](),
+            SCRIPTED[config.options.model](),
             toolset=TOOLSET,
-            players=players,
+            runner=runner,
             run_dir=folder,
             concurrency=4,
             sleep=no_pause,
             progress=False,
         )
-    return run, players
+    return run, runner
 
 
 def verdicts(run: Run) -> dict[str, Verdict]:
@@ -208,14 +204,14 @@ async def test_replicas_write_the_journal_that_one_process_writes(
         run_dir=tmp_path / "alone",
         progress=False,
     )
-    run, players = await played(scenarios, here(), tmp_path / "many")
+    run, runner = await played(scenarios, here(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
     assert len(read_records(tmp_path / "many")) == FEW
     hashes = {each.content_hash for each in alone.records}
     assert {each.content_hash for each in run.records} == hashes
     manifests = [read_manifest(tmp_path / each) for each in ("alone", "many")]
-    assert manifests[0]["questions"] == manifests[1]["questions"]
-    assert players.deaths == 0
+    assert manifests[0].questions == manifests[1].questions
+    assert len(runner.losses) == 0
 
 
 async def test_a_run_of_one_process_goes_on_with_replicas(
@@ -232,25 +228,25 @@ async def test_what_a_lost_replica_had_is_played_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     cluster = here(takes, takes)
-    run, players = await played(scenarios, cluster, tmp_path)
+    run, runner = await played(scenarios, cluster, tmp_path)
     assert len(read_records(tmp_path)) == FEW
     assert Verdict.INVALID not in verdicts(run).values()
-    assert players.deaths >= 1
+    assert len(runner.losses) >= 1
     # one for each that died; the run may be over before the last one is replaced
-    assert 2 <= len(cluster.started) <= 2 + players.deaths
+    assert 2 <= len(cluster.started) <= 2 + len(runner.losses)
 
 
 async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_why(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    run, players = await played(scenarios, here(*[0] * 40), tmp_path)
+    run, runner = await played(scenarios, here(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].evidence.fault == (
-        "not tried: 6 replicas were lost in a row and nothing got finished (it was killed)"
+        "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
     again, _ = await played(scenarios, here(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
-    assert 6 <= players.deaths <= 7  # the other one may die while the sixth death is counted
+    assert 6 <= len(runner.losses) <= 7  # the other one may die while the sixth death is counted
 
 
 @pytest.mark.slow
@@ -265,13 +261,13 @@ async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
 async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
     scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lhkit.scale.runner._LOOK_S", 0.001)
-    monkeypatch.setattr("lhkit.scale.runner._TELL_AFTER_S", 0.005)
-    told: list[Room] = []
+    monkeypatch.setattr("lhkit.scale.runner._POLL_S", 0.001)
+    monkeypatch.setattr("lhkit.scale.runner._REPORT_WAIT_AFTER_S", 0.005)
+    told: list[Resources] = []
     cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
 
     async def begin() -> None:
-        async with RaySampleRunner(cluster, PART, scenarios, waits=told.append):
+        async with RaySampleRunner(cluster, CONFIG, scenarios, on_wait=told.append):
             raise AssertionError
 
     begun = asyncio.create_task(begin())
@@ -279,7 +275,7 @@ async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
     begun.cancel()
     with suppress(asyncio.CancelledError):
         await begun
-    assert told == [Room(gpus=0, cpus=1)]
+    assert told == [Resources(gpus=0, cpus=1)]
 
 
 @pytest.mark.parametrize(
@@ -311,16 +307,15 @@ def test_the_sentence_names_what_a_replica_lacks(
     ray: Any = SimpleNamespace(nodes=lambda: [{"Resources": n, "Alive": True} for n in nodes])
     placement = Placement(address="auto", **asked)
     cluster = Cluster(ray=ray, placement=placement, toolset="life-helper")
-    assert not cluster.fits()
-    told = f"a replica takes {lacking}: give a smaller {options}, or add a node"
-    assert cluster.unfit() == told
+    expected = f"A replica requires {lacking}. Give a smaller {options}, or add a node."
+    assert cluster.missing_resources() == expected
 
 
 async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     class Broken(Replica):
-        async def begin(self) -> Introduction:
+        async def start(self) -> ReplicaInfo:
             raise SetupError("vLLM is not installed here")
 
     node = re.escape(platform.node())
@@ -332,18 +327,18 @@ async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
 async def test_a_node_with_another_version_is_refused_and_told_which(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    part = replace(PART, versions={**versions(), "lhkit": "0.0.9"})
-    with pytest.raises(UsageError, match=r"this node has lhkit \S+ instead of 0\.0\.9: install"):
-        await played(scenarios, here(), tmp_path, part)
+    config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
+    with pytest.raises(UsageError, match=r"this node has lhkit \S+ instead of 0\.0\.9. Install"):
+        await played(scenarios, here(), tmp_path, config)
 
 
 async def test_a_node_that_would_ask_something_else_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     others = {each.locale: "Others." for each in scenarios}
-    part = replace(PART, options=RunOptions(model="silent", instructions=others))
-    with pytest.raises(UsageError, match="would be asked otherwise than where the run was planned"):
-        await played(scenarios, here(), tmp_path, part)
+    config = replace(CONFIG, options=RunOptions(model="silent", instructions=others))
+    with pytest.raises(UsageError, match="has another content hash on this node than in the plan"):
+        await played(scenarios, here(), tmp_path, config)
     assert read_records(tmp_path) == ()
 
 
@@ -353,15 +348,17 @@ async def test_two_replicas_of_different_models_are_refused(
     names = iter(["one", "other"])
 
     class Named(Replica):
-        async def begin(self) -> Introduction:
-            await super().begin()
-            return Introduction(ModelIdentity(model=next(names)), 0.0)
+        async def start(self) -> ReplicaInfo:
+            await super().start()
+            return ReplicaInfo(ModelIdentity(model=next(names)), 0.0)
 
-        async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:
+        async def collect(
+            self, asked: Sequence[SampleRequest] = ()
+        ) -> list[tuple[int, EncodedRecord]]:
             await asyncio.Event().wait()  # nothing is finished before both are there
             raise AssertionError
 
-    with pytest.raises(UsageError, match="two replicas serve different models"):
+    with pytest.raises(UsageError, match="Two replicas serve different models"):
         await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 240)
 
 
@@ -372,7 +369,7 @@ async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
     async def connected(placement: Placement, _toolset: str, _log: Path) -> AsyncIterator[Here]:
         yield Here(placement=placement)
 
-    monkeypatch.setattr(scale, "connected", connected)
+    monkeypatch.setattr(scale, "connect", connected)
     suite = tmp_path / "suite.toml"
     suite.write_text('scenarios = "dev"\nlimit = 4\n[arms]\nmodels = ["gold", "silent"]\n')
     options = MatrixOptions(suite=suite, runs_dir=tmp_path, ray="local", replicas=2)
@@ -398,7 +395,7 @@ def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
     done = without_ray(tmp_path, "--ray", "local")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
-    assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in done.stderr
+    assert "Ray is not installed. Install it with `pip install 'lhkit[ray]'`" in done.stderr
 
 
 def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
@@ -413,7 +410,7 @@ def test_what_ray_logs_goes_to_the_runs_log(
     log = tmp_path / "run" / "replicas.log"
     ray, own = logging.getLogger("ray"), logging.getLogger("lhkit.scale")
     before = [(each.handlers[:], each.level, each.propagate) for each in (ray, own)]
-    with logs.logged(log):
+    with _logging_to(log):
         ray.warning("it warns")
         own.info("it plays")
     said = log.read_text(encoding="utf-8")
@@ -433,13 +430,13 @@ def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "lhkit: --ray ray://head:10001: the driver has to run on a node of the cluster: give the "
-        "command there with --ray auto, for example by `ray job submit`\n"
+        "lhkit: --ray ray://head:10001 is invalid: the driver must run on a node of the cluster. "
+        "Run the command there with --ray auto, for example by `ray job submit`.\n"
     )
 
 
 def test_replicas_of_a_runtime_that_ray_does_not_start_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"--ray are served by vllm: leave --runtime llama.cpp"):
+    with pytest.raises(UsageError, match=r"--runtime llama\.cpp is not supported with --ray"):
         require_model(ModelChoice(name="gemma"), "llama.cpp")
 
 

@@ -188,7 +188,7 @@ def test_the_terminal_is_the_commands_alone_and_the_runs_log_tells_the_rest(
     told = done.stdout + done.stderr
     assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in told] == []
     log = (suite.parent / "runs" / "run" / LOG).read_text()
-    assert f"a replica plays on node {platform.node()}" in log
+    assert f"a replica runs on node {platform.node()}" in log
 
 
 def test_a_toolset_of_a_file_travels_with_what_lies_beside_it(nodes: Nodes, suite: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
     told = " ".join(done.stderr.split())
     assert f"on node {platform.node()}: " in told
     assert "No module named 'only_here'" in told
-    assert "what it imports from elsewhere has to be installed on every node" in told
+    assert "Install other modules that it imports on every node" in told
     assert records(suite) == ()
 
 
@@ -232,7 +232,7 @@ def test_a_folder_that_is_too_large_to_travel_is_told_with_what_to_do(
     done = lhkit(suite, *on(nodes), toolset=f"{own / 'deeds.py'}:TOOLS", **small)
     assert done.returncode == 3, done.stdout + done.stderr
     told = " ".join(done.stderr.split())
-    assert f"the folder {own} is too large to travel to the nodes" in told
+    assert f"the folder {own} is too large to upload" in told
     assert ".gitignore" in told
 
 
@@ -243,10 +243,10 @@ def test_a_cluster_of_another_ray_or_with_a_token_is_refused_with_what_to_do(sui
         stranger = lhkit(suite, *on(nodes))
         other = lhkit(suite, *on(nodes), **asked)
     assert (stranger.returncode, other.returncode) == (3, 3), stranger.stdout + other.stdout
-    assert "asks for a token" in " ".join(stranger.stderr.split())
+    assert "requires a token" in " ".join(stranger.stderr.split())
     told = " ".join(other.stderr.split())
     assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in told
-    assert "install the same versions here and on all nodes" in told
+    assert "Install the same versions here and on all nodes" in told
     assert token not in stranger.stderr + other.stderr
 
 

@@ -78,7 +78,7 @@ def test_a_run_folder_with_a_pipe_or_a_folder_in_place_of_a_file_is_a_sentence(
     if (make, name) == (os.mkfifo, "run.lock"):
         return  # a pipe can be locked as well as a file
     make(tmp_path / name)
-    sentence = r"cannot be written|is no file: remove it"
+    sentence = r"cannot be written|is not a file. Remove it"
     with pytest.raises(RunError, match=sentence), open_journal(tmp_path):
         read_manifest(tmp_path)
 

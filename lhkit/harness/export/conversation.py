@@ -71,7 +71,7 @@ class ToolConfig:
 def config_of(record: SampleRecord, run: Run, told: Mapping[str, ToolConfig]) -> ToolConfig:
     """Return what is known of one conversation's tools: those of its scenario, and what came."""
     known = told.get(record.locale, ToolConfig())
-    names = run.manifest.get("tools", {}).get(record.sample_id.scenario)
+    names = run.manifest.tools.get(record.sample_id.scenario)
     tools = [tool for tool in known.tools if names is None or tool["name"] in names]
     came = [tool for turn in record.evidence.turns for tool in turn.new_tools]
     return replace(known, tools=(*tools, *came))
@@ -80,8 +80,10 @@ def config_of(record: SampleRecord, run: Run, told: Mapping[str, ToolConfig]) ->
 def configs_of(run: Run) -> dict[str, ToolConfig]:
     """Return what the manifest says, by language."""
     return {
-        locale: ToolConfig(tools=told.get("tools", ()), limits=told.get("assistant", {}))
-        for locale, told in run.manifest.get("locales", {}).items()
+        locale: ToolConfig(
+            tools=prompt.tools, limits=prompt.assistant.model_dump(exclude_unset=True)
+        )
+        for locale, prompt in run.manifest.locales.items()
     }
 
 

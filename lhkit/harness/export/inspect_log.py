@@ -22,16 +22,16 @@ from lhkit.harness.export.conversation import (
     json_bytes,
     messages_of,
 )
+from lhkit.harness.manifest import Invocation
 from lhkit.harness.record import (
     CallRecord,
     ModelCallRecord,
     SampleRecord,
     TurnRecord,
     Verdict,
-    moment_of,
+    parse_moment,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -83,15 +83,15 @@ def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
 def _header(run: Run) -> Json:
     """Return the head of the log, before anything is counted."""
     manifest = run.manifest
-    invocations = manifest.get("invocations") or [{}]
-    begun = invocations[0].get("started_at") or _UNKNOWN_START
-    names = list(dict.fromkeys(sample.scenario for sample in asked_of(manifest)))
-    models = [each.get("model") for each in manifest.get("models", ())]
-    sampling = [*manifest.get("sampling", ()), {}][0]
-    commit = manifest.get("git_commit")
+    invocations = manifest.invocations or [Invocation(finished=True)]
+    begun = invocations[0].started_at or _UNKNOWN_START
+    models = [str(model["model"]) for model in manifest.models if model.get("model")]
+    sampling = [*manifest.sampling, {}][0]
+    commit = manifest.git_commit
+    names = list(manifest.questions)
     return {
         "version": _LOG_VERSION,
-        "status": "success" if invocations[-1].get("finished", True) else "cancelled",
+        "status": "success" if invocations[-1].finished else "cancelled",
         "eval": {
             "eval_id": run.name,
             "run_id": run.name,
@@ -99,17 +99,19 @@ def _header(run: Run) -> Json:
             "created": begun,
             "task": run.name or run.toolset,
             "dataset": {"name": run.toolset, "samples": len(names), "sample_ids": names},
-            "model": " + ".join(dict.fromkeys(filter(None, models))) or "none",
+            "model": " + ".join(dict.fromkeys(models)) or "none",
             "model_generate_config": {k: v for k, v in sampling.items() if v is not None},
-            "config": {"epochs": manifest.get("repeats", 1)},
-            "packages": {"lhkit": manifest.get("versions", {}).get("lhkit", "")},
+            "config": {"epochs": manifest.repeats},
+            "packages": {"lhkit": manifest.versions.get("lhkit", "")},
             **({"revision": {"type": "git", "origin": "", "commit": commit}} if commit else {}),
             "metadata": {
-                key: manifest[key] for key in ("toolset", "user", "models") if key in manifest
+                key: value
+                for key, value in manifest.plain().items()
+                if key in {"toolset", "user", "models"}
             },
         },
         "plan": {"name": "lhkit", "steps": []},
-        "stats": {"started_at": begun, "completed_at": invocations[-1].get("ended_at") or ""},
+        "stats": {"started_at": begun, "completed_at": invocations[-1].ended_at or ""},
     }
 
 
@@ -163,9 +165,9 @@ def _sum(one: Json, other: Json) -> Json:
 
 def begin_of(record: SampleRecord, run: Run) -> datetime:
     """Return when a sample began, or its run; 1970 where neither says it in ISO 8601."""
-    invocations = run.manifest.get("invocations") or [{}]
-    told = (record.started_at, invocations[0].get("started_at"), _UNKNOWN_START)
-    return next(moment for each in told if (moment := moment_of(each)))
+    invocations = run.manifest.invocations or [Invocation()]
+    told = (record.started_at, invocations[0].started_at, _UNKNOWN_START)
+    return next(moment for each in told if (moment := parse_moment(each)))
 
 
 class _InspectSample:

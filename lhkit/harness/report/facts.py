@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lhkit.harness.metrics import Summary
@@ -20,14 +20,14 @@ def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str]
         *(("model", _identity(each)) for each in summary.models),
         *(("dialect", each.dialect) for each in summary.models),
         *(("constraint", each.constraint) for each in summary.models),
-        ("sampling", " · ".join(_pairs(each) for each in manifest.get("sampling", ()))),
+        ("sampling", " · ".join(_pairs(each) for each in manifest.sampling)),
         ("scenarios", _scenarios(run)),
         ("tokens", _tokens(summary)),
         ("time", spent_line(summary.spent, catalog) if summary.spent else ""),
-        ("started", ", ".join(_starts(manifest))),
-        ("versions", _pairs(manifest.get("versions", {}))),
-        ("commit", str(manifest.get("git_commit") or "")),
-        ("hardware", _pairs(manifest.get("hardware", {}))),
+        ("started", ", ".join(filter(None, (each.started_at for each in manifest.invocations)))),
+        ("versions", _pairs(manifest.versions)),
+        ("commit", manifest.git_commit or ""),
+        ("hardware", _pairs(manifest.hardware)),
         ("command", command(run, summary)),
     )
     return tuple((catalog.text(f"report.facts.{name}"), value) for name, value in lines if value)
@@ -58,7 +58,7 @@ def command(run: Run, summary: Summary) -> str:
     options += [word for each in addresses for word in ("--base-url", each)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
-    repeats = run.manifest.get("repeats", 1)
+    repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
     return shlex.join(["lhkit", "eval", *options])
 
@@ -74,7 +74,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 def _scenarios(run: Run) -> str:
     ids = {record.sample_id.scenario for record in run.records}
-    return f"{len(ids):,} × {run.manifest.get('repeats', 1)}"
+    return f"{len(ids):,} × {run.manifest.repeats}"
 
 
 def _tokens(summary: Summary) -> str:
@@ -83,9 +83,3 @@ def _tokens(summary: Summary) -> str:
         return ""
     share = "" if tokens.cached_share is None else f" (cached {percent(tokens.cached_share)})"
     return f"prompt {tokens.prompt:,}{share}, completion {tokens.completion:,}"
-
-
-def _starts(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for invocation in manifest.get("invocations", ()):
-        if invocation.get("started_at"):
-            yield str(invocation["started_at"])

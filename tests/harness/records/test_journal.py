@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lhkit.errors import RunError
 from lhkit.events import EndReason
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -102,12 +103,12 @@ def test_a_record_carries_what_a_reader_looks_for() -> None:
 
 def test_what_was_appended_is_there(tmp_path: Path) -> None:
     with open_journal(tmp_path / "run") as journal:
-        assert journal.found == ()
+        assert journal.records == ()
         journal.append(record("a"))
         assert read_records(tmp_path / "run") == (record("a"),)
         journal.append(record("b"))
     with open_journal(tmp_path / "run") as journal:
-        assert journal.found == (record("a"), record("b"))
+        assert journal.records == (record("a"), record("b"))
 
 
 @pytest.mark.parametrize("half", [b"{", b'{"schema": 2', encode_record(record("b")).encode()])
@@ -129,7 +130,7 @@ def test_a_run_of_another_versions_shape_says_so_and_stays_as_it_is(
     told = rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
     with pytest.raises(RunError, match=told):
         read_records(tmp_path)
-    with pytest.raises(RunError, match="play it again under another name"), open_journal(tmp_path):
+    with pytest.raises(RunError, match="Run it again under another name"), open_journal(tmp_path):
         pass
     assert (tmp_path / RECORDS).read_bytes() == line
 
@@ -181,7 +182,7 @@ def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
         )
     assert "in use by another run" in done.stdout
     with open_journal(tmp_path) as journal:
-        assert journal.found == ()
+        assert journal.records == ()
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
@@ -204,17 +205,17 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    assert read_manifest(tmp_path) == {}
-    write_manifest(tmp_path, {"a": "가\ud800"})
-    write_manifest(tmp_path, {"a": "나"})
-    assert read_manifest(tmp_path) == {"a": "나"}
+    assert read_manifest(tmp_path) == Manifest()
+    write_manifest(tmp_path, Manifest(toolset="가\ud800"))
+    write_manifest(tmp_path, Manifest(toolset="나"))
+    assert read_manifest(tmp_path) == Manifest(toolset="나")
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
 
 
 @pytest.mark.parametrize("schema", [1, 3, None])
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path, schema: int | None) -> None:
-    write_manifest(tmp_path, {"schema": schema})
-    told = "was written by another version of lhkit .* play the run again under another name"
+    (tmp_path / MANIFEST).write_text(json.dumps({"schema": schema}))
+    told = "was written by another version of lhkit .* Run it again under another name"
     with pytest.raises(RunError, match=told):
         read_manifest(tmp_path)
 

@@ -13,7 +13,7 @@ from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Questions
+from lhkit.harness.resume import SampleHashes
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import StoredRecords, stored_records
@@ -72,7 +72,7 @@ async def test_a_resumed_run_on_disk_gives_the_newest_answers(
 
 
 async def test_records_must_be_somewhere(load: Load, toolset: Any) -> None:
-    with pytest.raises(UsageError, match="keep_records=False needs a run_dir"):
+    with pytest.raises(UsageError, match="keep_records=False requires run_dir"):
         await replay(load(FIND.format(n=0)), gold_model, toolset=toolset, keep_records=False)
 
 
@@ -81,7 +81,9 @@ async def test_a_record_that_has_gone_is_a_sentence(
 ) -> None:
     await play(load, toolset, tmp_path / "run")
     with pytest.raises(RunError, match="find-0"):
-        stored_records(tmp_path / "run", Questions({"find-0": ["another hash"]}, 1))
+        stored_records(
+            tmp_path / "run", SampleHashes({"find-0": ["another hash"]}, 1), is_complete=True
+        )
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: 
     (scenario,) = load(FAULTY)
     once = scenario.model_copy(update={"faults": (ScriptedFault(tool="find_notes", times=1),)})
     hashes = {
-        plan_run([each], searching(), toolset, repeats=1).jobs[0].content_hash
+        next(plan_run([each], searching(), toolset, repeats=1).samples()).content_hash
         for each in (scenario, once, scenario.model_copy(update={"faults": ()}))
     }
     assert len(hashes) == 3

@@ -23,7 +23,7 @@ from lhkit.harness.author.reference import TurnTrace, gold_model, reference_traj
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import ToolCall
@@ -293,7 +293,7 @@ async def test_spoilt_golds_are_noticed_by_the_state(
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
     for trace in spoilt(scenario, registry).values():
-        record = await tried(scenario, trace_model(trace, name="spoilt"), toolset)
+        record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
         assert record.judgement.verdict is Verdict.FAIL
         assert record.judgement.state_equal is False
 
@@ -375,7 +375,7 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     assert stress.records[0].judgement.verdict is Verdict.PASS
     trace = reference_trajectory(scenario, registry)
     before = deepcopy(trace)
-    await tried(scenario, trace_model(trace, name="gold"), toolset)
+    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
     assert trace == before
     for call in (call for turn in trace for call in turn.calls):
         ruined(call.args)
@@ -450,7 +450,7 @@ async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played
     [
         ({"items": ["nid"]}, "items[0] has no field 'nid'"),
         ({"items": "kind"}, "items[0] and items[1] have the same kind"),
-        ({"items": []}, "items[0] and items[1] have the same no field"),
+        ({"items": []}, "items[0] and items[1] have the same empty key"),
     ],
 )
 async def test_a_key_that_tells_no_rows_apart_is_one_sentence(

@@ -50,8 +50,10 @@ def hash_of(
     scenario: Scenario = SCENARIO,
     identity: ModelIdentity = IDENTITY,
 ) -> str:
-    (job,) = plan_run([scenario], ScriptedModel((), identity=identity), toolset, repeats=1).jobs
-    return job.content_hash
+    (sample,) = plan_run(
+        [scenario], ScriptedModel((), identity=identity), toolset, repeats=1
+    ).samples()
+    return sample.content_hash
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Assistant)])
@@ -227,7 +229,7 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
             ScriptedModel(lambda _: say("hi"), identity=identity),
             toolset=told,
             run_dir=tmp_path,
-            report=found.append,
+            on_resume=found.append,
             progress=False,
         )
 
@@ -246,5 +248,5 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
 
 
 def test_no_field_that_is_left_out_is_misspelt() -> None:
-    left_out = set(fingerprint._ELSEWHERE)
+    left_out = set(fingerprint._NOT_LIMITS)
     assert left_out <= {each.name for each in fields(Assistant)}

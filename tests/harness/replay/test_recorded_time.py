@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.plan import clock_of
+from lhkit.harness.plan import run_clock
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.cassette import CassetteModel, RecordingModel
@@ -55,5 +55,5 @@ async def test_conversations_at_once_and_other_models_are_measured_by_the_machin
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")
     await replay(scenarios, recorder, toolset=life_helper.LifeHelperToolset(), progress=False)
     cassette = CassetteModel.open(path)
-    assert clock_of(cassette, concurrency=2) is time.perf_counter
-    assert clock_of(recorder, concurrency=1) is time.perf_counter
+    assert run_clock(cassette, concurrency=2) is time.perf_counter
+    assert run_clock(recorder, concurrency=1) is time.perf_counter

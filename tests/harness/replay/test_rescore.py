@@ -51,12 +51,12 @@ NOTES = """
 """
 
 CHANGES = {
-    "the user's words are others today": ("user: add milk", "user: add milk please"),
-    "the initial state is another one today": ("text: old", "text: older"),
-    "the language was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
-    "turn 0: the gate is answered otherwise today": ("confirm: accept", "confirm: reject"),
-    "turn 1: the gate is answered otherwise today": ("[reject]", "[accept]"),
-    "turn 2: the gate is answered otherwise today": ("confirm: absent", "confirm: reject"),
+    "the user's messages differ today": ("user: add milk", "user: add milk please"),
+    "the initial state differs today": ("text: old", "text: older"),
+    "the locale was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
+    "turn 0: the gate is answered differently today": ("confirm: accept", "confirm: reject"),
+    "turn 1: the gate is answered differently today": ("[reject]", "[accept]"),
+    "turn 2: the gate is answered differently today": ("confirm: absent", "confirm: reject"),
 }
 
 
@@ -169,8 +169,8 @@ async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
     run = await play([scenario], gold_model)
     longer = scenario.model_copy(update={"turns": (*scenario.turns, Turn(user="and more"))})
     for today, reason in (
-        ([], "there is no such scenario today"),
-        ([longer], "3 turns were played and there are 4 today"),
+        ([], "the scenario does not exist today"),
+        ([longer], "the record has 3 turns, the scenario 4 today"),
     ):
         assert list(rescore(run, today, toolset).skipped.values()) == [reason]
 
@@ -211,8 +211,8 @@ async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
     for _ in range(2):
         write_rescored(target, again.records, again.manifest)
         assert Run.load(target).records == run.records
-    assert Run.load(target).manifest["rescored_from"] == "old"
-    with pytest.raises(RunError, match="holds a run that was played"):
+    assert Run.load(target).manifest.rescored_from == "old"
+    with pytest.raises(RunError, match="has the records of a run"):
         write_rescored(tmp_path / "old", (), again.manifest)
     assert Run.load(tmp_path / "old") == run
 

@@ -562,7 +562,7 @@ async def test_the_manifest_says_where_the_records_come_from(
     )
     run = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path, provenance=told)
     manifest = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
-    assert manifest == run.manifest
+    assert manifest == run.manifest.plain()
     assert manifest["git_commit"] == "abc"
     assert manifest["hardware"] == {"cores": 2}
     assert manifest["versions"]["scipy"]
@@ -575,7 +575,7 @@ async def test_the_manifest_says_where_the_records_come_from(
     assert moments == sorted(moments)
     assert (invocation["played"], invocation["kept"], invocation["finished"]) == (2, 0, True)
     again = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path)
-    assert [each["kept"] for each in again.manifest["invocations"]] == [0, 2]
+    assert [each.kept for each in again.manifest.invocations] == [0, 2]
 
 
 @pytest.mark.anyio
@@ -585,7 +585,7 @@ async def test_what_is_on_disk_is_enough_to_judge_again(
 ) -> None:
     scenarios = scenarios_of(load, 2, ADD)
     run = await play(scenarios, model, run_dir=tmp_path, keep_states=True)
-    specs = run.manifest["locales"]["ko"]["tools"]
+    specs = run.manifest.locales["ko"].tools
     tools = ToolMetadata(
         schemas={spec["name"]: spec["parameters"] for spec in specs},
         destructive=frozenset(spec["name"] for spec in specs if spec["destructive"]),

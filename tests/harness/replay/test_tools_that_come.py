@@ -127,7 +127,7 @@ async def test_a_tool_that_a_call_brings_is_asked_about_judged_and_recorded(
     assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons  # 1 is its default
     came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
     assert came == [["take"], []]
-    assert [each["name"] for each in run.manifest["locales"]["en"]["tools"]] == ["open_box"]
+    assert [each["name"] for each in run.manifest.locales["en"].tools] == ["open_box"]
     (taken,) = record.evidence.turns[1].calls
     assert (taken.tool, taken.destructive, taken.gate) == ("take", True, "accepted")
     again = rescore(tmp_path / "run", [scenario("box")], Boxes())
@@ -204,12 +204,12 @@ async def test_scenarios_may_have_tools_of_their_own(
 ) -> None:
     run = await play(scenario("radio", world={"radio": [{}]}), scenario("box"))
     manifest = run.manifest
-    told = [each["name"] for each in manifest["locales"]["en"]["tools"]]
+    told = [each["name"] for each in manifest.locales["en"].tools]
     assert told == ["open_box", "play_radio"]
-    assert manifest["tools"] == {"box": ["open_box"]}
+    assert manifest.tools == {"box": ["open_box"]}
     assert Run.load(tmp_path / "run").manifest == manifest
 
 
 async def test_where_all_have_the_same_tools_nothing_more_is_told(play: Callable[..., Any]) -> None:
     run = await play(scenario("one"), scenario("two"))
-    assert "tools" not in run.manifest
+    assert run.manifest.tools == {}

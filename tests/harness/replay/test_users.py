@@ -133,7 +133,7 @@ async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Lo
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
         assert run.summary().confirm.wrong == 0
-        assert run.manifest["user"] == user
+        assert run.manifest.user == user
 
 
 @pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])

@@ -88,7 +88,7 @@ async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_as
     )
     assert shown == asked
     assert len(shown) == 2
-    assert read_manifest(tmp_path)["invocations"][-1]["warmed_up"] == 2
+    assert read_manifest(tmp_path).invocations[-1].warmed_up == 2
 
 
 async def test_it_is_the_samples_own_beginning_and_none_of_their_words(

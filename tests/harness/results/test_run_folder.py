@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.manifest import Change, changes
+from lhkit.harness.manifest import Change, Manifest, manifest_changes
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Resumption, answered, answers, resumption
+from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
@@ -93,7 +93,7 @@ async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
         raise Stopped
 
     with pytest.raises(Stopped):
-        await play(chats(load, 0), report=stop)
+        await play(chats(load, 0), on_resume=stop)
     assert Run.load(tmp_path / "mine").records == ()
 
 
@@ -116,7 +116,9 @@ def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
     folder.mkdir(parents=True)
     folder_of(folder, record("a"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingRunError, match=r"^mine holds no run: did you mean runs.mine\?$"):
+    with pytest.raises(
+        MissingRunError, match=r"^mine is not a run folder. Did you mean runs.mine\?$"
+    ):
         Run.load("mine")
 
 
@@ -130,11 +132,11 @@ def test_a_half_written_last_line_is_no_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({}, "holds no run: give a folder with a records.jsonl"),
-        ({RECORDS: "{}\n"}, "records.jsonl:1 is no record"),
-        ({RECORDS: "nonsense\n"}, "records.jsonl:1 is no record"),
-        ({RECORDS: "", MANIFEST: "["}, "manifest.json is not JSON"),
-        ({RECORDS: "", MANIFEST: "[]"}, "manifest.json is no JSON object"),
+        ({}, "is not a run folder. Give a folder with a records.jsonl"),
+        ({RECORDS: "{}\n"}, "records.jsonl:1 is not a valid record"),
+        ({RECORDS: "nonsense\n"}, "records.jsonl:1 is not a valid record"),
+        ({RECORDS: "", MANIFEST: "["}, "manifest.json is not valid JSON"),
+        ({RECORDS: "", MANIFEST: "[]"}, "manifest.json is not a JSON object"),
     ],
 )
 def test_a_folder_that_is_no_run_is_refused(
@@ -167,10 +169,10 @@ def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: 
 
 def test_a_run_says_in_one_line_what_it_is() -> None:
     records = (record("a"), record("b", verdict="fail"), record("c", verdict="invalid"))
-    assert repr(Run(records=records, manifest={}, name="x")) == (
+    assert repr(Run(records=records, name="x")) == (
         "<Run x: 3 samples: 1 passed, 1 failed, 1 invalid>"
     )
-    assert repr(Run(records=(), manifest={})) == "<Run: 0 samples: 0 passed, 0 failed, 0 invalid>"
+    assert repr(Run(records=())) == "<Run: 0 samples: 0 passed, 0 failed, 0 invalid>"
 
 
 questions = st.dictionaries(
@@ -190,12 +192,12 @@ found = st.lists(
 def test_every_sample_is_kept_retried_changed_or_new(
     asked: dict[SampleId, str], records: list[SampleRecord]
 ) -> None:
-    resumed = resumption(asked, answered(records), {}, {})
+    resumed = check_resumption(asked, map(record_status, records), Manifest(), Manifest())
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
     if asked:
         valid = [
             each
-            for each in answers(records, asked)
+            for each in select_records(records, asked)
             if each.judgement.verdict is not Verdict.INVALID
         ]
         assert resumed.kept == len(valid)
@@ -207,12 +209,12 @@ def test_every_sample_is_kept_retried_changed_or_new(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("nothing", Resumption(asked=3, kept=3)),
-        ("more", Resumption(asked=3, kept=3)),
-        ("scenario", Resumption(asked=3, kept=2, changed=1)),
-        ("model", Resumption(asked=3, changed=3)),
-        ("sampling", Resumption(asked=3, changed=3)),
-        ("tools", Resumption(asked=3, changed=3)),
+        ("nothing", Resumption(total=3, kept=3)),
+        ("more", Resumption(total=3, kept=3)),
+        ("scenario", Resumption(total=3, kept=2, changed=1)),
+        ("model", Resumption(total=3, changed=3)),
+        ("sampling", Resumption(total=3, changed=3)),
+        ("tools", Resumption(total=3, changed=3)),
     ],
 )
 async def test_a_run_says_what_is_asked_anew_and_why(
@@ -225,7 +227,7 @@ async def test_a_run_says_what_is_asked_anew_and_why(
 ) -> None:
     told: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))
-    await play(scenarios, model, report=told.append)
+    await play(scenarios, model, on_resume=told.append)
     match change:
         case "scenario":
             (other,) = load(CHAT.format(n=1).replace("hello", "good morning"))
@@ -238,12 +240,12 @@ async def test_a_run_says_what_is_asked_anew_and_why(
             toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
             pass
-    run = await play(scenarios, model, report=told.append)
-    assert told[0] == Resumption(asked=3, new=3)
+    run = await play(scenarios, model, on_resume=told.append)
+    assert told[0] == Resumption(total=3, new=3)
     why = told[1].changes
     assert replace(told[1], changes=()) == expected
     assert [each.what for each in why] == ([change] if expected.changed else [])
-    assert [each["what"] for each in run.manifest["invocations"][-1]["changes"]] == [
+    assert [each["what"] for each in run.manifest.invocations[-1].changes] == [
         each.what for each in why
     ]
     if change == "scenario":
@@ -254,12 +256,12 @@ async def test_a_run_says_what_is_asked_anew_and_why(
 
 def test_only_what_makes_a_question_new_is_named() -> None:
     """A scenario that was changed back to an answered question did not make one; nor did lhkit."""
-    before = {"scenarios": {"a": "1", "b": "1"}, "versions": {"lhkit": "0.1"}}
-    after = {"scenarios": {"a": "2", "b": "2"}, "versions": {"lhkit": "0.2"}}
+    before = Manifest(scenarios={"a": "1", "b": "1"}, versions={"lhkit": "0.1"})
+    after = Manifest(scenarios={"a": "2", "b": "2"}, versions={"lhkit": "0.2"})
     asked = {SampleId(scenario="a"): "new", SampleId(scenario="b"): "answered"}
-    told = resumption(asked, answered([record("a", "old"), record("b", "answered")]), before, after)
-    assert told == Resumption(
-        asked=2,
+    statuses = map(record_status, [record("a", "old"), record("b", "answered")])
+    assert check_resumption(asked, statuses, before, after) == Resumption(
+        total=2,
         kept=1,
         changed=1,
         changes=(Change(what="scenario", where="a", before="1", after="2"),),
@@ -274,28 +276,37 @@ async def test_an_invalid_sample_is_retried_not_new(play: Play, load: Load) -> N
         raise RuntimeError("a bug")
 
     await play(chats(load, 0), ScriptedModel(broken))
-    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), report=told.append)
-    assert told == [Resumption(asked=1, retried=1)]
+    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), on_resume=told.append)
+    assert told == [Resumption(total=1, retried=1)]
 
 
 def test_changes_name_what_differs_and_only_what_both_runs_say() -> None:
-    before = {
-        "models": [{"model": "m", "dialect": "json", "constraint": "off"}],
-        "locales": {"ko": {"instructions_sha256": "1" * 64}, "en": {"instructions_sha256": "2"}},
-        "scenarios": {"a": "1" * 64, "b": "2"},
-        "versions": {"lhkit": "0.1"},
-    }
-    after = {
-        "models": [{"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "shuffle"}],
-        "locales": {"ko": {"instructions_sha256": "3" * 64}},
-        "scenarios": {"c": "4", "a": "5" * 64},
-        "versions": {"lhkit": "0.2"},
-    }
-    assert changes(before, after) == (
+    before = Manifest.model_validate(
+        {
+            "models": [{"model": "m", "dialect": "json", "constraint": "off"}],
+            "locales": {
+                "ko": {"instructions_sha256": "1" * 64},
+                "en": {"instructions_sha256": "2"},
+            },
+            "scenarios": {"a": "1" * 64, "b": "2"},
+            "versions": {"lhkit": "0.1"},
+        }
+    )
+    after = Manifest.model_validate(
+        {
+            "models": [
+                {"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "shuffle"}
+            ],
+            "locales": {"ko": {"instructions_sha256": "3" * 64}},
+            "scenarios": {"c": "4", "a": "5" * 64},
+            "versions": {"lhkit": "0.2"},
+        }
+    )
+    assert manifest_changes(before, after) == (
         Change(what="dialect", before="json", after="gemma4"),
         Change(what="stress", before="-", after="shuffle"),
         Change(what="prompt", where="ko", before="1" * 12, after="3" * 12),
         Change(what="lhkit", before="0.1", after="0.2"),
         Change(what="scenario", where="a", before="1" * 12, after="5" * 12),
     )
-    assert changes(before, before) == changes({}, after) == ()
+    assert manifest_changes(before, before) == manifest_changes(Manifest(), after) == ()

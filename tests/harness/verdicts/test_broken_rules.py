@@ -93,6 +93,6 @@ async def test_a_rule_that_is_not_told_in_words_is_one_sentence_in_a_record_that
     (record,) = run.records
     assert record.judgement.verdict is Verdict.INVALID
     assert record.evidence.fault is not None
-    assert record.evidence.fault.startswith("broken_rules(): ")
+    assert record.evidence.fault.startswith("broken_rules() is invalid: ")
     assert "\n" not in record.evidence.fault
     assert decode_line(encode_record(record)) == record
