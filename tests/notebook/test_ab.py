@@ -371,7 +371,7 @@ async def test_another_model_under_the_same_name_is_kept_elsewhere(
 ) -> None:
     await make_ab([say("hi")], [say("hi")]).send("hello")
     other = ScriptedModel([], identity=ModelIdentity(model="bare", weights_sha256="0" * 64))
-    with pytest.raises(UsageError, match="another model under the same name"):
+    with pytest.raises(UsageError, match="another model with the same name"):
         ABPanel(
             models=[other, ScriptedModel([], name="tuned")],
             toolset=NOTES,

@@ -328,7 +328,7 @@ async def test_a_node_with_another_version_is_refused_and_told_which(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
-    with pytest.raises(UsageError, match=r"this node has lhkit \S+ instead of 0\.0\.9. Install"):
+    with pytest.raises(UsageError, match=r"This node has lhkit \S+ instead of 0\.0\.9. Install"):
         await played(scenarios, here(), tmp_path, config)
 
 
