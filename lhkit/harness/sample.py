@@ -116,7 +116,15 @@ async def run_planned_sample(
     progress = _Progress()
     fault = None
     try:
-        judgement = await _run_and_score(sample, context, progress)
+        async with _open_sample(sample, context) as (session, model):
+            await _converse(sample, context, progress, session, model)
+            judgement = judge(
+                sample.scenario,
+                progress.evidence(),
+                ToolMetadata.of(counted_tools(session.registry), session.today),
+                today=session.today,
+                row_keys=progress.row_keys,
+            )
     except LhkitError as error:  # an invalid state or a server: the message says how to fix it
         fault = str(error)
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
@@ -210,21 +218,6 @@ async def _open_sample(
         finally:
             if model is not context.model:
                 await model.aclose()
-
-
-async def _run_and_score(
-    sample: PlannedSample, context: SampleContext, progress: _Progress
-) -> Judgement:
-    async with _open_sample(sample, context) as (session, model):
-        await _converse(sample, context, progress, session, model)
-        tools = ToolMetadata.of(counted_tools(session.registry), session.today)
-        return judge(
-            sample.scenario,
-            progress.evidence(),
-            tools,
-            today=session.today,
-            row_keys=progress.row_keys,
-        )
 
 
 async def _converse(
