@@ -385,7 +385,9 @@ async def test_a_run_is_rescored_beside_itself(
     assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
     assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
-    assert "Records that could not be scored again (1):\n  chat-1: the scenario does not exist" in out
+    assert (
+        "Records that could not be scored again (1):\n  chat-1: the scenario does not exist" in out
+    )
     records = read_records(tmp_path / "runs" / "silent-rescored")
     assert [
         each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS

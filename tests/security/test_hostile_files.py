@@ -279,7 +279,9 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
 def test_a_manifest_of_another_shape_is_one_sentence(
     tmp_path: Path, manifest: Mapping[str, Any] | str
 ) -> None:
-    with pytest.raises(RunError, match=r"manifest\.json is not (a valid manifest of lhkit|valid JSON) \("):
+    with pytest.raises(
+        RunError, match=r"manifest\.json is not (a valid manifest of lhkit|valid JSON) \("
+    ):
         Run.load(run_folder(tmp_path, manifest))
 
 

@@ -1,4 +1,4 @@
-"""`faults`: a tool that breaks on purpose, met through the real dispatcher."""
+"""Scripted `faults` of tools, through the real dispatcher."""
 
 from collections.abc import Callable
 
@@ -41,9 +41,7 @@ async def calls_of(
     return run.records[0].evidence.turns[0].calls
 
 
-async def test_the_first_calls_fail_as_after_an_exception_and_then_the_tool_works(
-    load: Load, toolset: Toolset
-) -> None:
+async def test_fault_fails_first_calls_only(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     calls = await calls_of(scenario, searching("m", "mi", "milk"), toolset)
     assert [each.outcome for each in calls] == ["handler_error", "handler_error", "ok"]
@@ -51,7 +49,7 @@ async def test_the_first_calls_fail_as_after_an_exception_and_then_the_tool_work
     assert "ScriptedFaultError" in calls[0].result["reason"]
 
 
-async def test_every_sample_starts_with_all_its_faults(load: Load, toolset: Toolset) -> None:
+async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     outcomes = [
         [each.outcome for each in await calls_of(scenario, searching("m"), toolset)]
@@ -60,7 +58,7 @@ async def test_every_sample_starts_with_all_its_faults(load: Load, toolset: Tool
     assert outcomes == [["handler_error"], ["handler_error"]]
 
 
-async def test_a_call_that_is_refused_or_not_confirmed_uses_up_no_fault(
+async def test_refused_calls_do_not_use_up_faults(
     registry: ToolRegistry,
 ) -> None:
     broken = breaking(registry, [ScriptedFault(tool="add_note")])
@@ -74,15 +72,13 @@ async def test_a_call_that_is_refused_or_not_confirmed_uses_up_no_fault(
     assert codes == ["validation", "ToolCancelled", "handler_error", "ToolOk"]
 
 
-async def test_a_fault_of_a_tool_that_is_not_there_is_named_before_anything_is_played(
-    load: Load, toolset: Toolset
-) -> None:
+async def test_plan_refuses_fault_of_unknown_tool(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY.replace("tool: find_notes", "tool: find_note"))
     with pytest.raises(ScenarioError, match=r"a\.faults\[0\]\.tool: there is no tool 'find_note'"):
         plan_run([scenario], searching(), toolset, repeats=1)
 
 
-async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: Toolset) -> None:
+async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     once = scenario.model_copy(update={"faults": (ScriptedFault(tool="find_notes", times=1),)})
     hashes = {
@@ -102,6 +98,6 @@ async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: 
         ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x stands here twice"),
     ],
 )
-async def test_a_malformed_fault_is_named_with_its_line(load: Load, entry: str, said: str) -> None:
+async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         load(FAULTY.replace("[{tool: find_notes, times: 2}]", entry))

@@ -1,4 +1,4 @@
-"""A real Jupyter kernel: run, interrupt, run again, run a cell again, with the same verdicts."""
+"""replay() in a real Jupyter kernel: interrupted, resumed, repeated, with the same verdicts."""
 
 import json
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
         manager.shutdown_kernel(now=True)
 
 
-def test_run_interrupt_run_again_and_run_any_cell_again_in_one_kernel(notebook: Notebook) -> None:
+def test_replay_resumes_after_interrupt_in_one_kernel(notebook: Notebook) -> None:
     plain = notebook.run("plain")
     assert [verdict for _, verdict in plain["verdicts"]] == ["pass"] * 12
 

@@ -1,7 +1,7 @@
-"""Domains as outsiders bring them: objects that live on, numbers that change type, spent worlds.
+"""Foreign toolsets: mutable shared objects, numbers that change type, consumed initial states.
 
-In the style of public benchmarks, not made fit for lhkit: golds pass on every repeat in one
-process, spoilt golds do not, and no scenario is changed by being played.
+In the style of public benchmarks: reference calls pass on every repeat in one process, altered
+ones fail, and running a scenario does not change it.
 """
 
 import json
@@ -81,9 +81,6 @@ def tools(*given: tuple[str, Any, dict[str, Any]], reads: Iterable[str] = ()) ->
     )
 
 
-# -- a bank: one dict of live objects, changed in place and returned as they are
-
-
 def transfer(args: Mapping[str, Any], db: dict[str, Any]) -> ToolResult:
     source, target = db["accounts"][args["source"]], db["accounts"][args["target"]]
     source["balance"] = source["balance"] - args["amount"] * 1.0  # a float from now on
@@ -142,9 +139,6 @@ BANK = """
 """
 
 
-# -- payments: a world that is spent
-
-
 def pay(args: Mapping[str, Any], world: dict[str, Any]) -> ToolResult:
     cards = world["cards"]
     if not cards or cards[0]["limit"] < args["amount"]:
@@ -176,9 +170,6 @@ PAYMENTS = """
   final: {receipts: [{paid: 10}, {paid: 20}]}
   gone: {cards: [{card_id: x}, {card_id: y}]}
 """
-
-
-# -- a car: an instance of a class whose attributes are the state
 
 
 class Car:
@@ -268,7 +259,7 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTr
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_golds_pass_on_every_repeat_in_one_process(
+async def test_reference_calls_pass_on_every_repeat_in_one_process(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
@@ -286,7 +277,7 @@ async def test_golds_pass_on_every_repeat_in_one_process(
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_spoilt_golds_are_noticed_by_the_state(
+async def test_altered_reference_calls_fail_by_final_state(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     (scenario,) = load(text)
@@ -296,9 +287,6 @@ async def test_spoilt_golds_are_noticed_by_the_state(
         record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
         assert record.judgement.verdict is Verdict.FAIL
         assert record.judgement.state_equal is False
-
-
-# -- nothing that is played changes what it is played from
 
 
 def ruined(value: Any) -> None:
@@ -345,7 +333,7 @@ class Vandal:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_what_changes_all_that_it_gets_changes_no_scenario(
+async def test_mutating_toolset_does_not_change_scenarios(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
@@ -380,9 +368,6 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     for call in (call for turn in trace for call in turn.calls):
         ruined(call.args)
     assert scenarios == as_written
-
-
-# -- states that JSON has no word for
 
 
 @dataclass
@@ -428,9 +413,7 @@ LOOK = """
         (SimpleNamespace(), "state() is a SimpleNamespace"),
     ],
 )
-async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played(
-    load: Load, state: Any, words: str
-) -> None:
+async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, words: str) -> None:
     asked: list[str] = []
 
     def model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -453,7 +436,7 @@ async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played
         ({"items": []}, "items[0] and items[1] have the same empty key"),
     ],
 )
-async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
+async def test_replay_refuses_row_keys_that_do_not_identify_rows(
     load: Load, keys: Any, words: str
 ) -> None:
     rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
@@ -464,7 +447,7 @@ async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
     assert words in str(caught.value)
 
 
-async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no_traceback(
+async def test_final_state_that_is_not_json_makes_sample_invalid(
     load: Load,
 ) -> None:
     price: Any = 1
@@ -491,7 +474,7 @@ async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no
     assert "\n" not in record.evidence.fault
 
 
-async def test_a_world_made_in_python_that_is_no_json_is_one_sentence(load: Load) -> None:
+async def test_replay_refuses_world_that_is_not_json(load: Load) -> None:
     (scenario,) = load(LOOK)
     worldly = Scenario(
         id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}

@@ -1,4 +1,4 @@
-"""What is the same question, and what is another one."""
+"""Planning and content hashes."""
 
 import re
 from collections.abc import Callable
@@ -57,9 +57,7 @@ def hash_of(
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Assistant)])
-def test_whatever_an_assistant_is_told_makes_another_question(
-    toolset: MakeToolset, name: str
-) -> None:
+def test_content_hash_covers_fields_of_assistant(toolset: MakeToolset, name: str) -> None:
     """Also a field that is added one day: here a number counts up, a text gets longer."""
     if name == "deps":
         return  # the world of the scenario
@@ -74,7 +72,7 @@ def test_whatever_an_assistant_is_told_makes_another_question(
     assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
 
 
-def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
+def test_content_hash_covers_context_lines_only(
     toolset: MakeToolset,
 ) -> None:
     def one(message: str) -> str:
@@ -96,7 +94,7 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
         ("openai", chat_messages, "result_text"),
     ],
 )
-def test_other_words_of_a_dialect_make_another_question(
+def test_content_hash_covers_rendering_of_dialect(
     toolset: MakeToolset,
     monkeypatch: pytest.MonkeyPatch,
     dialect: str,
@@ -115,7 +113,7 @@ def test_other_words_of_a_dialect_make_another_question(
 
 
 @pytest.mark.parametrize("dialect", ["json", "openai", ""])
-def test_the_order_of_tools_and_of_their_words_makes_another_question(
+def test_content_hash_covers_order_of_tools_and_keys(
     toolset: MakeToolset, registry: ToolRegistry, dialect: str
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
@@ -128,7 +126,7 @@ def test_the_order_of_tools_and_of_their_words_makes_another_question(
     assert len(asked) == 3
 
 
-def test_weights_are_their_content_and_where_it_is_unknown_their_name(
+def test_content_hash_covers_weights_by_hash_or_name(
     toolset: MakeToolset,
 ) -> None:
     def asked(name: str, sha256: str, port: int = 1) -> str:
@@ -143,7 +141,7 @@ def test_weights_are_their_content_and_where_it_is_unknown_their_name(
 
 
 @pytest.mark.anyio
-async def test_a_context_that_fails_spoils_its_own_sample_only(
+async def test_failing_context_makes_only_its_sample_invalid(
     toolset: MakeToolset,
 ) -> None:
     def context(message: str) -> str:
@@ -211,7 +209,7 @@ HASH = "[0-9a-f]{12}"
         ("lhkit", "", ".*", "9.9"),
     ],
 )
-async def test_a_run_says_what_of_it_made_its_questions_new(
+async def test_resumption_names_change_of_content_hashes(
     toolset: MakeToolset,
     registry: ToolRegistry,
     monkeypatch: pytest.MonkeyPatch,
@@ -247,6 +245,6 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
     assert re.fullmatch(after, change.after)
 
 
-def test_no_field_that_is_left_out_is_misspelt() -> None:
+def test_fingerprint_skips_existing_fields_of_assistant() -> None:
     left_out = set(fingerprint._NOT_LIMITS)
     assert left_out <= {each.name for each in fields(Assistant)}

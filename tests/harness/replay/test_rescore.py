@@ -1,4 +1,4 @@
-"""Old evidence before today's scorers and expectations: offline, and never another conversation."""
+"""rescore(): recorded transcripts with today's scorers and expectations."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ Play = Callable[..., Any]
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
-async def test_what_has_not_changed_is_scored_as_it_was(
+async def test_rescore_is_identical_without_changes(
     play: Play, load: Load, toolset: Any, tmp_path: Path, model: Any
 ) -> None:
     scenarios = load(NOTES)
@@ -100,7 +100,7 @@ WORLD = """
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", ["milk", "bread"])
 @pytest.mark.parametrize("keep_states", [False, True])
-async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
+async def test_rescore_is_identical_without_stored_states(
     play: Play, load: Load, toolset: Any, tmp_path: Path, text: str, *, keep_states: bool
 ) -> None:
     scenarios = load(WORLD.replace("ROWS", "x" * 100_000))
@@ -120,7 +120,7 @@ async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
 
 
 @pytest.mark.anyio
-async def test_the_fault_of_an_old_scorer_is_mended(
+async def test_rescore_applies_present_scorer(
     play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Yesterday's scorer let everything pass."""
@@ -136,9 +136,7 @@ async def test_the_fault_of_an_old_scorer_is_mended(
 
 
 @pytest.mark.anyio
-async def test_an_expectation_that_was_too_narrow_is_mended(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_applies_present_expectation(play: Play, load: Load, toolset: Any) -> None:
     said = [("whole milk"), "bread", "eggs"]
     model = ScriptedModel([r for text in said for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
@@ -153,7 +151,7 @@ async def test_an_expectation_that_was_too_narrow_is_mended(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("reason", CHANGES)
-async def test_another_conversation_is_left_out_with_the_reason(
+async def test_rescore_skips_changed_conversation_with_reason(
     play: Play, load: Load, toolset: Any, reason: str
 ) -> None:
     run = await play(load(NOTES), gold_model)
@@ -162,7 +160,7 @@ async def test_another_conversation_is_left_out_with_the_reason(
 
 
 @pytest.mark.anyio
-async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
+async def test_rescore_skips_missing_or_longer_scenario(
     play: Play, load: Load, toolset: Any
 ) -> None:
     (scenario,) = load(NOTES)
@@ -176,16 +174,14 @@ async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
 
 
 @pytest.mark.anyio
-async def test_an_answer_of_the_script_that_was_never_needed_may_change(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_ignores_unused_gate_answers(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     other = load(NOTES.replace("[reject]", "[reject, accept]"))
     assert rescore(run, other, toolset).records == run.records
 
 
 @pytest.mark.anyio
-async def test_what_the_world_failed_stays_invalid(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_keeps_invalid_verdict(play: Play, load: Load, toolset: Any) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
@@ -195,14 +191,14 @@ async def test_what_the_world_failed_stays_invalid(play: Play, load: Load, tools
 
 
 @pytest.mark.anyio
-async def test_every_world_that_was_opened_is_closed(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_closes_sessions(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     rescore(run, load(NOTES), toolset)
     assert all(session.is_closed for session in toolset.sessions)
 
 
 @pytest.mark.anyio
-async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
+async def test_write_rescored_replaces_only_rescored_folder(
     play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await play(load(NOTES), gold_model)
@@ -218,14 +214,14 @@ async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
 
 
 @pytest.mark.anyio
-async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_names_invalid_world(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     with pytest.raises(UsageError, match="unknown tables"):
         rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), toolset)
 
 
 @pytest.mark.anyio
-async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
+async def test_rescore_counts_distractor_call_as_unexpected(
     play: Play, load: Load, toolset: Any
 ) -> None:
     scenarios = load("""
@@ -268,7 +264,7 @@ def verdicts_of(run: Run) -> list[Verdict]:
 
 
 @pytest.mark.anyio
-async def test_what_was_implied_when_the_run_was_made_counts_when_it_is_scored_again(
+async def test_rescore_uses_recorded_implied_arguments(
     play: Play, load: Load, toolset: Any
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
@@ -297,9 +293,7 @@ def claiming(toolset: Any, words: Sequence[str]) -> Any:
 
 
 @pytest.mark.anyio
-async def test_the_words_of_a_tools_success_are_those_of_when_the_run_was_made(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, toolset: Any) -> None:
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     words = ["got a sticky"]
     run = await play(load(PLANNED), model, toolset=claiming(toolset, words))

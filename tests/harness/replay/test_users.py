@@ -1,4 +1,4 @@
-"""Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
+"""Simulated users (script, careful, hasty) and gate effectiveness."""
 
 import io
 import re
@@ -77,7 +77,7 @@ def asked(run: Run) -> list[tuple[str, bool]]:
     ],
 )
 @pytest.mark.parametrize("confirm", ["accept", "careful"])
-async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
+async def test_careful_user_accepts_each_expected_call_once(
     play: Play,
     load: Load,
     user: User,
@@ -99,9 +99,7 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
 
 
 @pytest.mark.slow
-async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
-    play: Play, load: Load
-) -> None:
+async def test_gate_effectiveness_has_intervals_in_every_report(play: Play, load: Load) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
@@ -128,7 +126,7 @@ async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
         assert "plain: one wish" not in shown
 
 
-async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Load) -> None:
+async def test_reference_model_passes_with_every_user(play: Play, load: Load) -> None:
     for user in ("script", "careful", "hasty"):
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
@@ -138,7 +136,7 @@ async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Lo
 
 @pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
 @pytest.mark.parametrize("user", ["careful", "hasty"])
-async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
+async def test_played_by_keeps_other_confirmations(load: Load, confirm: str, user: User) -> None:
     (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
     assert scenario.played_by(user) == scenario
 
@@ -146,7 +144,7 @@ async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: Us
 @pytest.mark.parametrize(
     ("user", "answer"), [("script", False), ("careful", False), ("hasty", True)]
 )
-async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
+async def test_hasty_user_accepts_unexpected_confirmation(
     play: Play, load: Load, user: User, *, answer: bool
 ) -> None:
     scenarios = load(SCENARIO.replace("      confirm: CONFIRM\n", ""))
@@ -156,7 +154,7 @@ async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
     assert (gate.wrong, gate.wrong_stopped, gate.wrong_done) == (1, not answer, answer)
 
 
-async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
+async def test_hasty_user_rejects_expected_cancellation(
     load: Load,
 ) -> None:
     text = SCENARIO.replace("      confirm: CONFIRM\n", "")
@@ -166,13 +164,13 @@ async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
     assert scenario.played_by("hasty") == scenario
 
 
-async def test_two_runs_that_are_compared_say_who_clicked(play: Play, load: Load) -> None:
+async def test_compare_shows_change_of_user(play: Play, load: Load) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     runs = [await play(scenarios, gold_model, user=user) for user in ("careful", "hasty")]
     assert Change(what="user", before="careful", after="hasty") in compare(*runs).changes
 
 
-async def test_another_user_is_another_question(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_content_hash_covers_user(play: Play, load: Load, tmp_path: Path) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     kept = []
     for user in ("script", "careful", "careful"):
@@ -181,9 +179,7 @@ async def test_another_user_is_another_question(play: Play, load: Load, tmp_path
     assert kept == [0, 0, 1]
 
 
-async def test_a_careful_run_is_scored_again_as_it_was_played(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_keeps_careful_user(play: Play, load: Load, toolset: Any) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, BREAD, say("ok")])
     run = await play(scenarios, model, user="careful")
@@ -194,6 +190,6 @@ async def test_a_careful_run_is_scored_again_as_it_was_played(
 
 
 @pytest.mark.anyio
-async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
+async def test_replay_refuses_unknown_user(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry, read by its own classes and taken by a real collector."""
+"""OpenTelemetry traces, parsed by its own classes and accepted by a real collector."""
 
 import base64
 import json
@@ -97,7 +97,7 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, byte
         server.server_close()
 
 
-async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user_was_asked(
+async def test_trace_has_spans_of_requests_tools_and_confirmations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
@@ -133,7 +133,7 @@ async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user
     assert told(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
-async def test_a_receiver_gets_what_the_file_would_hold_some_conversations_at_a_time(
+async def test_traces_are_posted_in_batches(
     tmp_path: Path,
 ) -> None:
     folder = run_of(tmp_path / "run", *(record(f"s{number}") for number in range(120)))
@@ -182,9 +182,7 @@ def _listens(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
-    load: Load, toolset: Any, tmp_path: Path
-) -> None:
+async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path) -> None:
     talks = load(TALK + TALK.replace("shop-01", "shop-02"))
     run = await played(talks, SCRIPT, toolset, tmp_path / "run")
     with collector(tmp_path / "received.txt") as address:
@@ -216,7 +214,7 @@ async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
     assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 
-async def test_a_receiver_that_refuses_or_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_export_reports_refusing_or_unreachable_receiver(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", record("a"))
     with receiver(status=415) as (address, _), pytest.raises(RunError, match="refuses the traces"):
         await export_run(ExportOptions(folder=folder, otel=address), load_settings())

@@ -1,4 +1,4 @@
-"""A run read back from its folder: newest answers, half a line ignored, faults in a sentence."""
+"""Run.load(), and what a run folder still provides when a run is resumed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,7 +61,7 @@ def folder_of(path: Path, *records: SampleRecord, tail: str = "") -> Path:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("options", [{}, {"repeats": 3, "concurrency": 4}])
-async def test_what_is_read_is_what_was_returned(
+async def test_load_returns_run_of_replay(
     play: Play, load: Load, tmp_path: Path, toolset: Any, options: dict[str, Any]
 ) -> None:
     toolset.sampling = Sampling(temperature=1.0, seed=7)
@@ -72,7 +72,9 @@ async def test_what_is_read_is_what_was_returned(
 
 
 @pytest.mark.anyio
-async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_load_returns_samples_of_newest_invocation(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
     await play(chats(load, 0, 1, 2))
     await play(chats(load, 0, 1, 2), silent_model())
     again = await play(chats(load, 0, 2))
@@ -83,7 +85,7 @@ async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
+async def test_load_reads_run_stopped_before_first_sample(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     class Stopped(Exception):  # noqa: N818 - no error
@@ -98,9 +100,7 @@ async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_still_written_is_read_as_far_as_it_has_come(
-    play: Play, load: Load, tmp_path: Path
-) -> None:
+async def test_load_reads_run_in_progress(play: Play, load: Load, tmp_path: Path) -> None:
     run = await play(chats(load, 1, 2, 3))
     lines = [f"{encode_record(each)}\n" for each in run.records]
     file = tmp_path / "mine" / RECORDS
@@ -109,9 +109,7 @@ async def test_a_run_that_is_still_written_is_read_as_far_as_it_has_come(
         assert len(Run.load(tmp_path / "mine").records) == count
 
 
-def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_suggests_folder_of_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
     folder_of(folder, record("a"))
@@ -120,13 +118,6 @@ def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
         MissingRunError, match=r"^mine is not a run folder. Did you mean runs.mine\?$"
     ):
         Run.load("mine")
-
-
-def test_a_half_written_last_line_is_no_record(tmp_path: Path) -> None:
-    line = encode_record(record("b"))
-    for cut in (1, len(line) // 2, len(line)):
-        run = Run.load(folder_of(tmp_path, record("a"), tail=line[:cut]))
-        assert [each.sample_id.scenario for each in run.records] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -139,16 +130,14 @@ def test_a_half_written_last_line_is_no_record(tmp_path: Path) -> None:
         ({RECORDS: "", MANIFEST: "[]"}, "manifest.json is not a JSON object"),
     ],
 )
-def test_a_folder_that_is_no_run_is_refused(
-    files: dict[str, str], sentence: str, tmp_path: Path
-) -> None:
+def test_load_refuses_invalid_folder(files: dict[str, str], sentence: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=sentence):
         Run.load(tmp_path)
 
 
-def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: Path) -> None:
+def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
     """In any order of finishing; and a valid answer is not replaced by a later invalid one."""
     folder_of(
         tmp_path,
@@ -167,7 +156,7 @@ def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: 
     ]
 
 
-def test_a_run_says_in_one_line_what_it_is() -> None:
+def test_run_repr() -> None:
     records = (record("a"), record("b", verdict="fail"), record("c", verdict="invalid"))
     assert repr(Run(records=records, name="x")) == (
         "<Run x: 3 samples: 1 passed, 1 failed, 1 invalid>"
@@ -189,9 +178,7 @@ found = st.lists(
 
 
 @given(questions, found)
-def test_every_sample_is_kept_retried_changed_or_new(
-    asked: dict[SampleId, str], records: list[SampleRecord]
-) -> None:
+def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[SampleRecord]) -> None:
     resumed = check_resumption(asked, map(record_status, records), Manifest(), Manifest())
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
     if asked:
@@ -217,7 +204,7 @@ def test_every_sample_is_kept_retried_changed_or_new(
         ("tools", Resumption(total=3, changed=3)),
     ],
 )
-async def test_a_run_says_what_is_asked_anew_and_why(
+async def test_resumption_reports_changes(
     play: Play,
     load: Load,
     toolset: Any,
@@ -254,7 +241,7 @@ async def test_a_run_says_what_is_asked_anew_and_why(
         assert why[0] == Change(what="sampling", where="max_tokens", before="256", after="9")
 
 
-def test_only_what_makes_a_question_new_is_named() -> None:
+def test_resumption_omits_unrelated_changes() -> None:
     """A scenario that was changed back to an answered question did not make one; nor did lhkit."""
     before = Manifest(scenarios={"a": "1", "b": "1"}, versions={"lhkit": "0.1"})
     after = Manifest(scenarios={"a": "2", "b": "2"}, versions={"lhkit": "0.2"})
@@ -269,7 +256,7 @@ def test_only_what_makes_a_question_new_is_named() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_invalid_sample_is_retried_not_new(play: Play, load: Load) -> None:
+async def test_resumption_retries_invalid_sample(play: Play, load: Load) -> None:
     told: list[Resumption] = []
 
     def broken(_: object) -> Any:
@@ -280,7 +267,7 @@ async def test_an_invalid_sample_is_retried_not_new(play: Play, load: Load) -> N
     assert told == [Resumption(total=1, retried=1)]
 
 
-def test_changes_name_what_differs_and_only_what_both_runs_say() -> None:
+def test_manifest_changes_compare_common_fields() -> None:
     before = Manifest.model_validate(
         {
             "models": [{"model": "m", "dialect": "json", "constraint": "off"}],

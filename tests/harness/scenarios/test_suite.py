@@ -1,4 +1,4 @@
-"""A suite file: what it may say, what is wrong with it, and which arms it makes."""
+"""Suite files: validation, and expansion into arms."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def names(folder: Path, text: str) -> list[str]:
         ),
     ],
 )
-def test_a_wrong_suite_is_refused_naming_file_and_field(
+def test_load_suite_names_file_and_field_of_faults(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     path = written(tmp_path, text)
@@ -56,7 +56,7 @@ def test_a_wrong_suite_is_refused_naming_file_and_field(
     assert all(line.startswith(str(path)) for line in str(refused.value).splitlines())
 
 
-def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_suite(tmp_path / "none.toml")
 
@@ -85,19 +85,17 @@ def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_arms_are_all_combinations_named_after_what_varies(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_expand_arms_names_what_varies(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert names(tmp_path, text) == expected
 
 
 @pytest.mark.parametrize("text", ['[arms]\nmodels = ["gold", "gold"]'])
-def test_two_arms_of_one_name_are_refused(tmp_path: Path, text: str) -> None:
+def test_expand_arms_refuses_duplicate_names(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="Two arms have the name 'gold'"):
         names(tmp_path, text)
 
 
-def test_a_prompt_is_a_text_or_a_file_beside_the_suite(tmp_path: Path) -> None:
+def test_expand_arms_reads_prompt_files(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("길게 답해.\n", encoding="utf-8")
     text = (
         'arms.prompts = ["default", "own"]\n[prompts.own]\nen = "Be brief."\n'
@@ -113,7 +111,7 @@ def test_a_prompt_is_a_text_or_a_file_beside_the_suite(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "evals").glob("*.toml")), ids=lambda path: path.stem
 )
-def test_every_shipped_suite_can_be_read(path: Path) -> None:
+def test_load_suite_reads_shipped_suites(path: Path) -> None:
     suite = load_suite(path)
     assert isinstance(suite, Suite)
     assert len(expand_arms(suite, path.parent)) > 1

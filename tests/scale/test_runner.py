@@ -1,4 +1,4 @@
-"""Replicas as a run sees them, on a cluster that is played here: who plays, who is lost."""
+"""RaySampleRunner on a simulated cluster: sample distribution and lost replicas."""
 
 import asyncio
 import logging
@@ -194,7 +194,7 @@ def verdicts(run: Run) -> dict[str, Verdict]:
     return {each.sample_id.scenario: each.judgement.verdict for each in run.records}
 
 
-async def test_replicas_write_the_journal_that_one_process_writes(
+async def test_replicas_produce_same_journal_as_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
@@ -214,7 +214,7 @@ async def test_replicas_write_the_journal_that_one_process_writes(
     assert len(runner.losses) == 0
 
 
-async def test_a_run_of_one_process_goes_on_with_replicas(
+async def test_replicas_resume_run_of_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     few = scenarios[:5]
@@ -224,7 +224,7 @@ async def test_a_run_of_one_process_goes_on_with_replicas(
 
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
-async def test_what_a_lost_replica_had_is_played_once_by_another(
+async def test_samples_of_lost_replica_are_run_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     cluster = here(takes, takes)
@@ -236,7 +236,7 @@ async def test_what_a_lost_replica_had_is_played_once_by_another(
     assert 2 <= len(cluster.started) <= 2 + len(runner.losses)
 
 
-async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_why(
+async def test_repeated_losses_make_remaining_samples_invalid(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     run, runner = await played(scenarios, here(*[0] * 40), tmp_path)
@@ -250,7 +250,7 @@ async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_w
 
 
 @pytest.mark.slow
-async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
+async def test_runner_fails_without_large_enough_node(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     cluster = here(replica=Unplaced, has_room=False)
@@ -258,7 +258,7 @@ async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
         await played(scenarios, cluster, tmp_path)
 
 
-async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
+async def test_on_wait_is_called_once_with_free_resources(
     scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lhkit.scale.runner._POLL_S", 0.001)
@@ -301,7 +301,7 @@ async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
         ),
     ],
 )
-def test_the_sentence_names_what_a_replica_lacks(
+def test_missing_resources_names_gpus_and_cpus(
     asked: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
 ) -> None:
     ray: Any = SimpleNamespace(nodes=lambda: [{"Resources": n, "Alive": True} for n in nodes])
@@ -311,7 +311,7 @@ def test_the_sentence_names_what_a_replica_lacks(
     assert cluster.missing_resources() == expected
 
 
-async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
+async def test_server_error_ends_run_before_first_sample(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     class Broken(Replica):
@@ -324,7 +324,7 @@ async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
     assert not (tmp_path / "records.jsonl").exists()
 
 
-async def test_a_node_with_another_version_is_refused_and_told_which(
+async def test_node_with_other_version_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
@@ -332,7 +332,7 @@ async def test_a_node_with_another_version_is_refused_and_told_which(
         await played(scenarios, here(), tmp_path, config)
 
 
-async def test_a_node_that_would_ask_something_else_is_refused(
+async def test_node_with_other_content_hash_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     others = {each.locale: "Others." for each in scenarios}
@@ -342,7 +342,7 @@ async def test_a_node_that_would_ask_something_else_is_refused(
     assert read_records(tmp_path) == ()
 
 
-async def test_two_replicas_of_different_models_are_refused(
+async def test_replicas_with_different_models_are_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     names = iter(["one", "other"])
@@ -362,7 +362,7 @@ async def test_two_replicas_of_different_models_are_refused(
         await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 240)
 
 
-async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
+async def test_matrix_runs_arms_on_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
@@ -391,22 +391,20 @@ def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+def test_ray_option_without_ray_says_what_to_install(tmp_path: Path) -> None:
     done = without_ray(tmp_path, "--ray", "local")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "Ray is not installed. Install it with `pip install 'lhkit[ray]'`" in done.stderr
 
 
-def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
+def test_eval_works_without_ray(tmp_path: Path) -> None:
     done = without_ray(tmp_path, "--name", "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(read_records(tmp_path / "run")) == 2
 
 
-def test_what_ray_logs_goes_to_the_runs_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_connect_redirects_logs_to_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "run" / "replicas.log"
     ray, own = logging.getLogger("ray"), logging.getLogger("lhkit.scale")
     before = [(each.handlers[:], each.level, each.propagate) for each in (ray, own)]
@@ -420,7 +418,7 @@ def test_what_ray_logs_goes_to_the_runs_log(
     assert [(each.handlers, each.level, each.propagate) for each in (ray, own)] == before
 
 
-def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
+def test_ray_client_address_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--ray", "ray://head:10001"],
         env={**search_paths(), "LHKIT_LOCALE": "en"},
@@ -435,12 +433,12 @@ def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
     )
 
 
-def test_replicas_of_a_runtime_that_ray_does_not_start_are_refused() -> None:
+def test_require_model_refuses_other_runtime() -> None:
     with pytest.raises(UsageError, match=r"--runtime llama\.cpp is not supported with --ray"):
         require_model(ModelChoice(name="gemma"), "llama.cpp")
 
 
-def test_replicas_without_ray_are_refused() -> None:
+def test_replicas_option_requires_ray_option() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--replicas", "2"],
         env={**search_paths(), "COLUMNS": "200"},

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neighbour import ODD_ONE
+from sibling import ODD_ONE
 
 from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.definition import ToolDefinition
