@@ -1,3 +1,3 @@
-"""What lies beside a toolset and is imported by it."""
+"""A module in the folder of a toolset that imports it."""
 
 ODD_ONE = 5

@@ -72,7 +72,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def started(count: int, *version: str, **more: str) -> Iterator[Nodes]:
-    """Start so many nodes beside the head; `more` is in their environment."""
+    """Start `count` nodes and a head; `more` is in their environment."""
     logs = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # a socket's path is short
     with (
         (logs / "nodes.log").open("w") as log,
@@ -163,7 +163,7 @@ def assert_each_is_answered_once(suite: Path) -> None:
 def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
     calls = [call for each in found for turn in each.evidence.turns for call in turn.calls]
     payloads = (call.result.get("data", {}) for call in calls)
-    return {told[key] for told in payloads if key in told}
+    return {payload[key] for payload in payloads if key in payload}
 
 
 def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) -> None:
@@ -183,8 +183,8 @@ def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) 
 def test_ray_logs_go_to_file_and_not_to_terminal(nodes: Nodes, suite: Path) -> None:
     done = lhkit(suite, *on(nodes))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = done.stdout + done.stderr
-    assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in told] == []
+    output = done.stdout + done.stderr
+    assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in output] == []
     log = (suite.parent / "runs" / "run" / LOG).read_text()
     assert f"a replica runs on node {platform.node()}" in log
 
@@ -211,10 +211,10 @@ def test_toolset_with_missing_module_is_refused(nodes: Nodes, suite: Path) -> No
         PYTHONPATH=os.pathsep.join(map(str, paths)),
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    told = " ".join(done.stderr.split())
-    assert f"on node {platform.node()}: " in told
-    assert "No module named 'only_here'" in told
-    assert "Install other modules that it imports on every node" in told
+    stderr = " ".join(done.stderr.split())
+    assert f"on node {platform.node()}: " in stderr
+    assert "No module named 'only_here'" in stderr
+    assert "Install other modules that it imports on every node" in stderr
     assert records(suite) == ()
 
 
@@ -225,9 +225,9 @@ def test_too_large_toolset_folder_is_refused(nodes: Nodes, suite: Path) -> None:
     small = {"RAY_max_grpc_message_size": str(2**19)}  # instead of 500 MiB
     done = lhkit(suite, *on(nodes), toolset=f"{own / 'killing_tools.py'}:TOOLS", **small)
     assert done.returncode == 3, done.stdout + done.stderr
-    told = " ".join(done.stderr.split())
-    assert f"the folder {own} is too large to upload" in told
-    assert ".gitignore" in told
+    stderr = " ".join(done.stderr.split())
+    assert f"the folder {own} is too large to upload" in stderr
+    assert ".gitignore" in stderr
 
 
 def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
@@ -238,9 +238,9 @@ def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
         other = lhkit(suite, *on(nodes), **asked)
     assert (stranger.returncode, other.returncode) == (3, 3), stranger.stdout + other.stdout
     assert "requires a token" in " ".join(stranger.stderr.split())
-    told = " ".join(other.stderr.split())
-    assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in told
-    assert "Install the same versions here and on all nodes" in told
+    stderr = " ".join(other.stderr.split())
+    assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in stderr
+    assert "Install the same versions here and on all nodes" in stderr
     assert token not in stranger.stderr + other.stderr
 
 
@@ -283,8 +283,8 @@ def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> Non
     kill_in_call(suite, 3, "always")
     done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
     assert done.returncode == 3, done.stdout + done.stderr
-    told = verdicts(records(suite))
-    assert told["work-3"] is Verdict.INVALID
+    by_name = verdicts(records(suite))
+    assert by_name["work-3"] is Verdict.INVALID
     assert "were lost in a row" in done.stdout
     (suite.parent / "kills" / "3").unlink()
     assert lhkit(suite, *on(nodes)).returncode == 0
@@ -311,14 +311,14 @@ async def test_api_key_of_nodes_reaches_server_and_is_not_written(
     assert len(records(suite)) == COUNT
     assert keys == {f"Bearer {CANARY}"}
     assert any("ray::Replica" in line for line in lines)
-    assert [line for line in lines if _tells_a_key(line)] == []
+    assert [line for line in lines if _has_key(line)] == []
     files = _files(suite.parent, nodes.logs)
     assert suite.parent / "runs" / "run" / LOG in files
-    assert [each for each in files if _tells_a_key(each.read_bytes().decode("latin1"))] == []
-    assert not _tells_a_key(done.stdout + done.stderr)
+    assert [each for each in files if _has_key(each.read_bytes().decode("latin1"))] == []
+    assert not _has_key(done.stdout + done.stderr)
     jobs = run(suite, "-c", JOBS, nodes.address).stdout
-    assert f"{suite.parent}" in jobs  # the command is told there, and what travels
-    assert not _tells_a_key(jobs)
+    assert f"{suite.parent}" in jobs  # Ray stores the command and the uploaded folder
+    assert not _has_key(jobs)
 
 
 JOBS = """
@@ -343,5 +343,5 @@ def _files(*folders: Path) -> list[Path]:
     return [each for folder in folders for each in folder.rglob("*") if each.is_file()]
 
 
-def _tells_a_key(text: str) -> bool:
+def _has_key(text: str) -> bool:
     return CANARY in text or OWN in text

@@ -64,7 +64,7 @@ class Method:
 
 
 class Actor:
-    """A replica in this process. It dies when it takes more than `takes` times."""
+    """A replica in this process. It dies after `takes` calls of `collect`."""
 
     def __init__(self, replica: Replica, takes: int | None) -> None:
         self._replica = replica
@@ -78,12 +78,12 @@ class Actor:
     def collect(self) -> Method:
         return Method(self, self._collect)
 
-    async def _collect(self, asked: Sequence[SampleRequest]) -> Any:
+    async def _collect(self, requests: Sequence[SampleRequest]) -> Any:
         if self._takes == 0:
             self.die()
             await asyncio.Event().wait()
         self._takes = None if self._takes is None else self._takes - 1
-        return await self._replica.collect(asked)
+        return await self._replica.collect(requests)
 
     def die(self) -> None:
         self._dead.set()
@@ -107,8 +107,8 @@ class Actor:
 
 
 @dataclass(kw_only=True)
-class Here:
-    """What `scale.Cluster` is, without Ray: `lives` says of each new actor when it dies."""
+class FakeCluster:
+    """A `scale.Cluster` without Ray; `lives` limits the calls of each new actor."""
 
     placement: Placement
     toolset: str = "life-helper"
@@ -128,8 +128,8 @@ class Here:
     def kill(self, actor: Actor) -> None:
         actor.die()
 
-    async def result(self, asked: "asyncio.Task[Any]") -> Any:
-        return await asked
+    async def result(self, requests: "asyncio.Task[Any]") -> Any:
+        return await requests
 
     def free_resources(self) -> Resources:
         return Resources(0, 1)
@@ -139,16 +139,16 @@ class Here:
 
 
 @dataclass(kw_only=True)
-class LookedAt(Here):
-    """One that notices when it was asked often for room, far longer than until that is told."""
+class CheckedCluster(FakeCluster):
+    """A cluster that notices many checks of its resources."""
 
-    looks: int = 0
-    was_looked_at_often: asyncio.Event = field(default_factory=asyncio.Event)
+    checks: int = 0
+    was_checked_often: asyncio.Event = field(default_factory=asyncio.Event)
 
     def missing_resources(self) -> str:
-        self.looks += 1
-        if self.looks >= 100:
-            self.was_looked_at_often.set()
+        self.checks += 1
+        if self.checks >= 100:
+            self.was_checked_often.set()
         return super().missing_resources()
 
 
@@ -157,12 +157,14 @@ def scenarios() -> tuple[Scenario, ...]:
     return load_scenarios(scenario_paths("dev"), limit=FEW)
 
 
-def here(*lives: int | None, replicas: int = 2, **more: Any) -> Here:
-    return Here(placement=Placement(address="local", replicas=replicas), lives=[*lives], **more)
+def fake_cluster(*lives: int | None, replicas: int = 2, **more: Any) -> FakeCluster:
+    return FakeCluster(
+        placement=Placement(address="local", replicas=replicas), lives=[*lives], **more
+    )
 
 
 class Unplaced(Replica):
-    """One for which there is no room."""
+    """A replica that is never placed."""
 
     async def node(self) -> str:
         await asyncio.Event().wait()
@@ -174,7 +176,10 @@ async def no_pause(_: float) -> None:
 
 
 async def played(
-    scenarios: Sequence[Scenario], cluster: Here, folder: Path, config: ReplicaConfig = CONFIG
+    scenarios: Sequence[Scenario],
+    cluster: FakeCluster,
+    folder: Path,
+    config: ReplicaConfig = CONFIG,
 ) -> tuple[Run, RaySampleRunner]:
     async with RaySampleRunner(cluster, config, scenarios, sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
@@ -204,7 +209,7 @@ async def test_replicas_produce_same_journal_as_one_process(
         run_dir=tmp_path / "alone",
         progress=False,
     )
-    run, runner = await played(scenarios, here(), tmp_path / "many")
+    run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
     assert len(read_records(tmp_path / "many")) == FEW
     hashes = {each.content_hash for each in alone.records}
@@ -219,7 +224,7 @@ async def test_replicas_resume_run_of_one_process(
 ) -> None:
     few = scenarios[:5]
     await replay(few, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False)
-    run, _ = await played(scenarios, here(), tmp_path)
+    run, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 
 
@@ -227,7 +232,7 @@ async def test_replicas_resume_run_of_one_process(
 async def test_samples_of_lost_replica_are_run_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    cluster = here(takes, takes)
+    cluster = fake_cluster(takes, takes)
     run, runner = await played(scenarios, cluster, tmp_path)
     assert len(read_records(tmp_path)) == FEW
     assert Verdict.INVALID not in verdicts(run).values()
@@ -239,12 +244,12 @@ async def test_samples_of_lost_replica_are_run_once_by_another(
 async def test_repeated_losses_make_remaining_samples_invalid(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    run, runner = await played(scenarios, here(*[0] * 40), tmp_path)
+    run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].evidence.fault == (
         "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
-    again, _ = await played(scenarios, here(), tmp_path)
+    again, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
     assert 6 <= len(runner.losses) <= 7  # the other one may die while the sixth death is counted
 
@@ -253,7 +258,7 @@ async def test_repeated_losses_make_remaining_samples_invalid(
 async def test_runner_fails_without_large_enough_node(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    cluster = here(replica=Unplaced, has_room=False)
+    cluster = fake_cluster(replica=Unplaced, has_room=False)
     with pytest.raises(ServerUnreachableError, match="more than any node has"):
         await played(scenarios, cluster, tmp_path)
 
@@ -263,23 +268,23 @@ async def test_on_wait_is_called_once_with_free_resources(
 ) -> None:
     monkeypatch.setattr("lhkit.scale.runner._POLL_S", 0.001)
     monkeypatch.setattr("lhkit.scale.runner._REPORT_WAIT_AFTER_S", 0.005)
-    told: list[Resources] = []
-    cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
+    reports: list[Resources] = []
+    cluster: Any = CheckedCluster(placement=fake_cluster().placement, replica=Unplaced)
 
     async def begin() -> None:
-        async with RaySampleRunner(cluster, CONFIG, scenarios, on_wait=told.append):
+        async with RaySampleRunner(cluster, CONFIG, scenarios, on_wait=reports.append):
             raise AssertionError
 
     begun = asyncio.create_task(begin())
-    await cluster.was_looked_at_often.wait()
+    await cluster.was_checked_often.wait()
     begun.cancel()
     with suppress(asyncio.CancelledError):
         await begun
-    assert told == [Resources(gpus=0, cpus=1)]
+    assert reports == [Resources(gpus=0, cpus=1)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "lacking", "options"),
+    ("requests", "nodes", "lacking", "options"),
     [
         (
             {"gpus": 2},
@@ -302,10 +307,10 @@ async def test_on_wait_is_called_once_with_free_resources(
     ],
 )
 def test_missing_resources_names_gpus_and_cpus(
-    asked: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
+    requests: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
 ) -> None:
     ray: Any = SimpleNamespace(nodes=lambda: [{"Resources": n, "Alive": True} for n in nodes])
-    placement = Placement(address="auto", **asked)
+    placement = Placement(address="auto", **requests)
     cluster = Cluster(ray=ray, placement=placement, toolset="life-helper")
     expected = f"A replica requires {lacking}. Give a smaller {options}, or add a node."
     assert cluster.missing_resources() == expected
@@ -320,7 +325,7 @@ async def test_server_error_ends_run_before_first_sample(
 
     node = re.escape(platform.node())
     with pytest.raises(SetupError, match=f"on node {node}: vLLM is not installed here"):
-        await played(scenarios, here(replica=Broken), tmp_path)
+        await played(scenarios, fake_cluster(replica=Broken), tmp_path)
     assert not (tmp_path / "records.jsonl").exists()
 
 
@@ -329,7 +334,7 @@ async def test_node_with_other_version_is_refused(
 ) -> None:
     config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
     with pytest.raises(UsageError, match=r"This node has lhkit \S+ instead of 0\.0\.9. Install"):
-        await played(scenarios, here(), tmp_path, config)
+        await played(scenarios, fake_cluster(), tmp_path, config)
 
 
 async def test_node_with_other_content_hash_is_refused(
@@ -338,7 +343,7 @@ async def test_node_with_other_content_hash_is_refused(
     others = {each.locale: "Others." for each in scenarios}
     config = replace(CONFIG, options=RunOptions(model="silent", instructions=others))
     with pytest.raises(UsageError, match="has another content hash on this node than in the plan"):
-        await played(scenarios, here(), tmp_path, config)
+        await played(scenarios, fake_cluster(), tmp_path, config)
     assert read_records(tmp_path) == ()
 
 
@@ -353,21 +358,23 @@ async def test_replicas_with_different_models_are_refused(
             return ReplicaInfo(ModelIdentity(model=next(names)), 0.0)
 
         async def collect(
-            self, asked: Sequence[SampleRequest] = ()
+            self, requests: Sequence[SampleRequest] = ()
         ) -> list[tuple[int, EncodedRecord]]:
             await asyncio.Event().wait()  # nothing is finished before both are there
             raise AssertionError
 
     with pytest.raises(UsageError, match="Two replicas serve different models"):
-        await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 240)
+        await asyncio.wait_for(played(scenarios, fake_cluster(replica=Named), tmp_path), 240)
 
 
 async def test_matrix_runs_arms_on_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
-    async def connected(placement: Placement, _toolset: str, _log: Path) -> AsyncIterator[Here]:
-        yield Here(placement=placement)
+    async def connected(
+        placement: Placement, _toolset: str, _log: Path
+    ) -> AsyncIterator[FakeCluster]:
+        yield FakeCluster(placement=placement)
 
     monkeypatch.setattr(scale, "connect", connected)
     suite = tmp_path / "suite.toml"
@@ -411,9 +418,9 @@ def test_connect_redirects_logs_to_file(tmp_path: Path, capfd: pytest.CaptureFix
     with _logging_to(log):
         ray.warning("it warns")
         own.info("it plays")
-    said = log.read_text(encoding="utf-8")
-    assert "WARNING it warns\n" in said
-    assert "INFO it plays\n" in said
+    text = log.read_text(encoding="utf-8")
+    assert "WARNING it warns\n" in text
+    assert "INFO it plays\n" in text
     assert capfd.readouterr() == ("", "")
     assert [(each.handlers, each.level, each.propagate) for each in (ray, own)] == before
 

@@ -102,7 +102,7 @@ class Command:
         return data[: data.rfind(b"\n") + 1]
 
     def answered(self, name: str) -> Counter[tuple[str, str, str]]:
-        """Return how often each sample, by content hash, stands in a run, with its verdict."""
+        """Return the count of each sample, content hash and verdict in a run."""
         lines = map(json.loads, self.whole(name).splitlines())
         return Counter(
             (line["sample_id"]["scenario"], line["content_hash"], line["judgement"]["verdict"])
@@ -111,7 +111,7 @@ class Command:
 
 
 def table(output: str) -> list[str]:
-    """Return the table and what stands below, without times and how much this invocation played."""
+    """Return the table and the lines below, without times and counts of this invocation."""
     shown = output[output.index("┏") :]
     lines = [TIMES.sub("?", line) for line in shown.splitlines() if "runs/" not in line]
     return [re.sub(r"\s+", " ", re.sub(r"[━─]+", "─", line)) for line in lines]

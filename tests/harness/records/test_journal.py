@@ -125,8 +125,10 @@ def test_journal_overwrites_half_written_line(tmp_path: Path, half: bytes) -> No
 def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
     line = encode_record(record()).replace('"schema":2', f'"schema":{schema}').encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(line)
-    told = rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
-    with pytest.raises(RunError, match=told):
+    message = (
+        rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
+    )
+    with pytest.raises(RunError, match=message):
         read_records(tmp_path)
     with pytest.raises(RunError, match="Run it again under another name"), open_journal(tmp_path):
         pass
@@ -213,8 +215,8 @@ def test_write_manifest_replaces_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("schema", [1, 3, None])
 def test_read_manifest_refuses_other_schema(tmp_path: Path, schema: int | None) -> None:
     (tmp_path / MANIFEST).write_text(json.dumps({"schema": schema}))
-    told = "was written by another version of lhkit .* Run it again under another name"
-    with pytest.raises(RunError, match=told):
+    message = "was written by another version of lhkit .* Run it again under another name"
+    with pytest.raises(RunError, match=message):
         read_manifest(tmp_path)
 
 

@@ -47,10 +47,10 @@ def test_call_scores_round_trip_as_json() -> None:
 
 def test_strict_verdict_fails_repaired_pass() -> None:
     strict = TurnScore(passed=True, strict_passed=True)
-    mended = TurnScore(passed=True)
+    repaired = TurnScore(passed=True)
     assert record(strict).judgement.strict_verdict is Verdict.PASS
-    assert record(strict, mended).judgement.strict_verdict is Verdict.FAIL
-    assert record(mended, verdict=Verdict.INVALID).judgement.strict_verdict is Verdict.INVALID
+    assert record(strict, repaired).judgement.strict_verdict is Verdict.FAIL
+    assert record(repaired, verdict=Verdict.INVALID).judgement.strict_verdict is Verdict.INVALID
 
 
 @given(

@@ -129,7 +129,7 @@ def test_json_or_repr_shows_type_of_too_long_number(value: Any) -> None:
 
 
 class Detached:
-    """A value that cannot be told any more."""
+    """A value whose repr fails."""
 
     def __repr__(self) -> str:
         raise ValueError("detached instance")
@@ -180,16 +180,16 @@ def test_state_is_independent_of_earlier_state(
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("invalid", "message"),
     [
         ({"id": 1, "tags": {1}}, r"state\(\): people\[1\]\.tags is a set"),
         ({"id": float("nan")}, r"state\(\): people\[1\]\.id is a float"),
-        ("nobody", r"state\(\): people\[1\] is a str"),
+        ("no row", r"state\(\): people\[1\] is a str"),
     ],
 )
-def test_state_names_invalid_row_in_second_copy(spoilt: object, told: str) -> None:
+def test_state_names_invalid_row_in_second_copy(invalid: object, message: str) -> None:
     session = Live({"people": people(3)})
     before = state_of(session)
-    session.tables["people"][1] = spoilt
-    with pytest.raises(UsageError, match=told):
+    session.tables["people"][1] = invalid
+    with pytest.raises(UsageError, match=message):
         state_of(session, before=before)

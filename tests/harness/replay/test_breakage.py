@@ -89,7 +89,7 @@ async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("[{times: 1}]", r":5: a\.faults\[0\]\.tool: is required"),
         ("[{tool: find_notes, times: 0}]", r":5: a\.faults\[0\]\.times: .*1 or more"),
@@ -98,6 +98,6 @@ async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
         ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x stands here twice"),
     ],
 )
-async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
+async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         load(FAULTY.replace("[{tool: find_notes, times: 2}]", entry))

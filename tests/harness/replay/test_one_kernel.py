@@ -46,12 +46,12 @@ class Stalling:
 def stalling(scenario, registry):
     return Stalling(gold_model(scenario, registry), scenario is scenarios[PLAYED_BEFORE])
 
-def told(run):
+def show(run):
     verdicts = [[each.sample_id.scenario, str(each.judgement.verdict)] for each in run.records]
     print(json.dumps({{"kept": run.kept, "verdicts": verdicts}}), flush=True)
 """
 RUN = """
-told(await replay(scenarios, {model}, toolset=toolset, run_dir=folder / "{name}",
+show(await replay(scenarios, {model}, toolset=toolset, run_dir=folder / "{name}",
                   concurrency={concurrency}, progress=False))
 """
 
@@ -81,12 +81,12 @@ class Notebook:
                 return printed, error
 
     def run(self, name: str, *, model: str = "gold_model", concurrency: int = 4) -> dict[str, Any]:
-        """Return what a cell that replays told, without an error."""
+        """Return the output of a cell that calls replay()."""
         code = RUN.format(model=model, name=name, concurrency=concurrency)
         printed, error = self.cell(code)
         assert error is None, printed
-        told: dict[str, Any] = json.loads(printed)
-        return told
+        output: dict[str, Any] = json.loads(printed)
+        return output
 
 
 @pytest.fixture

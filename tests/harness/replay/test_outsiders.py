@@ -173,9 +173,9 @@ PAYMENTS = """
 
 
 class Car:
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.doors: dict[str, str] = told["doors"]
-        self.fuel_level: float = told["fuel_level"]
+    def __init__(self, world: dict[str, Any]) -> None:
+        self.doors: dict[str, str] = world["doors"]
+        self.fuel_level: float = world["fuel_level"]
         self.engine = "stopped"
 
     def lock_doors(self, doors: list[str]) -> dict[str, Any]:
@@ -343,7 +343,7 @@ async def test_mutating_toolset_does_not_change_scenarios(
     run = await replay(
         scenarios, gold_model, toolset=toolset, repeats=3, concurrency=2, progress=False
     )
-    told = {
+    outcomes = {
         (
             r.judgement.verdict,
             r.judgement.reasons,
@@ -351,7 +351,7 @@ async def test_mutating_toolset_does_not_change_scenarios(
         )
         for r in run.records
     }
-    assert told == {(Verdict.PASS, (), True)}
+    assert outcomes == {(Verdict.PASS, (), True)}
     assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
     await scenario_remarks(scenario, toolset)
     assert (await mutate(scenarios, toolset)).outcomes

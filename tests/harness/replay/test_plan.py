@@ -32,16 +32,16 @@ MakeToolset = Callable[..., Toolset]
 
 @pytest.fixture
 def toolset(toolset: Toolset) -> MakeToolset:
-    """Return a function that changes what the model is told."""
+    """Return a factory of toolsets with another registry or assistant."""
 
-    def told(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
+    def create(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
         return ToolsetAround(
             inner=toolset,
             registry=lambda session, _: registry or session.registry,
             assistant=lambda session, _: replace(session.assistant, **changes),
         )
 
-    return told
+    return create
 
 
 def hash_of(
@@ -105,9 +105,7 @@ def test_content_hash_covers_rendering_of_dialect(
     before = hash_of(toolset(), identity=identity)
     assert hash_of(toolset(), identity=identity) == before
     words = getattr(module, name)
-    other = (
-        f"{words} Be quick." if isinstance(words, str) else lambda *_: '{"status":"told otherwise"}'
-    )
+    other = f"{words} Be quick." if isinstance(words, str) else lambda *_: '{"status":"other"}'
     monkeypatch.setattr(module, name, other)
     assert hash_of(toolset(), identity=identity) != before
 
@@ -168,7 +166,7 @@ def changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Toolset, ModelIdentity]:
     """Return toolset and model where one thing is otherwise."""
-    told, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
+    variant, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
     match what:
         case "weights" | "dtype":
             field, other = {
@@ -177,19 +175,19 @@ def changed(
             }[what]
             identity = replace(identity, **{field: other})
         case "context":
-            told = toolset(context=lambda _message: "[now]")
+            variant = toolset(context=lambda _message: "[now]")
         case "rendering":
             monkeypatch.setattr(json.JsonDialect, "protocol", "Tools, to be called:")
         case "tools_order":
-            told = toolset(ToolRegistry(reversed(registry.definitions)))
+            variant = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
-            told = toolset(max_turns=7)
+            variant = toolset(max_turns=7)
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
             monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
-    return told, identity
+    return variant, identity
 
 
 HASH = "[0-9a-f]{12}"
@@ -221,11 +219,11 @@ async def test_resumption_names_change_of_content_hashes(
 ) -> None:
     found: list[Resumption] = []
 
-    async def play(told: Toolset, identity: ModelIdentity) -> None:
+    async def play(variant: Toolset, identity: ModelIdentity) -> None:
         await replay(
             [SCENARIO],
             ScriptedModel(lambda _: say("hi"), identity=identity),
-            toolset=told,
+            toolset=variant,
             run_dir=tmp_path,
             on_resume=found.append,
             progress=False,

@@ -137,8 +137,8 @@ async def test_rescore_applies_present_scorer(
 
 @pytest.mark.anyio
 async def test_rescore_applies_present_expectation(play: Play, load: Load, toolset: Any) -> None:
-    said = [("whole milk"), "bread", "eggs"]
-    model = ScriptedModel([r for text in said for r in (call("add_note", text=text), say("ok"))])
+    notes = ["whole milk", "bread", "eggs"]
+    model = ScriptedModel([r for text in notes for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
     assert run.records[0].judgement.verdict is Verdict.FAIL
     wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
@@ -284,7 +284,7 @@ PLANNED = """\
 
 
 def claiming(toolset: Any, words: Sequence[str]) -> Any:
-    """Return a toolset in which the success of a new note is told in these words."""
+    """Return a toolset in which a new note has these success phrases."""
     registry = ToolRegistry(
         replace(tool, claims={"en": words} if tool.name == "add_note" and words else {})
         for tool in toolset.registry.definitions
@@ -297,11 +297,11 @@ async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, too
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     words = ["got a sticky"]
     run = await play(load(PLANNED), model, toolset=claiming(toolset, words))
-    told = run.records[0].judgement
-    assert told.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
-    assert told.verdict is Verdict.FAIL
+    judgement = run.records[0].judgement
+    assert judgement.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
+    assert judgement.verdict is Verdict.FAIL
     again = rescore(run, load(PLANNED), claiming(toolset, []))
-    assert again.records[0].judgement.false_claims == told.false_claims
+    assert again.records[0].judgement.false_claims == judgement.false_claims
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     other = await replay(load(PLANNED), model, toolset=claiming(toolset, []), progress=False)
     assert other.records[0].judgement.false_claims == ()

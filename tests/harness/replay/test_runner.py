@@ -381,7 +381,7 @@ async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: boo
     run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
     response = run.records[0].evidence.turns[0].model_calls[0].response
     assert response.prompt_text == ("what was asked" if kept else "")
-    assert response.prompt_token_ids == (2, 105)  # whether <bos> stands once
+    assert response.prompt_token_ids == (2, 105)  # enough to see a doubled <bos>
 
 
 class Stuck:
@@ -548,10 +548,10 @@ async def test_full_disk_ends_replay_with_run_error(
 async def test_manifest_contains_provenance_and_invocations(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
-    told = Provenance(
+    provenance = Provenance(
         started_at=datetime(2026, 6, 15, tzinfo=UTC), git_commit="abc", hardware={"cores": 2}
     )
-    run = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path, provenance=told)
+    run = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path, provenance=provenance)
     manifest = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
     assert manifest == run.manifest.plain()
     assert manifest["git_commit"] == "abc"
@@ -629,13 +629,13 @@ async def test_record_is_not_changed_by_mutating_tools(
     toolset.registry = ToolRegistry(
         replace(tool, handler=handlers[tool.name]) for tool in toolset.registry.values()
     )
-    said = [
+    replies = [
         call("find_notes"),
         call("add_note", text="milk"),
         call("finish_note", note_id="note-0", done=True),
         say("done"),
     ]
-    run = await play(load(LIVE), ScriptedModel(said))
+    run = await play(load(LIVE), ScriptedModel(replies))
     found, added, _ = run.records[0].evidence.turns[0].calls
     note = {"id": "note-0", "text": "old", "done": False}
     assert found.result == {"status": "ok", "data": {"notes": [note]}}

@@ -80,7 +80,7 @@ class Boxes:
         return BoxSession(world)
 
 
-def told(name: str, **more: Any) -> dict[str, Any]:
+def data_of(name: str, **more: Any) -> dict[str, Any]:
     take = {"tool": "take", "args": {"count": {"equals": 1}}}
     return {
         "id": name,
@@ -96,7 +96,7 @@ def told(name: str, **more: Any) -> dict[str, Any]:
 
 
 def scenario(name: str, **more: Any) -> Scenario:
-    return Scenario.from_data(told(name, **more))
+    return Scenario.from_data(data_of(name, **more))
 
 
 def taking(_scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
@@ -163,12 +163,12 @@ async def test_new_tool_works_under_stress(clock: Callable[[], float], stress: s
 
 async def test_lint_accepts_new_tool_in_reference_calls() -> None:
     gold = {"gold": {"calls": [{"tool": "take"}], "say": "Taken."}}
-    first, second = told("box")["turns"]
+    first, second = data_of("box")["turns"]
     words = {"reply": {"contains_any": ["taken"]}}
-    fits = Scenario.from_data(told("box", turns=[first, {**second, **gold, **words}]))
+    fits = Scenario.from_data(data_of("box", turns=[first, {**second, **gold, **words}]))
     codes = {each.code for each in await scenario_remarks(fits, Boxes())}
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
-    late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
+    late = Scenario.from_data(data_of("box", turns=[first, {**second, **words}]))
     (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
     assert "there is no tool 'take'" in remark.message
 
@@ -198,8 +198,8 @@ async def test_manifest_lists_tools_that_differ_by_scenario(
 ) -> None:
     run = await play(scenario("radio", world={"radio": [{}]}), scenario("box"))
     manifest = run.manifest
-    told = [each["name"] for each in manifest.locales["en"].tools]
-    assert told == ["open_box", "play_radio"]
+    names = [each["name"] for each in manifest.locales["en"].tools]
+    assert names == ["open_box", "play_radio"]
     assert manifest.tools == {"box": ["open_box"]}
     assert Run.load(tmp_path / "run").manifest == manifest
 

@@ -119,8 +119,8 @@ async def test_gate_effectiveness_has_intervals_in_every_report(play: Play, load
         run._repr_html_(),
     ):
         words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
-        told = r"wrong writes asked for 2/4 50% \[\d+–\d+\]: stopped by the user 2/2 100% \[\d+–"
-        assert re.search(told, words), shown
+        pattern = r"wrong writes asked for 2/4 50% \[\d+–\d+\]: stopped by the user 2/2 100% \[\d+–"
+        assert re.search(pattern, words), shown
     for shown in (table.getvalue(), page, markdown(run, english, name="x"), run._repr_html_()):
         assert "hard: long or tricky" in shown
         assert "plain: one wish" not in shown

@@ -40,12 +40,12 @@ KNOWN = {
 
 def parsed(body: bytes) -> ExportTraceServiceRequest:
     """Return a request as OpenTelemetry's own class reads it; OTLP's JSON has hexadecimal ids."""
-    told = json.loads(body)
-    for span in (s for r in told["resourceSpans"] for c in r["scopeSpans"] for s in c["spans"]):
+    data = json.loads(body)
+    for span in (s for r in data["resourceSpans"] for c in r["scopeSpans"] for s in c["spans"]):
         for key in ("traceId", "spanId", "parentSpanId"):
             if key in span:
                 span[key] = _base64(span[key])
-    return json_format.ParseDict(told, ExportTraceServiceRequest())
+    return json_format.ParseDict(data, ExportTraceServiceRequest())
 
 
 def _base64(digits: str) -> str:
@@ -62,7 +62,7 @@ def sent(body: bytes) -> ExportTraceServiceRequest:
     return request
 
 
-def told(span: Span) -> Mapping[str, Any]:
+def attributes(span: Span) -> Mapping[str, Any]:
     return {
         each.key: getattr(each.value, str(each.value.WhichOneof("value")))
         for each in span.attributes
@@ -120,17 +120,17 @@ async def test_trace_has_spans_of_requests_tools_and_confirmations(
         assert span.start_time_unix_nano <= span.end_time_unix_nano
         if span.parent_span_id:
             assert by_id[span.parent_span_id].start_time_unix_nano <= span.start_time_unix_nano
-        assert {key for key in told(span) if key.startswith("gen_ai.")} <= KNOWN
-    asked = [told(span) for span in spans if span.name.startswith("confirm")]
+        assert {key for key in attributes(span) if key.startswith("gen_ai.")} <= KNOWN
+    asked = [attributes(span) for span in spans if span.name.startswith("confirm")]
     assert [each["lhkit.confirm.gate"] for each in asked] == ["accepted", "rejected"]
-    requests = [told(span) for span in spans if span.name == "chat scripted"]
+    requests = [attributes(span) for span in spans if span.name == "chat scripted"]
     last = json.loads(requests[-1]["gen_ai.input.messages"])
     assert [each["role"] for each in last].count("tool") == 3
     assert last[-1]["parts"][0]["response"]["status"] == "cancelled"
     for one, other in pairwise(requests[:2]):
         assert len(one["gen_ai.input.messages"]) < len(other["gen_ai.input.messages"])
     assert "우유가 있어요" in requests[1]["gen_ai.output.messages"]
-    assert told(spans[0])["gen_ai.evaluation.score.label"] == "pass"
+    assert attributes(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
 async def test_traces_are_posted_in_batches(
@@ -201,7 +201,7 @@ async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path
         "execute_tool add_note": 4,
         "confirm add_note": 4,
     }
-    for told in (
+    for text in (
         "gen_ai.operation.name: Str(chat)",
         "gen_ai.operation.name: Str(execute_tool)",
         "gen_ai.conversation.id: Str(shop-02)",
@@ -210,7 +210,7 @@ async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path
         "gen_ai.evaluation.score.label: Str(pass)",
         "lhkit.confirm.gate: Str(rejected)",
     ):
-        assert f"-> {told}" in received
+        assert f"-> {text}" in received
     assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 

@@ -164,7 +164,7 @@ def test_run_repr() -> None:
     assert repr(Run(records=())) == "<Run: 0 samples: 0 passed, 0 failed, 0 invalid>"
 
 
-questions = st.dictionaries(
+hashes = st.dictionaries(
     st.builds(SampleId, scenario=st.sampled_from("abcdef")), st.sampled_from(["1", "2"])
 )
 found = st.lists(
@@ -177,7 +177,7 @@ found = st.lists(
 )
 
 
-@given(questions, found)
+@given(hashes, found)
 def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[SampleRecord]) -> None:
     resumed = check_resumption(asked, map(record_status, records), Manifest(), Manifest())
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
@@ -212,9 +212,9 @@ async def test_resumption_reports_changes(
     change: str,
     expected: Resumption,
 ) -> None:
-    told: list[Resumption] = []
+    resumptions: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))
-    await play(scenarios, model, on_resume=told.append)
+    await play(scenarios, model, on_resume=resumptions.append)
     match change:
         case "scenario":
             (other,) = load(CHAT.format(n=1).replace("hello", "good morning"))
@@ -227,10 +227,10 @@ async def test_resumption_reports_changes(
             toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
             pass
-    run = await play(scenarios, model, on_resume=told.append)
-    assert told[0] == Resumption(total=3, new=3)
-    why = told[1].changes
-    assert replace(told[1], changes=()) == expected
+    run = await play(scenarios, model, on_resume=resumptions.append)
+    assert resumptions[0] == Resumption(total=3, new=3)
+    why = resumptions[1].changes
+    assert replace(resumptions[1], changes=()) == expected
     assert [each.what for each in why] == ([change] if expected.changed else [])
     assert [each["what"] for each in run.manifest.invocations[-1].changes] == [
         each.what for each in why
@@ -257,14 +257,14 @@ def test_resumption_omits_unrelated_changes() -> None:
 
 @pytest.mark.anyio
 async def test_resumption_retries_invalid_sample(play: Play, load: Load) -> None:
-    told: list[Resumption] = []
+    resumptions: list[Resumption] = []
 
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     await play(chats(load, 0), ScriptedModel(broken))
-    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), on_resume=told.append)
-    assert told == [Resumption(total=1, retried=1)]
+    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), on_resume=resumptions.append)
+    assert resumptions == [Resumption(total=1, retried=1)]
 
 
 def test_manifest_changes_compare_common_fields() -> None:
