@@ -32,6 +32,7 @@ from sklearn.linear_model import LogisticRegression
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.rates import wilson
 from lhkit.harness.run import replay
 from lhkit.harness.scoring import claim_model
 from lhkit.harness.scoring.claim_model import (
@@ -44,7 +45,6 @@ from lhkit.harness.scoring.claim_model import (
     features,
     words_in,
 )
-from lhkit.harness.shares import wilson
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
 WEIGHTS = Path(claim_model.__file__).with_suffix(".bin")

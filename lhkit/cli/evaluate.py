@@ -32,7 +32,7 @@ from lhkit.harness.resume import reusable_samples
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import RECORDS, stored_statuses
 from lhkit.harness.stress import parse_stress
-from lhkit.harness.tables import criterion_words
+from lhkit.harness.tables import criterion_descriptions
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import load_catalog
 from lhkit.scale import Placement
@@ -120,7 +120,7 @@ async def evaluate(
     own = None if placement is None else replicas(placement)
     async with opened_source(evaluation.choice, evaluation.settings, is_answered, own) as opened:
         run = await _played(evaluation, opened, begun_s)
-    words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
+    words = criterion_descriptions((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)
     outcome = tuple(exit_code_lines(run, found, catalog)) if options.exit_zero else found.missed
     last = [*left_lines(opened, catalog), *found.remarks, *outcome]

@@ -101,7 +101,7 @@ class Evaluation:
         else:
             concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
         config = ReplicaConfig(options=options, gpus=placement.gpus, concurrency=concurrency)
-        played = [each.played_by(self.options.user) for each in self.scenarios]
+        played = [each.with_user(self.options.user) for each in self.scenarios]
         async with RaySampleRunner(cluster, config, played, on_wait=on_wait) as runner:
             source = source_of(choice, runner)
             yield Opened(source=source, server_s=runner.server_s, runner=runner)

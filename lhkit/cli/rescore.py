@@ -17,7 +17,7 @@ from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run_options import ToolsetReference
 from lhkit.harness.store import write_rescored
-from lhkit.harness.tables import criterion_words
+from lhkit.harness.tables import criterion_descriptions
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
@@ -66,7 +66,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)
-    words = criterion_words((record.ac for record in new.records), options.toolset, catalog)
+    words = criterion_descriptions((record.ac for record in new.records), options.toolset, catalog)
     _show(old, new, target, words, catalog)
     return 0
 

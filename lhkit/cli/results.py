@@ -13,7 +13,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption
-from lhkit.harness.tables import change_text, first_names
+from lhkit.harness.tables import change_text, shortened_list
 from lhkit.locales import Catalog
 from lhkit.text import printable
 
@@ -86,5 +86,5 @@ def resumed(found: Resumption, catalog: Catalog) -> Iterator[str]:
 def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
     scenarios = tuple(each.where for each in found.changes if each.what == "scenario")
     if scenarios:
-        yield f"{catalog.text('change.scenario')} {first_names(scenarios)}"
+        yield f"{catalog.text('change.scenario')} {shortened_list(scenarios)}"
     yield from (change_text(each, catalog) for each in found.changes if each.what != "scenario")

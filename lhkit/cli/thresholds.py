@@ -10,7 +10,7 @@ from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.tables import first_names, other_questions, sentence
+from lhkit.harness.tables import changed_scenarios_warning, comparison_sentence, shortened_list
 from lhkit.locales import Catalog
 
 
@@ -101,11 +101,11 @@ def _looked_at(
     if thresholds.baseline is None:
         return missed, ()
     comparison = compare(thresholds.baseline, run)
-    said = sentence(comparison, catalog)
+    said = comparison_sentence(comparison, catalog)
     worse = tuple(_worse(comparison, said, catalog))
     remarks = () if said in worse else (said,)
-    if comparison.other_questions:
-        remarks = (*remarks, other_questions(comparison, catalog))
+    if comparison.changed_scenarios:
+        remarks = (*remarks, changed_scenarios_warning(comparison, catalog))
     return (*missed, *worse), remarks
 
 
@@ -132,5 +132,5 @@ def _worse(comparison: Comparison, said: str, catalog: Catalog) -> Iterator[str]
     if comparison.newly_occurred:
         samples = [str(pair.sample_id) for pair in comparison.newly_occurred]
         yield catalog.text(
-            "eval.newly_occurred", name=comparison.name_a, samples=first_names(samples)
+            "eval.newly_occurred", name=comparison.name_a, samples=shortened_list(samples)
         )

@@ -1,7 +1,7 @@
-"""Two runs as pairs: is b better than a, by how much, on which samples, and is it significant?
+"""Compare two runs pair by pair: difference, significance, latency, violations, votes. Pure.
 
-A pair is the same scenario and repeat in both runs, valid in both. Scenarios are what is drawn
-and swapped, because repeats of one resemble each other. Pure.
+A pair is the same scenario and repeat in both runs, valid in both. Tests and intervals treat a
+scenario as one cluster, because its repeats are correlated.
 """
 
 from collections import Counter
@@ -17,30 +17,33 @@ from lhkit.harness.results import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Shown(Comparison):
-    """A comparison that a notebook shows."""
+class _NotebookComparison(Comparison):
+    """A comparison with an HTML form for notebooks."""
 
     def _repr_html_(self) -> str:
-        """Return it for a notebook: numbers, and the pairs that flipped."""
+        """Return the comparison table and the pairs that flipped."""
         return comparison_html(self)
 
 
 def compare(run_a: Run, run_b: Run) -> Comparison:
-    """Return how run b differs from run a, pair by pair.
+    """Return the comparison of run b with run a.
 
-    The p-value swaps whole scenarios (`statistics.sign_flip`), and the interval takes whole
-    scenarios (`statistics.difference_interval`); those of ratios draw them. All of it is
-    deterministic: the same two runs give the same numbers.
+    P-values (`statistics.sign_flip`) and intervals (`statistics.difference_interval`,
+    `statistics.median_interval`) are clustered by scenario. The result is deterministic.
+
+    Args:
+        run_a: the baseline.
+        run_b: the run to compare with it.
     """
     from lhkit.harness.statistics import difference_interval, sign_flip
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
-    both = [_voted(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
+    both = [_with_vote(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
     pairs = tuple(pair for pair in both if _is_valid(pair))
-    gains = _clusters(pairs, lambda pair: pair.gain)
-    moved = [sum(each) for each in gains]
+    gains = _clustered_gains(pairs)
+    differences = [sum(cluster) for cluster in gains]
     names = _names(run_a, run_b)
-    return _Shown(
+    return _NotebookComparison(
         name_a=names[0],
         name_b=names[1],
         pairs=pairs,
@@ -49,18 +52,18 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         only_b=tuple(sample for sample in b if sample not in a),
         changes=manifest_changes(run_a.manifest, run_b.manifest),
         interval=difference_interval(gains),
-        p_value=sign_flip(moved),
-        mid_p=sign_flip(moved, mid_p=True),
+        p_value=sign_flip(differences),
+        mid_p=sign_flip(differences, mid_p=True),
         turn=_ratio(pairs, _turns_s),
         first_token=_ratio(pairs, _moment_s("first_token_s")),
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
-        people=_people(pairs),
+        people=_votes(pairs),
     )
 
 
-def _voted(pair: Pair) -> Pair:
-    """Return the pair with its vote on both sides: a process may end between writing the two."""
+def _with_vote(pair: Pair) -> Pair:
+    """Return the pair with its vote on both sides: a crash may have lost one of the two."""
     if pair.a.vote is not None and pair.b.vote is None:
         return replace(pair, b=_judged(pair.b, pair.a.vote.opposite))
     if pair.b.vote is not None and pair.a.vote is None:
@@ -72,65 +75,64 @@ def _judged(record: SampleRecord, vote: Vote) -> SampleRecord:
     return replace(record, vote=vote, judgement=vote.judgement)
 
 
-def _people(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
-    """Return how each person voted; nothing where nobody did."""
+def _votes(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
+    """Return the votes of each person; empty without votes."""
     from lhkit.harness.statistics import difference_interval, sign_flip
 
-    votes: dict[str, list[Pair]] = {}
+    by_person: dict[str, list[Pair]] = {}
     for pair in pairs:
         if pair.a.vote is not None:
-            votes.setdefault(pair.a.vote.person, []).append(pair)
-    found = []
-    for person, theirs in sorted(votes.items()):
-        gains = _clusters(theirs, lambda pair: pair.gain)
-        found.append(
+            by_person.setdefault(pair.a.vote.person, []).append(pair)
+    votes = []
+    for person, voted in sorted(by_person.items()):
+        gains = _clustered_gains(voted)
+        votes.append(
             PersonVotes(
                 person=person,
-                votes=len(theirs),
-                preferred_a=sum(pair.gain < 0 for pair in theirs),
-                preferred_b=sum(pair.gain > 0 for pair in theirs),
+                votes=len(voted),
+                preferred_a=sum(pair.gain < 0 for pair in voted),
+                preferred_b=sum(pair.gain > 0 for pair in voted),
                 interval=difference_interval(gains),
-                p_value=sign_flip([sum(each) for each in gains]),
+                p_value=sign_flip([sum(cluster) for cluster in gains]),
             )
         )
-    return tuple(found)
+    return tuple(votes)
 
 
 def _names(run_a: Run, run_b: Run) -> tuple[str, str]:
-    """Return what the runs are called: their folders, else their models, else a and b."""
+    """Return the names of two runs: their folders, else their models, else a and b."""
     a, b = (run.name or _models(run) for run in (run_a, run_b))
     return (a, b) if a and b and a != b else (run_a.name or "a", run_b.name or "b")
 
 
 def _models(run: Run) -> str:
-    """Return the models of a run that was not kept in a folder, with their constraints."""
-    models = [
-        each.model if each.constraint == "off" else f"{each.model} {each.constraint}"
-        for each in run.summary().models
-    ]
-    return ", ".join(models)
+    """Return the models of a run with their constraints."""
+    return ", ".join(
+        model.model if model.constraint == "off" else f"{model.model} {model.constraint}"
+        for model in run.summary().models
+    )
 
 
 def _is_valid(pair: Pair) -> bool:
     return Verdict.INVALID not in {pair.a.judgement.verdict, pair.b.judgement.verdict}
 
 
-def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[int]]:
-    """Return the values of each scenario."""
+def _clustered_gains(pairs: Iterable[Pair]) -> list[list[int]]:
+    """Return the gains of the pairs of each scenario."""
     clusters: dict[str, list[int]] = {}
     for pair in pairs:
-        clusters.setdefault(pair.sample_id.scenario, []).append(value(pair))
+        clusters.setdefault(pair.sample_id.scenario, []).append(pair.gain)
     return list(clusters.values())
 
 
 def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None]) -> Ratio | None:
-    """Return the median of b's seconds by a's, over the pairs where both were measured."""
+    """Return the median of b's seconds divided by a's, over pairs with both measurements."""
     clusters: dict[str, list[float]] = {}
     for pair in pairs:
         a_s, b_s = seconds(pair.a), seconds(pair.b)
         if a_s and b_s:
             clusters.setdefault(pair.sample_id.scenario, []).append(b_s / a_s)
-    values = [value for each in clusters.values() for value in each]
+    values = [value for cluster in clusters.values() for value in cluster]
     if not values:
         return None
     from lhkit.harness.statistics import median_interval
@@ -141,12 +143,12 @@ def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None
 
 
 def _turns_s(record: SampleRecord) -> float:
-    """Return the seconds of all turns without waiting for the user."""
+    """Return the seconds of all turns, without waiting for the user."""
     return sum(turn.active_s for turn in record.evidence.turns)
 
 
 def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:
-    """Return a function that reads when something first happened, from its request's sending."""
+    """Return a reader of the first measurement of a moment, in seconds from its request."""
 
     def first_s(record: SampleRecord) -> float | None:
         requests = (request for turn in record.evidence.turns for request in turn.model_calls)
@@ -157,7 +159,7 @@ def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:
 
 
 def _violations(pairs: Iterable[Pair]) -> tuple[ViolationChange, ...]:
-    """Return the rules that were broken in a or b; escaped ones first, then by name."""
+    """Return the counts by violation; those that occurred first, then by name."""
     counts: Counter[tuple[str, Severity, str]] = Counter()
     for pair in pairs:
         for side, record in (("a", pair.a), ("b", pair.b)):

@@ -1,8 +1,7 @@
-"""Records as tables for pandas: samples, turns, calls, violations, requests. No arithmetic.
+"""Convert records to pandas data frames: samples, turns, calls, violations, requests.
 
-Each column stands in one line: name (with unit), type, where it comes from, what it means. Types
-do not depend on the data: an empty run gives empty frames. `scenario` and `repeat` join the
-frames.
+The lists of columns below define names (with units), types, sources and meanings. Types do not
+depend on the data: an empty run gives empty frames. Join frames on `scenario` and `repeat`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +34,7 @@ Getter: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `of` reads its value from what a row stands for, or names an attribute of it."""
+    """A column of a frame; `of` is a function of the row object, or the path of its attribute."""
 
     name: str
     dtype: str
@@ -59,7 +58,7 @@ class _TurnRow(NamedTuple):
     @property
     def claim(self) -> FalseClaim | None:
         flags = self.record.judgement.false_claims
-        return next((each for each in flags if each.turn == self.number), None)
+        return next((claim for claim in flags if claim.turn == self.number), None)
 
 
 class _CallRow(NamedTuple):
@@ -92,20 +91,20 @@ def scenarios_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
 
 def turns_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per user turn; the columns are `TURNS`."""
-    rows = [turn for record in records for turn in _turns(record)]
+    rows = [row for record in records for row in _turns(record)]
     return _frame(TURNS, rows, [row.record for row in rows])
 
 
 def calls_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
-    """Return one row per settled call of a tool; the columns are `CALLS`."""
-    rows = [call for record in records for call in _calls(record)]
+    """Return one row per completed tool call; the columns are `CALLS`."""
+    rows = [row for record in records for row in _calls(record)]
     return _frame(CALLS, rows, [row.record for row in rows])
 
 
 def violations_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per violation; the columns are `VIOLATIONS`."""
-    rows = [(record, each) for record in records for each in record.judgement.violations]
-    return _frame(VIOLATIONS, [each for _, each in rows], [record for record, _ in rows])
+    rows = [(record, v) for record in records for v in record.judgement.violations]
+    return _frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
 
 
 def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
@@ -124,7 +123,7 @@ def _frame(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    # With pyarrow installed pandas would take Arrow's strings, which refuse lone surrogates.
+    # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.
     with pd.option_context("mode.string_storage", "python"):
         series = {column.name: column.series(samples) for column in SAMPLE}
         return pd.DataFrame(series | {column.name: column.series(rows) for column in columns})
@@ -141,13 +140,13 @@ def _turns(record: SampleRecord) -> Iterator[_TurnRow]:
 
 
 def _calls(record: SampleRecord) -> Iterator[_CallRow]:
-    for at in _turns(record):
-        scores = {row.actual: row for row in (at.score.calls if at.score else ())}
-        for c, call in enumerate(at.turn.calls):
-            yield _CallRow(record, at.number, c, call, scores.get(c))
+    for row in _turns(record):
+        scores = {score.actual: score for score in (row.score.calls if row.score else ())}
+        for number, call in enumerate(row.turn.calls):
+            yield _CallRow(record, row.number, number, call, scores.get(number))
 
 
-def _severe(record: SampleRecord, severity: Severity) -> int:
+def _violation_count(record: SampleRecord, severity: Severity) -> int:
     return sum(violation.severity is severity for violation in record.judgement.violations)
 
 
@@ -167,12 +166,12 @@ def _longest_gap_s(row: _RequestRow) -> float | None:
     return max(row.response.timing.chunk_gaps_s, default=None)
 
 
-def _is_tolerated(row: _CallRow) -> bool | None:
+def _is_allowed(row: _CallRow) -> bool | None:
     return None if row.score is None else row.score.expected is None and row.score.ok
 
 
 def _json(path: str) -> Getter:
-    """Return a reader of a value as JSON; in Python's own words where JSON has none."""
+    """Return a reader of a value as JSON, or its repr if it is not valid JSON."""
     read = attrgetter(path)
 
     def text(row: Any) -> str | None:
@@ -225,56 +224,78 @@ SAMPLE: Columns = (
         "verdict", _TEXT, lambda r: str(r.judgement.verdict), "pass, fail or invalid, of the sample"
     ),
 )
-"""What every frame begins with."""
+"""The first columns of every frame."""
 
 SCENARIOS: Columns = (
     Column("passed", _MAYBE_BOOL, _is_passed, "whether it passed; missing if invalid"),
     Column(
-        "strict_verdict", _TEXT, lambda r: str(r.judgement.strict_verdict), "if nothing is mended"
+        "strict_verdict", _TEXT, lambda r: str(r.judgement.strict_verdict), "with no repair allowed"
     ),
     Column(
-        "reason", _TEXT, lambda r: "\n".join(r.judgement.reasons), "what was wrong, one line each"
+        "reason", _TEXT, lambda r: "\n".join(r.judgement.reasons), "why it failed, one line each"
     ),
     Column("tags", _TEXT, lambda r: " ".join(r.tags), "labels, separated by spaces"),
-    Column("turns", _COUNT, lambda r: len(r.evidence.turns), "user turns that were played"),
-    Column("calls", _COUNT, lambda r: sum(len(t.calls) for t in r.evidence.turns), "settled calls"),
+    Column("turns", _COUNT, lambda r: len(r.evidence.turns), "user turns that were run"),
+    Column(
+        "calls", _COUNT, lambda r: sum(len(t.calls) for t in r.evidence.turns), "completed calls"
+    ),
     Column("requests", _COUNT, lambda r: len(_requests(r)), "requests to the model"),
     Column("due_calls", _COUNT, _total("due_calls"), "expected calls"),
-    Column("right_calls", _COUNT, _total("right_calls"), "of them right"),
-    Column("surplus_calls", _COUNT, _total("surplus_calls"), "not expected"),
-    Column("state_equal", _MAYBE_BOOL, "judgement.state_equal", "the final state is as expected"),
-    Column("attempted", _COUNT, lambda r: _severe(r, Severity.ATTEMPTED), "violations tried"),
-    Column("escaped", _COUNT, lambda r: _severe(r, Severity.ESCAPED), "violations that happened"),
+    Column("right_calls", _COUNT, _total("right_calls"), "of them correct"),
+    Column("surplus_calls", _COUNT, _total("surplus_calls"), "unexpected calls"),
     Column(
-        "false_claims", _COUNT, lambda r: len(r.judgement.false_claims), "replies that are flagged"
+        "state_equal",
+        _MAYBE_BOOL,
+        "judgement.state_equal",
+        "whether the final state is as expected",
+    ),
+    Column(
+        "attempted",
+        _COUNT,
+        lambda r: _violation_count(r, Severity.ATTEMPTED),
+        "violations that were blocked",
+    ),
+    Column(
+        "escaped",
+        _COUNT,
+        lambda r: _violation_count(r, Severity.ESCAPED),
+        "violations that occurred",
+    ),
+    Column(
+        "false_claims",
+        _COUNT,
+        lambda r: len(r.judgement.false_claims),
+        "replies flagged as false success claims",
     ),
     Column("prompt_tokens", _COUNT, _tokens("prompt_tokens"), "tokens of all prompts"),
     Column("completion_tokens", _COUNT, _tokens("completion_tokens"), "tokens of all responses"),
-    Column("attempts", _COUNT, "attempts", "tries until the world did not fail"),
+    Column("attempts", _COUNT, "attempts", "attempts, repeated after infrastructure errors"),
     Column("wall_s", _SECONDS, "wall_s", "seconds from start to end"),
-    Column("harness_s", _SECONDS, "harness_s", "of them not model, tools or user"),
-    Column("started_at", _TEXT, "started_at", "ISO 8601; missing if not told"),
-    Column("content_hash", _TEXT, "content_hash", "hash of the question"),
+    Column("harness_s", _SECONDS, "harness_s", "of them in the harness"),
+    Column("started_at", _TEXT, "started_at", "ISO 8601; missing if unknown"),
+    Column("content_hash", _TEXT, "content_hash", "hash of the scenario and prompt"),
 )
 
 TURNS: Columns = (
     Column("turn", _COUNT, "number", "which turn, from 0"),
     Column("passed", _MAYBE_BOOL, _score("passed"), "missing if not scored"),
-    Column("strict_passed", _MAYBE_BOOL, _score("strict_passed"), "passed with nothing mended"),
+    Column("strict_passed", _MAYBE_BOOL, _score("strict_passed"), "passed without a repair"),
     Column("due_calls", _MAYBE_COUNT, _score("due_calls"), "expected calls"),
-    Column("right_calls", _MAYBE_COUNT, _score("right_calls"), "of them right"),
-    Column("surplus_calls", _MAYBE_COUNT, _score("surplus_calls"), "not expected"),
-    Column("calls", _COUNT, lambda t: len(t.turn.calls), "settled calls"),
+    Column("right_calls", _MAYBE_COUNT, _score("right_calls"), "of them correct"),
+    Column("surplus_calls", _MAYBE_COUNT, _score("surplus_calls"), "unexpected calls"),
+    Column("calls", _COUNT, lambda t: len(t.turn.calls), "completed calls"),
     Column("requests", _COUNT, lambda t: len(t.turn.model_calls), "requests to the model"),
     Column("ended", _TEXT, lambda t: str(t.turn.ended), "how the turn ended"),
-    Column("cause", _TEXT, "turn.cause", "type of the fault; missing without one"),
-    Column("user", _TEXT, "turn.user", "what the user said"),
-    Column("reply", _TEXT, "turn.reply", "all that the user read"),
-    Column("false_claim", _TEXT, _false_claim("words"), "flagged words; missing without a flag"),
-    Column("claim_probability", _SECONDS, _false_claim("probability"), "missing for own words"),
+    Column("cause", _TEXT, "turn.cause", "type of the error; missing without one"),
+    Column("user", _TEXT, "turn.user", "message of the user"),
+    Column("reply", _TEXT, "turn.reply", "text of the reply"),
+    Column("false_claim", _TEXT, _false_claim("words"), "flagged text; missing without a flag"),
+    Column(
+        "claim_probability", _SECONDS, _false_claim("probability"), "missing for success phrases"
+    ),
     Column("duration_s", _SECONDS, "turn.duration_s", "seconds of the whole turn"),
     Column("waiting_s", _SECONDS, "turn.waiting_s", "of them waiting for the user"),
-    Column("turn_s", _SECONDS, "turn.active_s", "the rest: what `summary` counts"),
+    Column("turn_s", _SECONDS, "turn.active_s", "the rest, as in `Run.summary`"),
     Column("model_s", _SECONDS, _model_s, "of them in requests"),
     Column("tools_s", _SECONDS, _tools_s, "of them in handlers"),
 )
@@ -285,15 +306,15 @@ CALLS: Columns = (
     Column("request", _MAYBE_COUNT, "call.model_call", "which request made it, from 0"),
     Column("tool", _TEXT, "call.tool", "name as the model wrote it"),
     Column("outcome", _TEXT, "call.outcome", "ok, cancelled or an error code"),
-    Column("right", _MAYBE_BOOL, _is_right, "expected, with right arguments; missing if unscored"),
-    Column("tolerated", _MAYBE_BOOL, _is_tolerated, "not expected, and allowed"),
-    Column("gate", _TEXT, lambda c: str(c.call.gate), "what became of the question to the user"),
+    Column("right", _MAYBE_BOOL, _is_right, "expected, with correct arguments"),
+    Column("tolerated", _MAYBE_BOOL, _is_allowed, "not expected, but allowed"),
+    Column("gate", _TEXT, lambda c: str(c.call.gate), "outcome of the confirmation"),
     Column("ran", _BOOL, "call.ran", "whether the handler was started"),
     Column("destructive", _BOOL, "call.destructive", "whether the tool changes data"),
     Column("raw_args", _TEXT, _json("call.raw_args"), "arguments as parsed, JSON"),
-    Column("args", _TEXT, _json("call.args"), "validated, JSON; may be missing"),
-    Column("result", _TEXT, _json("call.result"), "the envelope, JSON"),
-    Column("raw_text", _TEXT, "call.raw_text", "what the model wrote"),
+    Column("args", _TEXT, _json("call.args"), "validated arguments, JSON; may be missing"),
+    Column("result", _TEXT, _json("call.result"), "the tool result, JSON"),
+    Column("raw_text", _TEXT, "call.raw_text", "raw text of the model"),
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),
     Column("waiting_s", _SECONDS, "call.waiting_s", "seconds waiting for the user"),
     Column("handler_s", _SECONDS, "call.handler_s", "seconds of the handler"),
@@ -301,20 +322,24 @@ CALLS: Columns = (
 
 VIOLATIONS: Columns = (
     Column("turn", _MAYBE_COUNT, "turn", "which turn; missing if none"),
-    Column("code", _TEXT, "code", "the rule"),
-    Column("severity", _TEXT, lambda v: str(v.severity), "attempted or escaped"),
-    Column("detail", _TEXT, "detail", "in words"),
+    Column("code", _TEXT, "code", "code of the violated rule"),
+    Column(
+        "severity", _TEXT, lambda v: str(v.severity), "attempted (blocked) or escaped (occurred)"
+    ),
+    Column("detail", _TEXT, "detail", "description"),
 )
 
 LATENCY: Columns = (
     Column("turn", _COUNT, "turn", "which turn, from 0"),
     Column("request", _COUNT, "number", "which request of the turn, from 0"),
     Column("calls", _COUNT, lambda q: len(q.response.calls), "calls in the response"),
-    Column("strict", _BOOL, "response.strict", "whether nothing had to be mended"),
-    Column("reason", _TEXT, "response.reason", "why it ended, in the server's word"),
-    Column("truncated", _BOOL, "response.truncated", "whether it was cut off"),
-    Column("offset_s", _SECONDS, "request.offset_s", "when it was sent, in the turn"),
-    Column("duration_s", _SECONDS, "request.duration_s", "as the controller saw it"),
+    Column("strict", _BOOL, "response.strict", "whether nothing was repaired"),
+    Column("reason", _TEXT, "response.reason", "finish reason of the server"),
+    Column("truncated", _BOOL, "response.truncated", "whether it was truncated"),
+    Column(
+        "offset_s", _SECONDS, "request.offset_s", "when it was sent, from the start of the turn"
+    ),
+    Column("duration_s", _SECONDS, "request.duration_s", "seconds as measured by the controller"),
     Column("first_byte_s", _SECONDS, "response.timing.headers_s", "to the headers"),
     Column("first_token_s", _SECONDS, "response.timing.first_token_s", "to the 1st token"),
     Column("first_text_s", _SECONDS, "response.timing.first_text_s", "to the 1st text"),
@@ -322,9 +347,11 @@ LATENCY: Columns = (
     Column("last_token_s", _SECONDS, "response.timing.last_token_s", "to the last token"),
     Column("longest_gap_s", _SECONDS, _longest_gap_s, "longest gap between chunks"),
     Column("prompt_tokens", _COUNT, "response.usage.prompt_tokens", "of the prompt"),
-    Column("cached_tokens", _MAYBE_COUNT, "response.usage.cached_tokens", "missing if not told"),
+    Column(
+        "cached_tokens", _MAYBE_COUNT, "response.usage.cached_tokens", "missing if not reported"
+    ),
     Column("completion_tokens", _COUNT, "response.usage.completion_tokens", "written"),
-    Column("model", _TEXT, _identity("model"), "who answered"),
-    Column("dialect", _TEXT, _identity("dialect"), "spoken"),
-    Column("dtype", _TEXT, _identity("dtype"), "computed in; empty if untold"),
+    Column("model", _TEXT, _identity("model"), "name of the model"),
+    Column("dialect", _TEXT, _identity("dialect"), "dialect of the model"),
+    Column("dtype", _TEXT, _identity("dtype"), "number type; empty if not reported"),
 )

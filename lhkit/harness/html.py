@@ -1,8 +1,8 @@
-"""Runs, samples and comparisons as HTML, for notebook cells and the report's page.
+"""Render runs, samples and comparisons as HTML, for notebook cells and the report page.
 
-Jinja2 templates escape every value; before that it is made printable (control and direction
-characters shown as escapes) and cut if it is endless. No script, no network. The language of a
-notebook cell is that of the conversations, Korean where they are mixed.
+Jinja2 templates escape every value, after it is made printable (control and bidirectional
+characters shown as escapes) and truncated. No script, no network. The language of a notebook cell
+is that of the conversations, Korean if they are mixed.
 """
 
 import json
@@ -16,16 +16,16 @@ from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, TurnRecord, Verdict
 from lhkit.harness.tables import (
-    bracketed,
-    card_line,
     claim_table,
     comparison_table,
-    criterion_words,
+    criterion_descriptions,
+    gate_line,
+    interval_text,
     pass_rates,
     severity_mark,
     violation_table,
 )
-from lhkit.harness.transcript import parts
+from lhkit.harness.transcript import transcript_parts
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.text import percent, printable, seconds
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MAX_CHARS = 20_000
-"""A single text is cut after this many characters: a model that repeats itself has no end."""
+"""A single text is truncated to this many characters: a repeating model writes without end."""
 
 _LINE_CHARS = 100
 _SHOWN_SAMPLES = 30
@@ -44,13 +44,13 @@ _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleView:
-    """One sample of a run, to look at in a notebook."""
+    """One sample of a run, displayed in a notebook."""
 
     record: SampleRecord
 
     def _repr_html_(self) -> str:
-        """Return its transcript, open."""
-        return str(_parts(catalog_of([self.record])).cell_of_sample(self.record))
+        """Return the transcript of the sample."""
+        return str(_macros(catalog_of([self.record])).cell_of_sample(self.record))
 
     def __repr__(self) -> str:
         record = self.record
@@ -65,86 +65,86 @@ class SampleView:
 def run_html(
     records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str = ""
 ) -> str:
-    """Return a run's numbers, and its samples with failures first.
+    """Return the metrics of a run and its samples, failures first.
 
     Args:
         records: the samples.
-        summary: their numbers.
-        toolset: the name of what was played in.
-        name: what the run is called; without one, its models name it.
+        summary: their metrics.
+        toolset: the name of the toolset.
+        name: the name of the run; by default the names of its models.
     """
     catalog = catalog_of(records)
-    shown = failures_first(records)[:_SHOWN_SAMPLES]
-    named = name or ", ".join(identity.model for identity in summary.models)
-    words = criterion_words((each.name for each in summary.by_ac), toolset, catalog)
+    samples = failures_first(records)[:_SHOWN_SAMPLES]
+    title = name or ", ".join(identity.model for identity in summary.models)
+    descriptions = criterion_descriptions((t.name for t in summary.by_ac), toolset, catalog)
     tables = (
-        pass_rates(summary, catalog, words),
+        pass_rates(summary, catalog, descriptions),
         violation_table(summary.total, catalog),
         claim_table(summary, catalog),
     )
     return str(
-        _parts(catalog).cell_of_run(
-            catalog.text("report.title", model=named or "–"),
+        _macros(catalog).cell_of_run(
+            catalog.text("report.title", model=title or "–"),
             summary,
             [table for table in tables if table is not None],
-            shown,
-            len(records) - len(shown),
+            samples,
+            len(records) - len(samples),
         )
     )
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Return the numbers of a comparison, and the pairs that flipped."""
+    """Return the table of a comparison and the pairs that flipped."""
     catalog = catalog_of([pair.a for pair in comparison.pairs])
     table = comparison_table(comparison, catalog)
-    return str(_parts(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
+    return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
 
 def catalog_of(records: Sequence[SampleRecord]) -> Catalog:
-    """Return the texts in the language of some samples."""
-    spoken = {record.locale for record in records} & set(available_locales())
-    return load_catalog(spoken.pop() if len(spoken) == 1 else DEFAULT_LOCALE)
+    """Return the catalog of the samples' language; the default one if they are mixed."""
+    locales = {record.locale for record in records} & set(available_locales())
+    return load_catalog(locales.pop() if len(locales) == 1 else DEFAULT_LOCALE)
 
 
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
-    """Return what really did harm, then what failed, what is invalid, what passed."""
+    """Return records with violations that occurred first, then failed, invalid, passed ones."""
     return sorted(
         records,
-        key=lambda each: (not each.judgement.has_occurred, _ORDER.index(each.judgement.verdict)),
+        key=lambda r: (not r.judgement.has_occurred, _ORDER.index(r.judgement.verdict)),
     )
 
 
 def render(template: str, catalog: Catalog, **values: Any) -> str:
-    """Return a template of this package with some values."""
+    """Return a rendered template of this package."""
     return _environment().get_template(template).render(_context(catalog), **values)
 
 
 @cache
 def asset(name: str) -> "Markup":
-    """Return a file of ours, which is code and not escaped."""
+    """Return a CSS or JavaScript file of the package, unescaped."""
     from markupsafe import Markup
 
     source = files(__package__).joinpath("templates", name)
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def _parts(catalog: Catalog) -> Any:
-    """Return the macros that pages and cells are made of."""
-    return _environment().get_template("parts.html.j2").make_module(_context(catalog))
+def _macros(catalog: Catalog) -> Any:
+    """Return the template macros in a language."""
+    return _environment().get_template("macros.html.j2").make_module(_context(catalog))
 
 
 def _context(catalog: Catalog) -> dict[str, Any]:
     return {
         "text": catalog.text,
         "style": asset("report.css"),
-        "card_line": partial(card_line, catalog=catalog),
+        "gate_line": partial(gate_line, catalog=catalog),
         "severity_mark": partial(severity_mark, catalog=catalog),
     }
 
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import (  # 0.1 s that a table can do without
+    from jinja2 import (  # takes 0.1 s, which tables do not need
         Environment,
         PackageLoader,
         StrictUndefined,
@@ -154,14 +154,14 @@ def _environment() -> "Environment":
         loader=PackageLoader("lhkit.harness"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_readable,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.globals.update(
-        bracketed=bracketed,
+        interval_text=interval_text,
         json_text=_json_text,
-        parts=parts,
+        transcript_parts=transcript_parts,
         percent=percent,
         seconds=seconds,
         turn_times=_turn_times,
@@ -169,8 +169,8 @@ def _environment() -> "Environment":
     return environment
 
 
-def _readable(value: Any) -> Any:
-    """Return what is shown of a value: markup as it is, any other text printable and cut."""
+def _printable(value: Any) -> Any:
+    """Return markup unchanged, any other value as printable, truncated text."""
     if hasattr(value, "__html__"):
         return value
     text = str(value)
@@ -178,7 +178,7 @@ def _readable(value: Any) -> Any:
 
 
 def _json_text(value: Any) -> str:
-    """Return a JSON value for people: on one line if it is short, else indented."""
+    """Return readable JSON: on one line if it is short, else indented."""
     line = json.dumps(value, ensure_ascii=False, default=repr)
     if len(line) <= _LINE_CHARS:
         return line
@@ -186,7 +186,7 @@ def _json_text(value: Any) -> str:
 
 
 def _turn_times(turn: TurnRecord) -> dict[str, float]:
-    """Return where the time of a turn went, in seconds."""
+    """Return the seconds of a turn by stage."""
     times = {
         "model": sum(request.duration_s for request in turn.model_calls),
         "tool": sum(call.validation_s + call.handler_s for call in turn.calls),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from lhkit.errors import MissingPackageError
 from lhkit.files import version_of
 from lhkit.harness.export.conversation import json_bytes
-from lhkit.harness.export.inspect_log import begin_of
+from lhkit.harness.export.inspect_log import start_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
@@ -108,7 +108,7 @@ class _Trace:
 
     def __init__(self, record: SampleRecord, run: Run, tracer: Any) -> None:
         self._record, self._run, self._tracer = record, run, tracer
-        self._begun = begin_of(record, run).astimezone()
+        self._begun = start_of(record, run).astimezone()
         self._history: list[_Json] = []
         self._calls = 0
 

@@ -1,7 +1,7 @@
-"""What two runs say about each other, as a value: pairs, flips, differences. Pure.
+"""The result of comparing two runs: pairs, regressions, improvements, differences. Pure.
 
-A pair is the same scenario and repeat in both runs, valid in both. `compare.compare` makes a
-comparison, `tables` and `report` show it.
+A pair is the same scenario and repeat in both runs, valid in both. `compare.compare` returns a
+`Comparison`; `tables` and `report` render it.
 """
 
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
+from lhkit.harness.rates import Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
-from lhkit.harness.shares import Interval
 from lhkit.responses import Finished
 from lhkit.text import visible
 
 ALPHA = 0.05
-"""A p-value below this is called a difference."""
+"""The significance level: a difference counts if its p-value is below this."""
 
 _BEFORE_CHARS = 16
 _QUOTE_CHARS = 48
@@ -32,7 +32,7 @@ class Pair:
 
     @property
     def sample_id(self) -> SampleId:
-        """Which sample."""
+        """The id of the sample, the same in both runs."""
         return self.a.sample_id
 
     @property
@@ -45,7 +45,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """The (lower) median over `n` pairs of b's seconds by a's; below 1, b is faster."""
+    """The (lower) median of b's seconds divided by a's over `n` pairs; below 1, b is faster."""
 
     n: int
     median: float
@@ -54,7 +54,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViolationChange:
-    """How often a rule was broken in the pairs of a and of b."""
+    """Counts of one violation in the pairs of run a and of run b."""
 
     code: str
     severity: Severity
@@ -64,9 +64,9 @@ class ViolationChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonVotes:
-    """How one person voted: `preferred_a` and `preferred_b` times, the others ties of either kind.
+    """The votes of one person: for a, for b, and the rest ties of either kind.
 
-    `interval` is the 95 % interval of `difference`, `p_value` the exact sign test's.
+    `interval` is the 95 % interval of `difference`, `p_value` that of the exact sign test.
     """
 
     person: str
@@ -78,19 +78,30 @@ class PersonVotes:
 
     @property
     def difference(self) -> float:
-        """The share that preferred b less the share that preferred a, from -1 to 1."""
+        """The share of votes for b minus the share of votes for a, from -1 to 1."""
         return (self.preferred_b - self.preferred_a) / self.votes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """What two runs say about each other.
+    """The comparison of run b with run a.
 
-    `invalid` samples are in both runs but say nothing in at least one; `only_a` and `only_b` are in
-    one run. `changes` is what the runs were told differently. `interval` is the 95 % interval of
-    `difference`. `p_value` is exact: McNemar's, and with repeats its form for whole scenarios;
-    `mid_p` is the less cautious variant. Ratios are None where nothing was measured. `people` is
-    there where people voted: how each of them did, by name.
+    Attributes:
+        name_a: the name of run a.
+        name_b: the name of run b.
+        pairs: samples that are valid in both runs.
+        invalid: samples that are in both runs and invalid in at least one.
+        only_a: samples that are only in run a.
+        only_b: samples that are only in run b.
+        changes: differences between the manifests.
+        interval: the 95 % interval of `difference`.
+        p_value: of the exact McNemar test; with repeats of its form for whole scenarios.
+        mid_p: the less conservative mid-p variant.
+        turn: the ratio of turn times; as the next two, None without measurements.
+        first_token: the ratio of times to the first token.
+        call_ready: the ratio of times to the first complete call.
+        violations: counts by violation.
+        people: the votes of each person, by name; empty without votes.
     """
 
     name_a: str
@@ -111,32 +122,32 @@ class Comparison:
 
     @property
     def passed_a(self) -> int:
-        """The pairs that passed in a."""
+        """The number of pairs that passed in a."""
         return sum(pair.a.judgement.verdict is Verdict.PASS for pair in self.pairs)
 
     @property
     def passed_b(self) -> int:
-        """The pairs that passed in b."""
+        """The number of pairs that passed in b."""
         return sum(pair.b.judgement.verdict is Verdict.PASS for pair in self.pairs)
 
     @property
     def difference(self) -> float | None:
-        """The pass rate of b less that of a, from -1 to 1; None without pairs."""
+        """The pass rate of b minus that of a, from -1 to 1; None without pairs."""
         return sum(pair.gain for pair in self.pairs) / len(self.pairs) if self.pairs else None
 
     @property
-    def gained(self) -> tuple[Pair, ...]:
-        """The pairs where only b passed."""
+    def improvements(self) -> tuple[Pair, ...]:
+        """The pairs that passed only in b."""
         return tuple(pair for pair in self.pairs if pair.gain > 0)
 
     @property
-    def lost(self) -> tuple[Pair, ...]:
-        """The pairs where only a passed."""
+    def regressions(self) -> tuple[Pair, ...]:
+        """The pairs that passed only in a."""
         return tuple(pair for pair in self.pairs if pair.gain < 0)
 
     @property
     def newly_occurred(self) -> tuple[Pair, ...]:
-        """The pairs where b really broke a rule and a did not."""
+        """The pairs with a violation that occurred in b and none that occurred in a."""
         return tuple(
             pair
             for pair in self.pairs
@@ -144,16 +155,18 @@ class Comparison:
         )
 
     @property
-    def other_questions(self) -> tuple[str, ...]:
-        """The scenarios that were not the same in both runs: their pairs compare two questions."""
+    def changed_scenarios(self) -> tuple[str, ...]:
+        """The ids of paired scenarios whose content differs between the runs."""
         paired = {pair.sample_id.scenario for pair in self.pairs}
         return tuple(
-            each.where for each in self.changes if each.what == "scenario" and each.where in paired
+            change.where
+            for change in self.changes
+            if change.what == "scenario" and change.where in paired
         )
 
     @property
     def outcome(self) -> Outcome:
-        """What can be said: a difference counts where `p_value` is below 5 %."""
+        """The outcome at a significance level of 5 %."""
         if not self.pairs:
             return "no_pairs"
         if self.p_value >= ALPHA:
@@ -162,16 +175,16 @@ class Comparison:
 
     def __repr__(self) -> str:
         counts = f"{self.passed_a} and {self.passed_b} of {len(self.pairs)} pairs passed"
-        said = f"{counts}, p = {self.p_value:.3g}, {self.outcome.replace('_', ' ')}"
-        return f"<Comparison of {self.name_a} and {self.name_b}: {said}>"
+        outcome = f"p = {self.p_value:.3g}, {self.outcome.replace('_', ' ')}"
+        return f"<Comparison of {self.name_a} and {self.name_b}: {counts}, {outcome}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Where two conversations diverge: turn, message of the model, token; all count from 0.
+    """The first divergence of two conversations: turn, model message, token; all count from 0.
 
-    `token` is None where a record holds no token ids. `a` and `b` quote both raw messages from just
-    before the place, or name the token ids where the texts are equal; empty for no message.
+    `token` is None if a record has no token ids. `a` and `b` quote the raw messages from just
+    before the place, or the token ids if the texts are equal; empty for a missing message.
     """
 
     turn: int
@@ -182,15 +195,15 @@ class Divergence:
 
 
 def first_divergence(a: SampleRecord, b: SampleRecord) -> Divergence | None:
-    """Return where two conversations diverge; None if the model wrote the same in both."""
+    """Return the first divergence of two conversations; None if the model's texts are equal."""
     turns = zip_longest(a.evidence.turns, b.evidence.turns)
     for number, (one, other) in enumerate(turns):
         pairs = zip_longest(*([] if turn is None else turn.model_calls for turn in (one, other)))
         for message, requests in enumerate(pairs):
             responses = [None if each is None else each.response for each in requests]
-            found = _divergence(responses[0], responses[1], turn=number, message=message)
-            if found is not None:
-                return found
+            divergence = _divergence(responses[0], responses[1], turn=number, message=message)
+            if divergence is not None:
+                return divergence
     return None
 
 
@@ -204,7 +217,7 @@ def _divergence(
     if place is not None:
         quotes = (_quote(text_a, place), _quote(text_b, place))
     elif token is not None:
-        quotes = (_id(ids_a, token), _id(ids_b, token))
+        quotes = (_token_id(ids_a, token), _token_id(ids_b, token))
     elif (a is None) != (b is None):
         quotes = ("", "")
     else:
@@ -220,9 +233,9 @@ def _first_difference(a: str | tuple[int, ...], b: str | tuple[int, ...]) -> int
 def _quote(text: str, place: int) -> str:
     start = max(0, place - _BEFORE_CHARS)
     end = start + _QUOTE_CHARS
-    shown = visible(text[start:end].replace("\n", "\\n"))
-    return f"{'…' if start else ''}{shown}{'…' if text[end:] else ''}"
+    quote = visible(text[start:end].replace("\n", "\\n"))
+    return f"{'…' if start else ''}{quote}{'…' if text[end:] else ''}"
 
 
-def _id(ids: tuple[int, ...], place: int) -> str:
+def _token_id(ids: tuple[int, ...], place: int) -> str:
     return f"#{ids[place]}" if place < len(ids) else ""

@@ -22,8 +22,8 @@ from lhkit.harness.manifest import Manifest, versions
 from lhkit.harness.record import SCHEMA, SampleId
 from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
-from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import read_row_keys
+from lhkit.harness.tool_injection import inject_faults
 from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
@@ -189,7 +189,7 @@ def plan_run(
         try:
             planned.append(
                 _plan_scenario(
-                    scenario.played_by(user),
+                    scenario.with_user(user),
                     model,
                     toolset,
                     fingerprints,
@@ -227,7 +227,8 @@ def _plan_scenario(
         registry, assistant = session.registry, session.assistant
         if checks_state:
             read_row_keys(session, state_of(session))  # raises for rows without their key
-        breaking(registry, scenario.faults, coming=scenario.called)  # raises for an unknown tool
+        # raises for an unknown tool
+        inject_faults(registry, scenario.faults, later=scenario.called_tools)
         identity = select_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = fingerprints.prompt(
             scenario.locale, registry, assistant, identity, runs_on_of(session)

@@ -1,25 +1,91 @@
-"""Confidence intervals of rates. Pure."""
+"""Rates of repeated trials: shares, their confidence intervals, pass@k and pass^k. Pure.
 
-from collections.abc import Iterable, Sequence
+Plain arithmetic. Intervals of clustered results are in `statistics`, which imports NumPy and SciPy.
+"""
 
-from lhkit.harness.shares import Interval, wilson
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import comb
+from statistics import NormalDist
 
 
-def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> Interval | None:
-    """Return the confidence interval of a rate; None without results.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """`part` of `whole`; `rate` is None if `whole` is 0."""
 
-    Wilson's if every cluster has one result, else `statistics.clustered_interval`.
+    part: int = 0
+    whole: int = 0
 
-    Args:
-        clusters: the results of each cluster (a scenario's repeats).
-        level: the confidence level.
+    @property
+    def rate(self) -> float | None:
+        """The share, 0 to 1."""
+        return self.part / self.whole if self.whole else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A confidence interval, both ends included."""
+
+    low: float
+    high: float
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def share_of(verdicts: Iterable[bool]) -> Share:
+    """Return the share of true values."""
+    values = list(verdicts)
+    return Share(part=sum(values), whole=len(values))
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+    """Return Wilson's score interval of a share; [0, 1] if `n` is 0.
+
+    Wilson (1927), Probable inference, the law of succession, and statistical inference. Stays
+    within [0, 1] and has a width at 0 and n successes.
+
+    Raises:
+        ValueError: `successes` is not within 0 and `n`.
     """
-    counted = [results for results in clusters if results]
-    if not counted:
-        return None
-    successes, sizes = [sum(results) for results in counted], [len(each) for each in counted]
-    if sum(sizes) == len(sizes):
-        return wilson(sum(successes), len(sizes), level)
-    from lhkit.harness.statistics import clustered_interval  # NumPy and SciPy, for repeats only
+    if not 0 <= successes <= n:
+        raise ValueError(f"{successes} successes of {n}")
+    if n == 0:
+        return Interval(low=0.0, high=1.0)
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    share = successes / n
+    centre = share + z2 / (2 * n)
+    reach = (z2 * (share * (1 - share) / n + z2 / (4 * n * n))) ** 0.5
+    scale = 1 + z2 / n
+    low = 0.0 if successes == 0 else (centre - reach) / scale
+    high = 1.0 if successes == n else (centre + reach) / scale
+    return Interval(low=low, high=high)
 
-    return clustered_interval(successes, sizes, level)
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return the probability that at least one of k trials passes, given c passes in n trials.
+
+    Unbiased: Chen et al. (2021), Evaluating large language models trained on code, eq. 1.
+
+    Raises:
+        ValueError: not 0 <= c <= n and 1 <= k <= n.
+    """
+    _require_trials(n, c, k)
+    return 1 - comb(n - c, k) / comb(n, k)
+
+
+def pass_hat_k(n: int, c: int, k: int) -> float:
+    """Return the probability that all of k trials pass (pass^k), given c passes in n trials.
+
+    Unbiased: Yao et al. (2024), tau-bench, section 3.
+
+    Raises:
+        ValueError: not 0 <= c <= n and 1 <= k <= n.
+    """
+    _require_trials(n, c, k)
+    return comb(c, k) / comb(n, k)
+
+
+def _require_trials(n: int, c: int, k: int) -> None:
+    if not (0 <= c <= n and 1 <= k <= n):
+        raise ValueError(f"{k} of {n} trials with {c} passes")

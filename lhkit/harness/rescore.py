@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
@@ -25,11 +24,11 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.harness.turn import Turn
+from lhkit.harness.tool_injection import real_tools
 from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
@@ -66,7 +65,7 @@ def rescore(
     old = run if isinstance(run, Run) else Run.load(run)
     toolset = load_toolset(toolset)
     manifest = old.manifest
-    by_id = {scenario.id: scenario.played_by(manifest.simulated_user) for scenario in scenarios}
+    by_id = {scenario.id: scenario.with_user(manifest.simulated_user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
@@ -138,7 +137,7 @@ def _score(
     specs = {spec["name"]: spec for spec in prompt.tools}
     tools = [
         _with_recorded_spec(tool, specs[tool.name]) if tool.name in specs else tool
-        for tool in counted_tools(session.registry)
+        for tool in real_tools(session.registry)
     ]
     metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
     try:

@@ -89,7 +89,7 @@ class Run:
 
     def summary(self) -> Summary:
         """Return counts, rates and latencies of the run."""
-        return replace(summarise(self.records), spent=self.manifest.time_breakdown())
+        return replace(summarise(self.records), time_breakdown=self.manifest.time_breakdown())
 
     @property
     def scenarios(self) -> "pd.DataFrame":

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from lhkit.errors import RunError, UsageError
 from lhkit.files import DRAFT, open_regular, write_whole
 from lhkit.harness.fingerprint import sha256
+from lhkit.harness.rates import Interval, wilson
 from lhkit.harness.record import SampleRecord, TurnRecord
-from lhkit.harness.shares import Interval, wilson
 from lhkit.harness.store import open_journal
 from lhkit.json_values import compact
 

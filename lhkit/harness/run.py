@@ -161,7 +161,7 @@ async def replay(
         run_dir: the folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
         user: the simulated user at the confirmation: `script`, `careful` or `hasty`
-            (`Scenario.played_by`).
+            (`Scenario.with_user`).
         concurrency: conversations at a time.
         max_attempts: attempts per sample.
         keep_prompts: store prompts as text beside their hash.

@@ -13,7 +13,6 @@ from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import LhkitError
 from lhkit.events import EndReason
-from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import tool_specs
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.plan import ModelSource, PlannedSample, seed_sampling, select_model
@@ -28,13 +27,12 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.run_options import ReplayOptions
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.timings import WallClock
-from lhkit.harness.turn import Turn
+from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
@@ -121,7 +119,7 @@ async def run_planned_sample(
             judgement = judge(
                 sample.scenario,
                 progress.evidence(),
-                ToolMetadata.of(counted_tools(session.registry), session.today),
+                ToolMetadata.of(real_tools(session.registry), session.today),
                 today=session.today,
                 row_keys=progress.row_keys,
             )
@@ -234,7 +232,7 @@ async def _converse(
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            breaking(session.registry, scenario.faults, coming=scenario.called),
+            inject_faults(session.registry, scenario.faults, later=scenario.called_tools),
             catalog=catalog,
             clock=context.clock,
         ),

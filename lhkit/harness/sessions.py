@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import BrokenRule, RowKeys, State
 from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
@@ -46,7 +46,7 @@ def read_row_keys(session: Session, state: State) -> RowKeys:
                     f"row_keys() is invalid: {table}[{number}] has no field {missing[0]!r}. "
                     f"Use fields that every row of {table} has."
                 )
-            first = seen.setdefault(tuple(normal(row[name]) for name in names), number)
+            first = seen.setdefault(tuple(hashable_form(row[name]) for name in names), number)
             if first != number:
                 key = ", ".join(names) or "empty key (of a table of one row)"
                 raise UsageError(

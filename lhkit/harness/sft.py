@@ -13,15 +13,14 @@ from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import CorrectedConversation, CorrectedTurn
-from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
+from lhkit.harness.export.openai_messages import PromptTexts, exported_conversations, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.manifest import Prompt
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Expect, Scenario, Turn
 from lhkit.harness.similarity import HeldOut
-from lhkit.harness.turn import Expect, Turn
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
@@ -137,7 +136,7 @@ def _world_of(
     name, state = record.sample_id.scenario, record.evidence.initial_state
     if scenario := scenarios.get(name):
         if run.manifest.scenarios.get(name) != scenario_hash(
-            scenario.played_by(run.manifest.simulated_user)
+            scenario.with_user(run.manifest.simulated_user)
         ):
             raise UsageError(f"{name}: the scenario has changed since the run. Run it again.")
         return scenario.world
@@ -275,7 +274,7 @@ def _require_played(record: SampleRecord, talk: CorrectedConversation) -> None:
 def _conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
 ) -> Iterator[SftConversation]:
-    for record, data in conversations_of(run, texts):
+    for record, data in exported_conversations(run, texts):
         users = tuple(turn.user for turn in record.evidence.turns)
         yield SftConversation(users=users, data=data)
 

@@ -1,7 +1,7 @@
-"""The tables and sentences of a run and of a comparison, built once for every renderer. Pure.
+"""Tables and sentences of runs and comparisons, shared by all renderers. Pure.
 
-Terminal, HTML and Markdown lay out the same `Table`s. A cell says what its text is: words of ours,
-or text of users, models and files that must not format or run.
+Terminal, HTML and Markdown render the same `Table`s. The kind of a cell separates trusted text from
+text of users, models and files, which must neither format nor run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
-from lhkit.harness.metrics import Share, Summary, Tally
-from lhkit.harness.pairs import Comparison, Divergence, PersonVotes, Ratio
+from lhkit.harness.metrics import Summary, Tally
+from lhkit.harness.pairs import Comparison, Divergence, Ratio
+from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
 from lhkit.harness.scoring.claim_model import shipped_model
-from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency, TimeBreakdown
 from lhkit.locales import Catalog
 from lhkit.responses import ModelIdentity
@@ -30,7 +30,7 @@ from lhkit.text import (
     seconds,
 )
 
-Kind: TypeAlias = Literal["", "code", "good", "warn", "bad"]
+CellKind: TypeAlias = Literal["", "code", "good", "warn", "bad"]
 
 _CLAIM_CHARS = 160
 _SHOWN_CLAIMS = 5
@@ -42,19 +42,19 @@ _SHOWN_NAMES = 5
 class Cell:
     """One cell of a table.
 
-    `kind` is "code" for text of users, models and files, and good, warn or bad for a mark.
-    `interval` is that of the share `rate`, for renderers that can draw it.
+    `kind` is "code" for text of users, models and files; good, warn or bad for a mark. `interval`
+    is the confidence interval of the share `rate`, for renderers that can draw it.
     """
 
     text: str
-    kind: Kind = ""
+    kind: CellKind = ""
     rate: float | None = None
     interval: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table with its title; `totals` are rows below a rule, `notes` are lines below the table."""
+    """A table: `totals` are rows below a rule, `notes` are lines below the table."""
 
     title: str
     columns: tuple[Cell, ...]
@@ -74,29 +74,29 @@ def _code(text: str) -> Cell:
 def pass_rates(
     summary: Summary, catalog: Catalog, descriptions: Mapping[str, str] | None = None
 ) -> Table:
-    """Return a row for each acceptance criterion, then plain and hard scenarios and the total.
+    """Return pass rates by acceptance criterion, by difficulty and in total.
 
     Args:
-        summary: the numbers.
-        catalog: the texts.
-        descriptions: a few words for each acceptance criterion, shown behind its name.
+        summary: the metrics of the run.
+        catalog: the locale's texts.
+        descriptions: short descriptions by acceptance criterion, shown after its name.
     """
-    words = descriptions or {}
-    totals = [_rates(each, catalog.text(f"table.{each.name}")) for each in summary.by_difficulty]
+    texts = descriptions or {}
+    totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
         columns=_rate_columns("table.ac", catalog),
         rows=tuple(
-            _rates(each, _code(f"{each.name} {words.get(each.name, '')}".strip()))
-            for each in summary.by_ac
+            _rates(tally, _code(f"{tally.name} {texts.get(tally.name, '')}".strip()))
+            for tally in summary.by_ac
         ),
         totals=(*totals, _rates(summary.total, catalog.text("table.total"))),
-        notes=tuple(_summary_lines(summary, catalog)),
+        notes=tuple(_summary_notes(summary, catalog)),
     )
 
 
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
-    """Return the same columns by tool that was due, by language and by tag."""
+    """Return pass rates by expected tool, by language and by tag."""
     groups = {
         "report.by_tool": summary.by_tool,
         "report.by_locale": summary.by_locale,
@@ -107,8 +107,8 @@ def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
             title=catalog.text(key),
             columns=_rate_columns(key, catalog),
             rows=tuple(
-                _rates(each, _code(each.name) if each.name else catalog.text("report.no_call"))
-                for each in tallies
+                _rates(tally, _code(tally.name) if tally.name else catalog.text("report.no_call"))
+                for tally in tallies
             ),
         )
         for key, tallies in groups.items()
@@ -123,20 +123,20 @@ def _rate_columns(heading: str, catalog: Catalog) -> tuple[Cell, ...]:
 
 def _rates(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
     accuracy = _aligned(tally.right_calls, tally.counted_calls)
-    if tally.strict_right_calls != tally.right_calls:  # repairs made some of them right
+    if tally.strict_right_calls != tally.right_calls:  # some are correct only after a repair
         accuracy = f"{percent(tally.strict_accuracy)} → {percent(tally.tool_accuracy)}"
-    shown = f"{_aligned(tally.passed, tally.valid)}{bracketed(tally.interval)}"
+    pass_rate = f"{_aligned(tally.passed, tally.valid)}{interval_text(tally.interval)}"
     return _row(
         label,
-        Cell(shown, rate=tally.pass_rate, interval=tally.interval),
+        Cell(pass_rate, rate=tally.pass_rate, interval=tally.interval),
         accuracy,
         _violation_counts(tally),
-        _half_and_most(tally.turn),
+        _p50_p95(tally.turn),
     )
 
 
 def _aligned(part: int, whole: int) -> str:
-    """Return a share for a column: percents are below each other."""
+    """Return a share whose percentage is aligned in a column."""
     return f"{part}/{whole} {percent(part / whole):>4}" if whole else NOTHING
 
 
@@ -144,35 +144,35 @@ def _violation_counts(tally: Tally) -> str:
     return f"{sum(tally.attempted.values())} / {sum(tally.escaped.values())}"
 
 
-def _half_and_most(latency: Latency) -> str:
+def _p50_p95(latency: Latency) -> str:
     if not latency.n:
         return NOTHING
     return f"{number_of_seconds(latency.p50_s)} / {seconds(latency.p95_s)}"
 
 
-def bracketed(interval: Interval | None) -> str:
-    """Return the interval of a share in percent, such as ` [35–73]`; empty without one."""
+def interval_text(interval: Interval | None) -> str:
+    """Return an interval in percent, such as ` [35–73]`; empty for None."""
     return "" if interval is None else f" [{percents(interval.low, interval.high)}]"
 
 
-def with_ends(difference: float | None, interval: Interval | None, digits: int = 1) -> str:
-    """Return a difference in points and its interval, such as `+58.9 (+50.8 … +66.4)`."""
+def difference_text(difference: float | None, interval: Interval | None, digits: int = 1) -> str:
+    """Return a difference in points with its interval, such as `+58.9 (+50.8 … +66.4)`."""
     if difference is None:
         return NOTHING
-    shown = points(difference, digits)
+    text = points(difference, digits)
     if interval is None:
-        return shown
-    return f"{shown} ({points(interval.low, digits)} … {points(interval.high, digits)})"
+        return text
+    return f"{text} ({points(interval.low, digits)} … {points(interval.high, digits)})"
 
 
-def criterion_words(names: Iterable[str], toolset: str, catalog: Catalog) -> dict[str, str]:
-    """Return a few words for each acceptance criterion; none for those of another toolset."""
-    is_ours = toolset == DEFAULT_TOOLSET
-    return {name: catalog.texts.get(f"ac.{name}", "") if is_ours else "" for name in names}
+def criterion_descriptions(names: Iterable[str], toolset: str, catalog: Catalog) -> dict[str, str]:
+    """Return descriptions of life-helper's acceptance criteria; empty for other toolsets."""
+    is_life_helper = toolset == DEFAULT_TOOLSET
+    return {name: catalog.texts.get(f"ac.{name}", "") if is_life_helper else "" for name in names}
 
 
-def _summary_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
-    """Yield what else matters of a run, one line each."""
+def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield the notes below the pass rates, one line each."""
     text, total, gate = catalog.text, summary.total, summary.confirm
     yield text("table.invalid_line", count=total.invalid)
     for model in summary.models:
@@ -180,26 +180,37 @@ def _summary_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     for severity, codes in (("attempted", total.attempted), ("escaped", total.escaped)):
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
-    yield from _score_lines(total, catalog)
-    yield text("table.confirm_line", asked=gate.asked, unasked=gate.unasked, refusals=gate.refusals)
+    yield from _score_notes(total, catalog)
+    yield text(
+        "table.confirm_line",
+        asked=gate.asked,
+        unconfirmed=gate.unconfirmed,
+        rejections=gate.rejections,
+    )
     yield text(
         "table.respect_line",
-        respected=part_of(gate.respected_turns, gate.refused_turns),
-        second_tries=gate.second_tries,
+        respected=part_of(gate.respected_turns, gate.rejected_turns),
+        retries=gate.retries,
         bypasses=gate.bypasses,
     )
-    yield card_line(summary, catalog)
+    yield gate_line(summary, catalog)
     yield claims_line(summary, catalog)
     for sample, claim in summary.false_claims[:_SHOWN_CLAIMS]:
-        yield _claim_line(sample, claim, catalog)
+        yield text(
+            "table.claim_line",
+            sample=sample,
+            turn=claim.turn,
+            words=one_line(claim.words, max_chars=_CLAIM_CHARS),
+            why=_claim_reason(claim, catalog),
+        )
     if len(summary.false_claims) > _SHOWN_CLAIMS:
         yield text("table.more", count=len(summary.false_claims) - _SHOWN_CLAIMS)
-    yield from _repeat_lines(summary, catalog)
-    yield from _time_lines(summary, catalog)
+    yield from _repeat_notes(summary, catalog)
+    yield from _time_notes(summary, catalog)
 
 
-def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
-    chosen = total.selection
+def _score_notes(total: Tally, catalog: Catalog) -> Iterator[str]:
+    calls = total.selection
     yield catalog.text(
         "table.strict_line",
         passed=part_of(total.strict_passed, total.valid),
@@ -207,11 +218,11 @@ def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
     )
     yield catalog.text(
         "table.selection_line",
-        precision=percent(chosen.precision),
-        recall=percent(chosen.recall),
-        f1=percent(chosen.f1),
-        arguments=part_of(chosen.right_arguments, chosen.arguments),
-        exact=part_of(chosen.exact, chosen.chosen),
+        precision=percent(calls.precision),
+        recall=percent(calls.recall),
+        f1=percent(calls.f1),
+        arguments=part_of(calls.right_arguments, calls.arguments),
+        exact=part_of(calls.exact, calls.chosen),
     )
     yield "; ".join(
         f"{catalog.text(f'report.score.{name}')} {part_of(share.part, share.whole)}"
@@ -219,7 +230,7 @@ def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
     )
 
 
-def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
+def _repeat_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     repeats, flips = summary.total.repeats, summary.flips
     if repeats.k > 1:
         yield catalog.text(
@@ -238,7 +249,7 @@ def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
         )
 
 
-def _time_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
+def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     times, tokens = summary.times, summary.tokens
     yield catalog.text(
         "table.latency_line",
@@ -247,16 +258,16 @@ def _time_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     )
     warm, cold = times["first_token_warm"], times["first_token_cold"]
     if warm.n or cold.n:
-        shown = [f"{_percentiles(each)} ({each.n})" if each.n else NOTHING for each in (warm, cold)]
-        yield catalog.text("table.cache_line", warm=shown[0], cold=shown[1])
+        texts = [f"{_percentiles(each)} ({each.n})" if each.n else NOTHING for each in (warm, cold)]
+        yield catalog.text("table.cache_line", warm=texts[0], cold=texts[1])
     yield catalog.text(
         "table.token_line",
         prompt=f"{tokens.prompt:,}",
         cached=percent(tokens.cached_share),
         completion=f"{tokens.completion:,}",
     )
-    if summary.spent:
-        yield spent_line(summary.spent, catalog)
+    if summary.time_breakdown:
+        yield time_line(summary.time_breakdown, catalog)
 
 
 def _percentiles(latency: Latency) -> str:
@@ -264,29 +275,32 @@ def _percentiles(latency: Latency) -> str:
 
 
 def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
-    spoken = catalog.text(
+    dialect = catalog.text(
         "table.dialect",
         dialect=identity.dialect or catalog.text("table.none"),
         constraint=identity.constraint,
     )
-    harder = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
-    parts = (identity.title, identity.server, identity.dtype, identity.base_url, spoken, harder)
+    stress = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
+    parts = (identity.title, identity.server, identity.dtype, identity.base_url, dialect, stress)
     return ", ".join(part for part in parts if part)
 
 
-def card_line(summary: Summary, catalog: Catalog) -> str:
-    """Return what the card is worth: wrong writes asked for, stopped, done, with intervals."""
+def gate_line(summary: Summary, catalog: Catalog) -> str:
+    """Return the effectiveness of the gate: unexpected writes proposed, rejected, executed."""
     gate = summary.confirm
+    unexpected = part_of(gate.unexpected, gate.asked)
+    rejected = part_of(gate.unexpected_rejected, gate.unexpected)
+    executed = part_of(gate.unexpected_executed, gate.unexpected)
     return catalog.text(
-        "table.card_line",
-        wrong=f"{part_of(gate.wrong, gate.asked)}{bracketed(gate.wrong_interval)}",
-        stopped=f"{part_of(gate.wrong_stopped, gate.wrong)}{bracketed(gate.stopped_interval)}",
-        done=f"{part_of(gate.wrong_done, gate.wrong)}{bracketed(gate.done_interval)}",
+        "table.gate_line",
+        unexpected=f"{unexpected}{interval_text(gate.unexpected_interval)}",
+        rejected=f"{rejected}{interval_text(gate.rejected_interval)}",
+        executed=f"{executed}{interval_text(gate.executed_interval)}",
     )
 
 
 def claims_line(summary: Summary, catalog: Catalog) -> str:
-    """Return how many replies were flagged, and what the check is worth."""
+    """Return the number of false success claims, with precision and recall of the detection."""
     model = shipped_model()
     return catalog.text(
         "table.claims_line",
@@ -296,33 +310,28 @@ def claims_line(summary: Summary, catalog: Catalog) -> str:
     )
 
 
-def _claim_line(sample: SampleId, claim: FalseClaim, catalog: Catalog) -> str:
-    words = one_line(claim.words, max_chars=_CLAIM_CHARS)
-    why = _claim_why(claim, catalog)
-    return catalog.text("table.claim_line", sample=sample, turn=claim.turn, words=words, why=why)
+def _claim_reason(claim: FalseClaim, catalog: Catalog) -> str:
+    """Return the probability of a flag, or that the text is a success phrase of a tool."""
+    if claim.probability is None:
+        return catalog.text("table.claim_own")
+    return percent(claim.probability)
 
 
-def _claim_why(claim: FalseClaim, catalog: Catalog) -> str:
-    """Return the probability of a flag, or that the words are a tool's own."""
-    own = catalog.text("table.claim_own")
-    return own if claim.probability is None else percent(claim.probability)
-
-
-def spent_line(spent: TimeBreakdown, catalog: Catalog) -> str:
-    """Return where the wall time went, and which share of it was not the model's."""
+def time_line(times: TimeBreakdown, catalog: Catalog) -> str:
+    """Return the wall time by stage, and the share of it outside the model."""
     return catalog.text(
-        "table.spent_line",
-        wall=seconds(spent.wall_s),
-        share=percent(spent.own_share),
-        setup=seconds(spent.setup_s),
-        server=seconds(spent.server_s),
-        harness=seconds(spent.harness_s),
-        writing=seconds(spent.writing_s),
+        "table.time_line",
+        wall=seconds(times.wall_s),
+        share=percent(times.own_share),
+        setup=seconds(times.setup_s),
+        server=seconds(times.server_s),
+        harness=seconds(times.harness_s),
+        writing=seconds(times.writing_s),
     )
 
 
 def score_table(summary: Summary, catalog: Catalog) -> Table:
-    """Return how calls were chosen and filled in; what nothing was counted for is absent."""
+    """Return the scores of calls and behaviour, without those that have no data."""
     columns = _row(*(catalog.text(f"report.{name}") for name in ("scores", "share", "counts")))
     return Table(
         title=columns[0].text,
@@ -336,55 +345,55 @@ def score_table(summary: Summary, catalog: Catalog) -> Table:
 
 
 def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
-    """Yield name, share and counts of each score."""
+    """Yield name, rate and counts of each score."""
     total = summary.total
-    chosen, calls = total.selection, total.counted_calls
-    counted = {
+    tools, calls = total.selection, total.counted_calls
+    shares = {
         "strict_pass": Share(part=total.strict_passed, whole=total.valid),
         "repaired_calls": Share(part=total.right_calls, whole=calls),
         "strict_calls": Share(part=total.strict_right_calls, whole=calls),
-        "precision": Share(part=chosen.chosen, whole=chosen.chosen + chosen.surplus),
-        "recall": Share(part=chosen.chosen, whole=chosen.chosen + chosen.missing),
-        "arguments": Share(part=chosen.right_arguments, whole=chosen.arguments),
-        "exact": Share(part=chosen.exact, whole=chosen.chosen),
+        "precision": Share(part=tools.chosen, whole=tools.chosen + tools.surplus),
+        "recall": Share(part=tools.chosen, whole=tools.chosen + tools.missing),
+        "arguments": Share(part=tools.right_arguments, whole=tools.arguments),
+        "exact": Share(part=tools.exact, whole=tools.chosen),
         **total.behaviour,
     }
-    for name, share in counted.items():
+    for name, share in shares.items():
         yield name, share.rate, f"{share.part}/{share.whole}"
         if name == "recall":
-            yield "f1", chosen.f1, ""
+            yield "f1", tools.f1, ""
     if total.repeats.k > 1:
         yield "pass_at", total.repeats.pass_at, f"k = {total.repeats.k}"
         yield "pass_hat", total.repeats.pass_hat, f"k = {total.repeats.k}"
         yield "flips", summary.flips.rate, f"{summary.flips.flipped}/{summary.flips.scenarios}"
 
 
-_GATE = (
-    *("asked", "refusals", "unasked", "second_tries", "bypasses"),
-    *("false_claims", "wrong", "wrong_stopped", "wrong_done"),
+_GATE_COUNTS = (
+    *("asked", "rejections", "unconfirmed", "retries", "bypasses"),
+    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_executed"),
 )
 
 
 def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
-    """Return how the confirm gate fared; None where nothing was to be confirmed."""
+    """Return the scores of the confirm gate; None if there was nothing to confirm."""
     confirm = summary.confirm
-    counts = {name: getattr(confirm, name) for name in _GATE}
+    counts = {name: getattr(confirm, name) for name in _GATE_COUNTS}
     if not any(counts.values()):
         return None
-    respected = f"{confirm.respected_turns}/{confirm.refused_turns}"
-    shown = {**{name: str(count) for name, count in counts.items()}, "respected": respected}
+    respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
+    values = {**{name: str(count) for name, count in counts.items()}, "respected": respected}
     columns = _row(catalog.text("report.gate_title"), catalog.text("report.count"))
     return Table(
         title=columns[0].text,
         columns=columns,
         rows=tuple(
-            _row(catalog.text(f"report.score.{name}"), value) for name, value in shown.items()
+            _row(catalog.text(f"report.score.{name}"), value) for name, value in values.items()
         ),
     )
 
 
 def violation_table(total: Tally, catalog: Catalog) -> Table | None:
-    """Return how often each rule was broken, what really happened first; None if none was."""
+    """Return the counts of violations by rule, those that occurred first; None without any."""
     counts = (
         *((Severity.ESCAPED, *item) for item in total.escaped.items()),
         *((Severity.ATTEMPTED, *item) for item in total.attempted.items()),
@@ -403,13 +412,13 @@ def violation_table(total: Tally, catalog: Catalog) -> Table | None:
 
 
 def severity_mark(severity: Severity, catalog: Catalog) -> Cell:
-    """Return the mark of a severity."""
-    kind: Kind = "bad" if severity is Severity.ESCAPED else "warn"
-    return Cell(catalog.text(f"table.{severity}"), kind)
+    """Return a mark: occurred or blocked."""
+    kind: CellKind = "bad" if severity is Severity.ESCAPED else "warn"
+    return Cell(catalog.text(f"severity.{severity}"), kind)
 
 
 def claim_table(summary: Summary, catalog: Catalog) -> Table | None:
-    """Return the replies that are flagged as false success claims; None if there are none."""
+    """Return the replies flagged as false success claims; None without any."""
     if not summary.false_claims:
         return None
     names = ("sample", "claim_turn", "words", "probability")
@@ -421,7 +430,7 @@ def claim_table(summary: Summary, catalog: Catalog) -> Table | None:
                 _code(str(sample)),
                 str(claim.turn),
                 _code(one_line(claim.words, max_chars=_CLAIM_CHARS)),
-                _claim_why(claim, catalog),
+                _claim_reason(claim, catalog),
             )
             for sample, claim in summary.false_claims[:_LISTED_CLAIMS]
         ),
@@ -436,7 +445,7 @@ _SHOWN_TIMES = (
 
 
 def latency_table(summary: Summary, catalog: Catalog) -> Table:
-    """Return percentiles of turns and requests; those that were not measured are left out."""
+    """Return latency percentiles of turns and requests, without stages that have no data."""
     title = catalog.text("report.latency")
     latencies = ((name, summary.times[name]) for name in _SHOWN_TIMES)
     return Table(
@@ -445,17 +454,17 @@ def latency_table(summary: Summary, catalog: Catalog) -> Table:
         rows=tuple(
             _row(
                 catalog.text(f"report.{name}"),
-                f"{each.n:,}",
-                *map(seconds, (each.p50_s, each.p90_s, each.p95_s, each.p99_s)),
+                f"{latency.n:,}",
+                *map(seconds, (latency.p50_s, latency.p90_s, latency.p95_s, latency.p99_s)),
             )
-            for name, each in latencies
-            if each.n
+            for name, latency in latencies
+            if latency.n
         ),
     )
 
 
 def comparison_table(comparison: Comparison, catalog: Catalog) -> Table:
-    """Return pass rates, flips, the test, votes, times and violations of two runs side by side."""
+    """Return pass rates, flips, significance, votes, latency and violations of two runs."""
     names = (_code(comparison.name_a), _code(comparison.name_b))
     return Table(
         title=catalog.text("report.flips"),
@@ -468,88 +477,81 @@ def comparison_table(comparison: Comparison, catalog: Catalog) -> Table:
 def _comparison_rows(comparison: Comparison, catalog: Catalog) -> Iterator[tuple[Cell, ...]]:
     text, n = catalog.text, len(comparison.pairs)
     a, b = (part_of(passed, n) for passed in (comparison.passed_a, comparison.passed_b))
-    difference = with_ends(comparison.difference, comparison.interval)
+    difference = difference_text(comparison.difference, comparison.interval)
     yield _row(text("compare.pass_rate"), a, b, difference)
-    moved = f"-{len(comparison.lost)} · +{len(comparison.gained)}"
-    yield _row(text("compare.flips"), "", "", moved)
+    flips = f"-{len(comparison.regressions)} · +{len(comparison.improvements)}"
+    yield _row(text("compare.flips"), "", "", flips)
     test = f"p {p_value(comparison.p_value)}, mid-p {p_value(comparison.mid_p)}"
     yield _row(text("compare.mcnemar"), "", "", test)
     for votes in comparison.people:
         label = _code(text("compare.votes", person=votes.person, count=votes.votes))
-        yield _row(label, str(votes.preferred_a), str(votes.preferred_b), _votes(votes))
+        preference = difference_text(votes.difference, votes.interval)
+        test = f"{preference}, p {p_value(votes.p_value)}"
+        yield _row(label, str(votes.preferred_a), str(votes.preferred_b), test)
     for name in ("turn", "first_token", "call_ready"):
         ratio: Ratio | None = getattr(comparison, name)
         if ratio is not None:
-            yield _row(text(f"compare.{name}"), "", "", _ratio(ratio))
-    for each in comparison.violations:
-        label = _code(f"{text(f'compare.{each.severity}')}: {each.code}")
-        yield _row(label, str(each.a), str(each.b), f"{each.b - each.a:+d}")
-
-
-def _votes(votes: PersonVotes) -> str:
-    return f"{with_ends(votes.difference, votes.interval)}, p {p_value(votes.p_value)}"
-
-
-def _ratio(ratio: Ratio) -> str:
-    low, high = ratio.interval.low, ratio.interval.high
-    return f"x{ratio.median:.2f} ({low:.2f} … {high:.2f}), n = {ratio.n}"
+            low, high = ratio.interval.low, ratio.interval.high
+            median = f"x{ratio.median:.2f} ({low:.2f} … {high:.2f}), n = {ratio.n}"
+            yield _row(text(f"compare.{name}"), "", "", median)
+    for change in comparison.violations:
+        label = _code(f"{text(f'table.{change.severity}')}: {change.code}")
+        yield _row(label, str(change.a), str(change.b), f"{change.b - change.a:+d}")
 
 
 def _comparison_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
-    """Yield what to know beside the table: other questions, samples left out, changes."""
-    if comparison.other_questions:
-        yield other_questions(comparison, catalog)
+    """Yield warnings, excluded samples, and changes of the configuration."""
+    if comparison.changed_scenarios:
+        yield changed_scenarios_warning(comparison, catalog)
     for key in ("invalid", "only_a", "only_b"):
         samples: tuple[SampleId, ...] = getattr(comparison, key)
         if samples:
             name = comparison.name_b if key == "only_b" else comparison.name_a
-            listed = first_names([str(sample) for sample in samples])
+            names = shortened_list([str(sample) for sample in samples])
             text = "unvoted" if key == "invalid" and comparison.people else key
-            yield catalog.text(f"compare.{text}", name=name, count=len(samples), samples=listed)
+            yield catalog.text(f"compare.{text}", name=name, count=len(samples), samples=names)
     for change in comparison.changes:
         if change.what != "scenario":
             yield change_text(change, catalog)
 
 
-def other_questions(comparison: Comparison, catalog: Catalog) -> str:
+def changed_scenarios_warning(comparison: Comparison, catalog: Catalog) -> str:
     """Return the warning that scenarios differ between the runs, with the first of them."""
-    scenarios = comparison.other_questions
-    return catalog.text(
-        "compare.other_questions", count=len(scenarios), scenarios=first_names(scenarios)
-    )
+    names = comparison.changed_scenarios
+    return catalog.text("compare.changed_scenarios", count=len(names), names=shortened_list(names))
 
 
 def change_text(change: Change, catalog: Catalog) -> str:
-    """Return what differs between two runs, such as `dialect: json → gemma4`."""
+    """Return a change of the configuration, such as `dialect: json → gemma4`."""
     what = catalog.text(f"change.{change.what}")
     where = f" ({change.where})" if change.where else ""
     return f"{what}{where}: {change.before} → {change.after}"
 
 
-def first_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
+def shortened_list(names: Sequence[str]) -> str:
+    """Return the first names and the number of further ones."""
     more = len(names) - _SHOWN_NAMES
     return ", ".join(names[:_SHOWN_NAMES]) + (f" … +{more}" if more > 0 else "")
 
 
-def sentence(comparison: Comparison, catalog: Catalog) -> str:
-    """Return what can be said of b against a, in one sentence."""
+def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
+    """Return the outcome of a comparison in one sentence."""
     return catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
         b=comparison.name_b,
         pairs=len(comparison.pairs),
-        difference=with_ends(comparison.difference, comparison.interval),
+        difference=difference_text(comparison.difference, comparison.interval),
         p=p_value(comparison.p_value),
     )
 
 
-def divergence_line(found: Divergence, catalog: Catalog) -> str:
-    """Return the place where two conversations diverge."""
-    place = {"turn": found.turn + 1, "message": found.message + 1}
-    if found.token is None:
+def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
+    """Return where two conversations diverge: turn, message and token, counted from 1."""
+    place = {"turn": divergence.turn + 1, "message": divergence.message + 1}
+    if divergence.token is None:
         return catalog.text("compare.divergence", **place)
-    return catalog.text("compare.divergence_token", **place, token=found.token + 1)
+    return catalog.text("compare.divergence_token", **place, token=divergence.token + 1)
 
 
 def matrix_table(
@@ -558,36 +560,36 @@ def matrix_table(
     """Return the runs of a suite side by side.
 
     Args:
-        arms: name, numbers, and the comparison with the first arm (None for the first itself).
-        catalog: the texts.
-        title: what the suite is called.
+        arms: name, metrics, and the comparison with the first arm (None for the first itself).
+        catalog: the locale's texts.
+        title: the name of the suite.
     """
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
-        rows=tuple(_arm(*arm, catalog) for arm in arms),
+        rows=tuple(_arm_row(*arm, catalog) for arm in arms),
         notes=(catalog.text("matrix.caption"),),
     )
 
 
-def _arm(
+def _arm_row(
     name: str, summary: Summary, comparison: Comparison | None, catalog: Catalog
 ) -> tuple[Cell, ...]:
     total = summary.total
-    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{bracketed(total.interval)}"
+    rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
     if total.invalid:
         rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
     difference = NOTHING
     if comparison is not None and comparison.difference is not None:
-        shown = with_ends(comparison.difference, comparison.interval, digits=0)
-        difference = f"{shown}\np {p_value(comparison.p_value).removeprefix('= ')}"
+        points_text = difference_text(comparison.difference, comparison.interval, digits=0)
+        difference = f"{points_text}\np {p_value(comparison.p_value).removeprefix('= ')}"
     return _row(
         _code(name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         _violation_counts(total),
-        _half_and_most(total.turn),
-        _half_and_most(summary.times["first_token"]),
+        _p50_p95(total.turn),
+        _p50_p95(summary.times["first_token"]),
         difference,
     )

@@ -48,8 +48,8 @@ def test_every_shape_is_written_where_it_is_asked_for(runs: Path, tmp_path: Path
         *("--html", str(files[0]), "--markdown", str(files[1]), "--junit", str(files[2])),
     )
     assert done.returncode == 0, done.stderr
-    assert "Gained (3):" in files[0].read_text("utf-8")
-    assert "Gained (3):" in files[1].read_text("utf-8")
+    assert "Improvements (3):" in files[0].read_text("utf-8")
+    assert "Improvements (3):" in files[1].read_text("utf-8")
     assert files[2].read_text("utf-8").startswith('<?xml version="1.0" encoding="UTF-8"?>')
 
 

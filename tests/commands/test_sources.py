@@ -186,7 +186,7 @@ async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
 ) -> None:
     await run_eval(begun_s=time.perf_counter() - SERVER_S - SETUP_S)
     out = " ".join(capsys.readouterr().out.split())
-    told = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
+    told = re.search(r"wall time ([\d.]+) s, (\d+)% of it outside the model: (.*?)writing", out)
     assert told
     assert "server start 35.00 s" in told[3]
     assert float(told[1]) > SERVER_S + SETUP_S

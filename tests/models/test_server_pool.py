@@ -18,7 +18,7 @@ from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import SampleRecord, Verdict, encode_record
-from lhkit.harness.report.facts import command
+from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
@@ -178,7 +178,7 @@ async def test_records_and_manifest_say_which_server_played_and_never_the_key(
     [shown] = summarise(run.records).models
     assert set(shown.base_url.split()) == both
     without = replace(run, manifest=run.manifest.model_copy(update={"command": ()}))
-    assert command(without, summarise(run.records)).count("--base-url http") == 2
+    assert eval_command(without, summarise(run.records)).count("--base-url http") == 2
     assert {each["Authorization"] for each in a.headers + b.headers} == {"Bearer SECRET"}
     assert "SECRET" not in "".join(map(encode_record, run.records)) + json.dumps(
         run.manifest.plain()

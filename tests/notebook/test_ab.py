@@ -23,9 +23,8 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
-from lhkit.notebook.events import ErrorItem, OptInRequested, PanelNotice
 from lhkit.notebook.render import render
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import ErrorItem, OptInRequested, PanelNotice, PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
@@ -125,7 +124,7 @@ async def test_votes_are_read_as_pairs_with_a_test_and_by_person(
             await panel.send(f"message {number}")
             panel.vote(choice, f"because {number}")
     found = compare(*runs(tmp_path))
-    assert (len(found.lost), len(found.gained), len(found.pairs)) == (6, 1, 9)
+    assert (len(found.regressions), len(found.improvements), len(found.pairs)) == (6, 1, 9)
     kim, lee = found.people
     assert (kim.person, kim.votes, kim.preferred_a, kim.preferred_b) == ("kim", 6, 6, 0)
     assert kim.p_value == pytest.approx(2 * 0.5**6)

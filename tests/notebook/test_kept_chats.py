@@ -20,8 +20,8 @@ from lhkit.harness.store import RECORDS, read_records
 from lhkit.messages import SystemMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.events import ErrorItem
 from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import ErrorItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -273,7 +273,7 @@ async def test_kept_chats_are_listed_shown_and_exported(
     await show_chat(name, folder, settings=english)
     shown = capsys.readouterr().out
     assert "[accepted: code_yes]" in shown
-    assert '  Card: {\n  "a": 1\n}\n' in shown
+    assert '  Confirmation card: {\n  "a": 1\n}\n' in shown
     out = tmp_path / "chats.jsonl"
     write_openai_messages(Run.load(folder), out)
     assert '"name":"write"' in out.read_text(encoding="utf-8")

@@ -13,11 +13,11 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.corrections import read_conversations
 from lhkit.harness.loader import read_sources
+from lhkit.harness.rates import wilson
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import LabelKind, ReviewFile, cohens_kappa, places_of
 from lhkit.harness.run import replay
-from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel

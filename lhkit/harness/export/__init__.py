@@ -1,4 +1,4 @@
-"""A run in the formats of others: OpenAI's messages, tables in Parquet, a log of Inspect.
+"""Export runs: OpenAI messages, Parquet tables, Inspect logs.
 
-Each file is written piece by piece and is whole or not there; records are read one at a time.
+Files are written incrementally and replaced atomically; records are read one at a time.
 """

@@ -1,4 +1,4 @@
-"""A recorded conversation as the model had it, message by message, and JSON for its export."""
+"""Convert recorded turns to the messages of the model, for exports."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,43 +21,42 @@ def json_bytes(value: Any) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One message of the model, and the calls that it made; `request` is None if none is told."""
+class AssistantMessage:
+    """A message of the model with its calls; `request` is None for calls without a request."""
 
     request: ModelCallRecord | None
     calls: Sequence[CallRecord]
 
     @property
     def text(self) -> str:
-        """Its words, and in place of a call that was cut off what was written of it."""
-        said = self.request.response.text if self.request else ""
-        return "\n".join(filter(None, (said, *(c.raw_text for c in self.calls if not c.tool))))
+        """The text of the message, and the raw text of truncated calls."""
+        text = self.request.response.text if self.request else ""
+        return "\n".join(filter(None, (text, *(c.raw_text for c in self.calls if not c.tool))))
 
     @property
     def named(self) -> list[CallRecord]:
-        """Its calls, without one that was cut off before its name."""
+        """The calls, without those that were truncated before their name."""
         return [call for call in self.calls if call.tool]
 
 
-def messages_of(turn: TurnRecord) -> Iterator[Message]:
-    """Yield what the model said in a turn; calls that no request is named for come first."""
+def assistant_messages(turn: TurnRecord) -> Iterator[AssistantMessage]:
+    """Yield the messages of the model in a turn; calls without a request come first."""
     for number, request in ((None, None), *enumerate(turn.model_calls)):
-        said = Message(
-            request=request, calls=[call for call in turn.calls if call.model_call == number]
-        )
-        if said.text.strip() or said.named:
-            yield said
+        calls = [call for call in turn.calls if call.model_call == number]
+        message = AssistantMessage(request=request, calls=calls)
+        if message.text.strip() or message.named:
+            yield message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfig:
-    """What a manifest says of the conversations in one language."""
+    """The tools and limits of the conversations in one language, from the manifest."""
 
     tools: Sequence[Mapping[str, Any]] = ()
     limits: Mapping[str, Any] = field(default_factory=dict)
 
-    def read(self, call: CallRecord) -> str:
-        """Return the result of a call as the model read it."""
+    def result_text(self, call: CallRecord) -> str:
+        """Return the tool result of a call as it was sent to the model."""
         result = result_in(call.result)
         if result is None:
             return compact(call.result)
@@ -68,17 +67,17 @@ class ToolConfig:
         return encode_tool_result(result, int(limits["max_result_bytes"]), **hint)
 
 
-def config_of(record: SampleRecord, run: Run, told: Mapping[str, ToolConfig]) -> ToolConfig:
-    """Return what is known of one conversation's tools: those of its scenario, and what came."""
-    known = told.get(record.locale, ToolConfig())
+def sample_config(record: SampleRecord, run: Run, configs: Mapping[str, ToolConfig]) -> ToolConfig:
+    """Return the tools of one sample: those of its scenario and those added in its turns."""
+    config = configs.get(record.locale, ToolConfig())
     names = run.manifest.tools.get(record.sample_id.scenario)
-    tools = [tool for tool in known.tools if names is None or tool["name"] in names]
-    came = [tool for turn in record.evidence.turns for tool in turn.new_tools]
-    return replace(known, tools=(*tools, *came))
+    tools = [tool for tool in config.tools if names is None or tool["name"] in names]
+    added = [tool for turn in record.evidence.turns for tool in turn.new_tools]
+    return replace(config, tools=(*tools, *added))
 
 
-def configs_of(run: Run) -> dict[str, ToolConfig]:
-    """Return what the manifest says, by language."""
+def tool_configs(run: Run) -> dict[str, ToolConfig]:
+    """Return the tools and limits of the manifest, by language."""
     return {
         locale: ToolConfig(
             tools=prompt.tools, limits=prompt.assistant.model_dump(exclude_unset=True)
@@ -88,5 +87,5 @@ def configs_of(run: Run) -> dict[str, ToolConfig]:
 
 
 def call_id(number: int) -> str:
-    """Return the id of a conversation's call: nine letters and digits, as strict servers want."""
+    """Return the id of a call: nine letters and digits, as strict servers require."""
     return f"call{number:05d}"

@@ -1,7 +1,7 @@
-"""A log of Inspect: a zip of JSON files, one for each sample, as `inspect view` shows it.
+"""Export a run as an Inspect log: a zip of JSON files, one for each sample.
 
-A repeat is an epoch, a verdict the score C or I, an invalid sample one with an error; a
-confirmation is an approval. Times are those of the record, counted from the sample's start.
+A repeat is an epoch, a verdict is the score C or I, an invalid sample has an error, a confirmation
+is an approval. Times are those of the record, from the start of the sample.
 """
 
 import zipfile
@@ -13,14 +13,14 @@ from typing import Any
 
 from lhkit.files import drafted
 from lhkit.harness.export.conversation import (
+    AssistantMessage,
     Json,
-    Message,
     ToolConfig,
+    assistant_messages,
     call_id,
-    config_of,
-    configs_of,
     json_bytes,
-    messages_of,
+    sample_config,
+    tool_configs,
 )
 from lhkit.harness.manifest import Invocation
 from lhkit.harness.record import (
@@ -40,7 +40,7 @@ from lhkit.text import whole_unicode
 _LOG_VERSION = 2
 _SCORER = "lhkit"
 _UNKNOWN_START = "1970-01-01T00:00:00+00:00"
-_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the same run gives the same bytes
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal runs give equal bytes
 _SUMMARY_CHARS = 1_024
 _STOPS = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls"}
 _ERRORS = {"validation": "parsing", "handler_timeout": "timeout"}
@@ -48,21 +48,25 @@ _SCHEMA_KEYS = ("type", "description", "enum")
 
 
 def write_inspect(run: Run, file: Path) -> None:
-    """Write a log that `inspect view` opens and `inspect_ai.log.read_eval_log` reads.
+    """Write a log for `inspect view` and `inspect_ai.log.read_eval_log`.
+
+    Args:
+        run: the run to export.
+        file: the log, which is complete or unchanged; its name should end in `.eval`.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the file cannot be written.
     """
-    told = configs_of(run)
+    configs = tool_configs(run)
     counts: Counter[Verdict] = Counter()
     usage: dict[str, Json] = {}
-    summaries: list[bytes] = []  # as text: of a large run these are all that is held
+    summaries: list[bytes] = []  # encoded, to keep the memory for large runs small
     with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))
         for record in run.records:
-            sample = _InspectSample(record, config_of(record, run, told), run).json()
+            sample = _InspectSample(record, sample_config(record, run, configs), run).json()
             _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
             summaries.append(json_bytes(_summary(sample)))
             counts[record.judgement.verdict] += 1
@@ -81,10 +85,10 @@ def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _header(run: Run) -> Json:
-    """Return the head of the log, before anything is counted."""
+    """Return the header of the log, without results."""
     manifest = run.manifest
     invocations = manifest.invocations or [Invocation(finished=True)]
-    begun = invocations[0].started_at or _UNKNOWN_START
+    started = invocations[0].started_at or _UNKNOWN_START
     models = [str(model["model"]) for model in manifest.models if model.get("model")]
     sampling = [*manifest.sampling, {}][0]
     commit = manifest.git_commit
@@ -96,7 +100,7 @@ def _header(run: Run) -> Json:
             "eval_id": run.name,
             "run_id": run.name,
             "task_id": run.name,
-            "created": begun,
+            "created": started,
             "task": run.name or run.toolset,
             "dataset": {"name": run.toolset, "samples": len(names), "sample_ids": names},
             "model": " + ".join(dict.fromkeys(models)) or "none",
@@ -111,12 +115,12 @@ def _header(run: Run) -> Json:
             },
         },
         "plan": {"name": "lhkit", "steps": []},
-        "stats": {"started_at": begun, "completed_at": invocations[-1].ended_at or ""},
+        "stats": {"started_at": started, "completed_at": invocations[-1].ended_at or ""},
     }
 
 
 def _results(counts: Mapping[Verdict, int]) -> Json:
-    """Return the pass rate over the samples that could be judged."""
+    """Return the pass rate of valid samples."""
     valid = counts[Verdict.PASS] + counts[Verdict.FAIL]
     rate = {"name": "accuracy", "value": counts[Verdict.PASS] / valid} if valid else None
     return {
@@ -135,11 +139,11 @@ def _results(counts: Mapping[Verdict, int]) -> Json:
 
 
 def _summary(sample: Json) -> Json:
-    """Return what a list of samples shows of one."""
-    kept = ("id", "epoch", "scores", "model_usage", "total_time", "working_time", "uuid")
+    """Return the summary of a sample for the list of samples."""
+    keys = ("id", "epoch", "scores", "model_usage", "total_time", "working_time", "uuid")
     times = ("started_at", "completed_at")
     return {
-        **{key: sample[key] for key in (*kept, *times) if key in sample},
+        **{key: sample[key] for key in (*keys, *times) if key in sample},
         "input": sample["input"][:_SUMMARY_CHARS],
         "target": sample["target"],
         "completed": True,
@@ -149,7 +153,7 @@ def _summary(sample: Json) -> Json:
 
 
 def _usage(usage: Usage) -> Json:
-    """Return tokens as Inspect counts them: those that were cached are no input."""
+    """Return token counts in Inspect's form, which excludes cached tokens from the input."""
     cached = usage.cached_tokens
     return {
         "input_tokens": usage.prompt_tokens - (cached or 0),
@@ -163,19 +167,19 @@ def _sum(one: Json, other: Json) -> Json:
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
-def begin_of(record: SampleRecord, run: Run) -> datetime:
-    """Return when a sample began, or its run; 1970 where neither says it in ISO 8601."""
+def start_of(record: SampleRecord, run: Run) -> datetime:
+    """Return the start of a sample, else of its run, else 1970."""
     invocations = run.manifest.invocations or [Invocation()]
-    told = (record.started_at, invocations[0].started_at, _UNKNOWN_START)
-    return next(moment for each in told if (moment := parse_moment(each)))
+    starts = (record.started_at, invocations[0].started_at, _UNKNOWN_START)
+    return next(moment for start in starts if (moment := parse_moment(start)))
 
 
 class _InspectSample:
-    """One record on its way to Inspect: its messages, and its events in order of time."""
+    """The conversion of one record: its messages, and its events in order of time."""
 
-    def __init__(self, record: SampleRecord, told: ToolConfig, run: Run) -> None:
-        self._record, self._told = record, told
-        self._begun = begin_of(record, run).astimezone()
+    def __init__(self, record: SampleRecord, config: ToolConfig, run: Run) -> None:
+        self._record, self._config = record, config
+        self._started = start_of(record, run).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
         self._messages: list[Json] = []
         self._events: list[Json] = []
@@ -184,14 +188,14 @@ class _InspectSample:
         self._calls = 0
 
     def json(self) -> Json:
-        """Return the sample."""
+        """Return the sample in Inspect's form."""
         record, judgement = self._record, self._record.judgement
         at_s = 0.0
         for turn in record.evidence.turns:
             self._turn(turn, at_s)
             at_s += turn.duration_s
         fault = record.evidence.fault
-        ended = "\n".join(judgement.reasons) or fault or ""
+        error = "\n".join(judgement.reasons) or fault or ""
         is_invalid = judgement.verdict is Verdict.INVALID
         expected = (
             row.tool
@@ -215,17 +219,17 @@ class _InspectSample:
                 "tags": list(record.tags),
                 "content_hash": record.content_hash,
             },
-            "events": self._events if is_invalid else [*self._events, self._scored(at_s)],
+            "events": self._events if is_invalid else [*self._events, self._score_event(at_s)],
             "model_usage": self._usage,
             "started_at": self._at(0),
             "completed_at": self._at(record.wall_s),
             "total_time": record.wall_s,
             "working_time": max(0.0, record.wall_s - waited_s),
-            **({"error": _error(ended)} if is_invalid else {}),
+            **({"error": _error(error)} if is_invalid else {}),
         }
 
     def _at(self, offset_s: float) -> str:
-        return (self._begun + timedelta(seconds=offset_s)).isoformat()
+        return (self._started + timedelta(seconds=offset_s)).isoformat()
 
     def _score(self) -> Json:
         judgement = self._record.judgement
@@ -237,83 +241,86 @@ class _InspectSample:
                 "strict_verdict": judgement.strict_verdict,
                 "state_equal": judgement.state_equal,
                 "violations": [
-                    {"code": each.code, "severity": each.severity, "detail": each.detail}
-                    for each in judgement.violations
+                    {"code": v.code, "severity": v.severity, "detail": v.detail}
+                    for v in judgement.violations
                 ],
             },
         }
 
-    def _scored(self, at_s: float) -> Json:
+    def _score_event(self, at_s: float) -> Json:
         return self._event("score", at_s, score=self._score(), scorer=_SCORER)
 
-    def _event(self, kind: str, at_s: float, **more: Any) -> Json:
+    def _event(self, kind: str, at_s: float, **fields: Any) -> Json:
         return {
             "event": kind,
             "uuid": f"{self._key}-e{len(self._events)}",
             "timestamp": self._at(at_s),
             "working_start": at_s,
-            **more,
+            **fields,
         }
 
-    def _said(self, role: str, text: str, **more: Any) -> None:
+    def _add_message(self, role: str, text: str, **fields: Any) -> None:
         name = f"{self._key}-m{len(self._messages)}"
-        self._messages.append({"id": name, "role": role, "content": text, **more})
+        self._messages.append({"id": name, "role": role, "content": text, **fields})
 
     def _turn(self, turn: TurnRecord, at_s: float) -> None:
         """Add a turn that began `at_s` seconds after its sample; its calls follow their request."""
-        self._said("user", turn.user, source="input")
-        spoken = {id(said.request): said for said in messages_of(turn)}
-        sent: list[ModelCallRecord | None] = [None, *turn.model_calls]
-        for request in sent:
-            said = spoken.get(id(request), Message(request=request, calls=()))
-            if request is None and not said.calls:
+        self._add_message("user", turn.user, source="input")
+        messages = {id(message.request): message for message in assistant_messages(turn)}
+        requests: list[ModelCallRecord | None] = [None, *turn.model_calls]
+        for request in requests:
+            message = messages.get(id(request), AssistantMessage(request=request, calls=()))
+            if request is None and not message.calls:
                 continue
-            begun_s = at_s + (request.offset_s + request.duration_s if request else 0.0)
-            self._request(said, at_s)
-            for number, call in enumerate(said.named, start=self._calls):
-                begun_s = self._call(call, call_id(number), begun_s)
-            self._calls += len(said.named)
+            start_s = at_s + (request.offset_s + request.duration_s if request else 0.0)
+            self._request(message, at_s)
+            for number, call in enumerate(message.named, start=self._calls):
+                start_s = self._call(call, call_id(number), start_s)
+            self._calls += len(message.named)
 
-    def _request(self, said: Message, at_s: float) -> None:
-        """Add a message of the model, with the request that it answered if one is told."""
-        asked = list(self._messages)
-        calls = [_call(each, call_id(n)) for n, each in enumerate(said.named, start=self._calls)]
-        if said.text.strip() or calls:
-            more = {"tool_calls": calls} if calls else {}
-            self._said("assistant", said.text, source="generate", **more)
-        if said.request is None:
+    def _request(self, sent: AssistantMessage, at_s: float) -> None:
+        """Add a message of the model, and the request that it answered if there is one."""
+        prompt = list(self._messages)
+        calls = [_call(call, call_id(n)) for n, call in enumerate(sent.named, start=self._calls)]
+        if sent.text.strip() or calls:
+            fields = {"tool_calls": calls} if calls else {}
+            self._add_message("assistant", sent.text, source="generate", **fields)
+        request = sent.request
+        if request is None:
             return
-        response, sent = said.request.response, said.request
+        response = request.response
         model = response.identity.model if response.identity else "none"
-        message = self._messages[-1] if len(self._messages) > len(asked) else _silence()
+        message: Json = {"role": "assistant", "content": "", "source": "generate"}
+        if len(self._messages) > len(prompt):
+            message = self._messages[-1]
         reason = "max_tokens" if response.truncated else _STOPS.get(response.reason, "unknown")
         self._output = {
             "model": model,
             "choices": [{"message": message, "stop_reason": reason}],
             "usage": _usage(response.usage),
-            "time": sent.duration_s,
+            "time": request.duration_s,
         }
         self._usage[model] = _sum(self._usage.get(model, {}), self._output["usage"])
         self._events.append(
             self._event(
                 "model",
-                at_s + sent.offset_s,
+                at_s + request.offset_s,
                 model=model,
-                input=asked,
-                tools=[_tool(tool) for tool in self._told.tools],
+                input=prompt,
+                tools=[_tool(tool) for tool in self._config.tools],
                 tool_choice="auto",
                 config={},
                 output=self._output,
-                completed=self._at(at_s + sent.offset_s + sent.duration_s),
-                working_time=sent.duration_s,
+                completed=self._at(at_s + request.offset_s + request.duration_s),
+                working_time=request.duration_s,
                 metadata={"raw_text": response.raw_text},
             )
         )
 
     def _call(self, call: CallRecord, name: str, at_s: float) -> float:
-        """Add a call with its result and what a person said to it; return when it was over."""
-        begun_s = at_s + call.validation_s + call.waiting_s
-        ended_s = begun_s + call.handler_s
+        """Add a call with its approval and result; return the time of its end."""
+        start_s = at_s + call.validation_s + call.waiting_s
+        end_s = start_s + call.handler_s
         if call.gate.was_asked:
             self._events.append(
                 self._event(
@@ -327,29 +334,25 @@ class _InspectSample:
                 )
             )
         error = _tool_error(call)
-        told = {"error": error} if error else {}
-        text = self._told.read(call)
-        self._said("tool", text, tool_call_id=name, function=call.tool, **told)
+        fields = {"error": error} if error else {}
+        text = self._config.result_text(call)
+        self._add_message("tool", text, tool_call_id=name, function=call.tool, **fields)
         self._events.append(
             self._event(
                 "tool",
-                begun_s,
+                start_s,
                 id=name,
                 function=call.tool,
                 arguments=_call(call, name)["arguments"],
                 result=text,
-                completed=self._at(ended_s),
+                completed=self._at(end_s),
                 working_time=call.handler_s,
                 message_id=self._messages[-1]["id"],
                 metadata={"ran": call.ran, "gate": call.gate, "outcome": call.outcome},
-                **told,
+                **fields,
             )
         )
-        return ended_s
-
-
-def _silence() -> Json:
-    return {"role": "assistant", "content": "", "source": "generate"}
+        return end_s
 
 
 def _error(message: str) -> Json:
@@ -357,7 +360,7 @@ def _error(message: str) -> Json:
 
 
 def _call(call: CallRecord, name: str) -> Json:
-    """Return a call; one whose arguments are no object keeps them as an error of its parsing."""
+    """Return a call; arguments that are not an object become its parse error."""
     is_object = isinstance(call.raw_args, Mapping)
     return {
         "id": name,
@@ -368,7 +371,7 @@ def _call(call: CallRecord, name: str) -> Json:
 
 
 def _tool_error(call: CallRecord) -> Json | None:
-    """Return why a call came to nothing; None for one that did its work."""
+    """Return the error of a call; None for a successful one."""
     if call.outcome == "ok":
         return None
     kind = "approval" if call.outcome == "cancelled" else _ERRORS.get(call.outcome, "unknown")
@@ -376,7 +379,7 @@ def _tool_error(call: CallRecord) -> Json | None:
 
 
 def _tool(tool: Mapping[str, Any]) -> Json:
-    """Return a tool with what Inspect knows of schemas: of each argument its kind and its words."""
+    """Return a tool with the part of its schema that Inspect supports."""
     schema = tool["parameters"]
     return {
         "name": tool["name"],
@@ -384,9 +387,9 @@ def _tool(tool: Mapping[str, Any]) -> Json:
         "parameters": {
             "type": "object",
             "properties": {
-                name: {key: each[key] for key in _SCHEMA_KEYS if key in each}
-                for name, each in schema.get("properties", {}).items()
-                if isinstance(each, Mapping)
+                name: {key: argument[key] for key in _SCHEMA_KEYS if key in argument}
+                for name, argument in schema.get("properties", {}).items()
+                if isinstance(argument, Mapping)
             },
             "required": list(schema.get("required", ())),
         },

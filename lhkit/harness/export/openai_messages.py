@@ -1,20 +1,20 @@
-"""OpenAI's messages: one conversation a line, as `lhkit import openai-messages` reads them."""
+"""Export conversations as OpenAI messages, which `lhkit import openai-messages` reads."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lhkit.files import write_whole
 from lhkit.harness.export.conversation import (
+    AssistantMessage,
     Json,
-    Message,
     ToolConfig,
+    assistant_messages,
     call_id,
-    config_of,
-    configs_of,
     json_bytes,
-    messages_of,
+    sample_config,
+    tool_configs,
 )
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -24,15 +24,19 @@ from lhkit.models.dialects.transcript import words_of
 
 
 def write_openai_messages(run: Run, file: Path) -> None:
-    """Write each conversation with its tools as a line of JSON; the format of fine-tuning, too.
+    """Write each conversation with its tools as a line of JSON, the format of fine-tuning.
 
-    The instructions and the line of context beside what the user said are no part of a record,
-    and hints of the application are not for the model: these are left out.
+    Instructions and context lines are not part of a record, and notices are not for the model:
+    these are omitted.
+
+    Args:
+        run: the run to export.
+        file: the JSON Lines file, which is complete or unchanged.
 
     Raises:
-        OSError: the disk does not take it.
+        OSError: the file cannot be written.
     """
-    write_whole(file, (json_line(each) for _, each in conversations_of(run)))
+    write_whole(file, (json_line(data) for _, data in exported_conversations(run)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +52,14 @@ class PromptTexts:
     unlearned: Collection[int] = ()
 
 
-def conversations_of(
+def exported_conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None] = lambda _: PromptTexts()
 ) -> Iterator[tuple[SampleRecord, Json]]:
     """Yield records with their conversations, except those for which `texts` returns None."""
-    told = configs_of(run)
+    configs = tool_configs(run)
     for record in run.records:
         if (prompt := texts(record)) is not None:
-            yield record, _conversation(record, config_of(record, run, told), prompt)
+            yield record, _conversation(record, sample_config(record, run, configs), prompt)
 
 
 def json_line(value: Any) -> bytes:
@@ -63,7 +67,7 @@ def json_line(value: Any) -> bytes:
     return json_bytes(value) + b"\n"
 
 
-def _conversation(record: SampleRecord, told: ToolConfig, texts: PromptTexts) -> Json:
+def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) -> Json:
     """Return the messages of a conversation, and its tools if it has any.
 
     A reply that is not a training target has OpenAI's `"weight": 0`.
@@ -75,47 +79,44 @@ def _conversation(record: SampleRecord, told: ToolConfig, texts: PromptTexts) ->
         context = texts.contexts[number] if number < len(texts.contexts) else ""
         user = UserMessage(text=turn.user, context=context)
         messages.append({"role": "user", "content": words_of(user)})
-        for said in messages_of(turn):
-            exchange = _exchange(said, told, _count(messages))
-            if number in texts.unlearned and not said.named:
+        for message in assistant_messages(turn):
+            calls = sum(each["role"] == "tool" for each in messages)
+            exchange = _exchange(message, config, calls)
+            if number in texts.unlearned and not message.named:
                 exchange[0]["weight"] = 0
             messages += exchange
     functions = [
         {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
-        for tool in told.tools
+        for tool in config.tools
     ]
     tools = [{"type": "function", "function": function} for function in functions]
     return {"messages": messages, **({"tools": tools} if tools else {})}
 
 
-def _count(messages: Iterable[Mapping[str, Any]]) -> int:
-    return sum(message["role"] == "tool" for message in messages)
-
-
-def _exchange(said: Message, told: ToolConfig, first: int) -> list[Json]:
+def _exchange(message: AssistantMessage, config: ToolConfig, first: int) -> list[Json]:
     """Return a message of the model and the results of its calls, numbered from `first`."""
-    ids = [call_id(number) for number in range(first, first + len(said.named))]
-    written = [
+    ids = [call_id(number) for number in range(first, first + len(message.named))]
+    tool_calls = [
         {
             "id": name,
             "type": "function",
             "function": {"name": call.tool, "arguments": compact(call.raw_args)},
         }
-        for name, call in zip(ids, said.named, strict=True)
+        for name, call in zip(ids, message.named, strict=True)
     ]
     return [
         {
             "role": "assistant",
-            "content": said.text or None,
-            **({"tool_calls": written} if written else {}),
+            "content": message.text or None,
+            **({"tool_calls": tool_calls} if tool_calls else {}),
         },
         *(
             {
                 "role": "tool",
                 "tool_call_id": name,
                 "name": call.tool,
-                "content": told.read(call),
+                "content": config.result_text(call),
             }
-            for name, call in zip(ids, said.named, strict=True)
+            for name, call in zip(ids, message.named, strict=True)
         ),
     ]

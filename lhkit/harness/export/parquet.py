@@ -1,4 +1,4 @@
-"""The frames of a run as Parquet, one file each."""
+"""Export the data frames of a run as Parquet files."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -25,26 +25,26 @@ FRAMES: Final = {
     "violations": violations_frame,
     "requests": latency_frame,
 }
-"""The tables by the names of their files, and what makes each of records."""
+"""The function of each table, by the name of its file."""
 
-_AT_ONCE = 2_000
-"""So many records become rows together: a row group of each table."""
+_BATCH_SIZE = 2_000
+"""The number of records in a row group."""
 
 
 def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
     """Write the frames of a run as `samples.parquet`, `turns.parquet` …; return the files.
 
-    Columns and types are those of the frames (`lhkit.harness.frames`), also of an empty run.
+    Columns and types are those of `lhkit.harness.frames`, also of an empty run.
 
     Raises:
         MissingPackageError: fastparquet is not installed.
-        OSError: the disk does not take it.
+        OSError: a file cannot be written.
     """
     try:
         import fastparquet
     except ImportError as error:
         raise MissingPackageError(
-            "fastparquet is not installed: in the clone, `pip install -e '.[export]'`"
+            "fastparquet is not installed. Run `pip install -e '.[export]'` in the clone."
         ) from error
     files = tuple(folder / f"{name}.parquet" for name in FRAMES)
     with drafted(*files) as drafts:
@@ -67,9 +67,8 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
 
 
 def _batches(records: Iterable[SampleRecord]) -> Iterator[list[SampleRecord]]:
-    """Yield the records some at a time, and an empty list of none."""
-    waiting = iter(records)
-    batch = list(islice(waiting, _AT_ONCE))
-    yield batch
-    while batch := list(islice(waiting, _AT_ONCE)):
+    """Yield the records in batches; one empty batch without records."""
+    remaining = iter(records)
+    yield list(islice(remaining, _BATCH_SIZE))
+    while batch := list(islice(remaining, _BATCH_SIZE)):
         yield batch

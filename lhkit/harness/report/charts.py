@@ -1,7 +1,7 @@
-"""Altair charts of a run, for a notebook; the report's page shows them as pictures.
+"""Altair charts of a run for notebooks, and as SVG pictures for the report page.
 
-Each holds its data inline, so that nothing is fetched. A picture is SVG in a data address, once for
-light and once for dark pages: an `img` never runs what is in it.
+Charts contain their data, so nothing is fetched. A picture is an SVG data URL, one for light and
+one for dark pages; an `img` element never runs scripts in it.
 """
 
 import base64
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from lhkit.errors import MissingPackageError
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
+from lhkit.harness.rates import Interval
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.shares import Interval
 from lhkit.harness.transcript import xml_text
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.text import one_line
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     Chart: TypeAlias = alt.Chart | alt.LayerChart
 
 _BLUE: Final = "#3b7dd8"
-_ESCAPED: Final = "#d1495b"
-_ATTEMPTED: Final = "#d9a02b"
+_RED: Final = "#d1495b"
+_YELLOW: Final = "#d9a02b"
 _FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
 _LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
 _DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
 _WIDTH: Final = 520
-_ROW = 26
-_APART = 24
-"""Between names of tools and the title beside them: a browser's fonts are wider than measured."""
-_COLUMN = 90
+_ROW_HEIGHT = 26
+_TITLE_PADDING = 24  # browser fonts are wider than vl-convert measures
+_COLUMN_WIDTH = 90
 _STEPS = 200
 _LABEL_CHARS = 40
 
@@ -43,10 +42,10 @@ _LABEL_CHARS = 40
 def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return the pass rate of each acceptance criterion with its 95 % interval."""
     alt, text = _altair(), load_catalog(locale).text
-    tallies = [each for each in run.summary().by_ac if each.valid]
+    tallies = [tally for tally in run.summary().by_ac if tally.valid]
     rate = alt.Scale(domain=[0, 1])
     base = alt.Chart(_data(map(_rate_row, tallies))).encode(
-        y=alt.Y("name:N", sort=[_shown(each.name) for each in tallies], title=None),
+        y=alt.Y("name:N", sort=[_label(tally.name) for tally in tallies], title=None),
         tooltip=["name:N", "passed:Q", "valid:Q", "low:Q", "high:Q"],
     )
     line = base.mark_rule(strokeWidth=5, opacity=0.35, color=_BLUE).encode(
@@ -56,17 +55,17 @@ def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     point = base.mark_point(filled=True, size=80, opacity=1, color=_BLUE).encode(
         x=alt.X("rate:Q", scale=rate)
     )
-    drawn: Chart = (line + point).properties(width=_WIDTH, height=_height(len(tallies)))
-    return drawn
+    chart: Chart = (line + point).properties(width=_WIDTH, height=_height(len(tallies)))
+    return chart
 
 
 def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return which share of the turns was over after how many seconds, with p50 and p95 marked.
+    """Return the cumulative distribution of turn times, with p50 and p95 marked.
 
-    Waiting for a person is left out; so are invalid samples.
+    Waiting for the user and invalid samples are excluded.
     """
     alt, text = _altair(), load_catalog(locale).text
-    spent = sorted(
+    times_s = sorted(
         turn.active_s
         for record in run.records
         if record.judgement.verdict is not Verdict.INVALID
@@ -74,7 +73,7 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
     seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
     curve = (
-        alt.Chart(_data(_shares(spent)))
+        alt.Chart(_data(_distribution(times_s)))
         .mark_line(interpolate="step-after", color=_BLUE)
         .encode(
             x=seconds,
@@ -88,24 +87,28 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     ):
         mark = [] if at is None else [{"seconds": at, "name": f"{name} {at:.3g} s"}]
         rule = alt.Chart(_data(mark)).encode(x=seconds)
-        curve += rule.mark_rule(strokeDash=[4, 3], color=_ATTEMPTED, strokeWidth=1.5)
+        curve += rule.mark_rule(strokeDash=[4, 3], color=_YELLOW, strokeWidth=1.5)
         curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text="name:N")
-    drawn: Chart = curve.properties(width=_WIDTH, height=190)
-    return drawn
+    chart: Chart = curve.properties(width=_WIDTH, height=190)
+    return chart
 
 
 def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return which tool was due (rows) and which was called (columns); a dash is no call."""
+    """Return the confusion matrix of expected tools (rows) and called tools (columns)."""
     alt, text = _altair(), load_catalog(locale).text
-    nothing = text("report.no_call")
+    no_call = text("report.no_call")
     cells: list[dict[str, Any]] = [
-        {"due": _shown(due or nothing), "called": _shown(called or nothing), "count": count}
-        for (due, called), count in run.summary().confusion.items()
+        {"expected": _label(expected or no_call), "called": _label(called or no_call), "count": n}
+        for (expected, called), n in run.summary().confusion.items()
     ]
     base = alt.Chart(_data(cells)).encode(
         x=alt.X("called:N", title=text("report.tool_called"), axis=alt.Axis(labelAngle=-35)),
-        y=alt.Y("due:N", title=text("report.tool_due"), axis=alt.Axis(titlePadding=_APART)),
-        tooltip=["due:N", "called:N", "count:Q"],
+        y=alt.Y(
+            "expected:N",
+            title=text("report.tool_expected"),
+            axis=alt.Axis(titlePadding=_TITLE_PADDING),
+        ),
+        tooltip=["expected:N", "called:N", "count:Q"],
     )
     most = max((cell["count"] for cell in cells), default=1)
     squares = base.mark_rect().encode(
@@ -115,39 +118,42 @@ def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         text="count:Q",
         color=alt.condition(f"datum.count > {most / 2}", alt.value("white"), alt.value("#10243f")),
     )
-    rows, columns = (len({cell[side] for cell in cells}) for side in ("due", "called"))
-    width = min(_WIDTH, columns * _COLUMN)
-    drawn: Chart = (squares + numbers).properties(width=width, height=_height(rows))
-    return drawn
+    rows, columns = (len({cell[side] for cell in cells}) for side in ("expected", "called"))
+    width = min(_WIDTH, columns * _COLUMN_WIDTH)
+    chart: Chart = (squares + numbers).properties(width=width, height=_height(rows))
+    return chart
 
 
 def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return how often each rule was broken, really and in vain."""
+    """Return the number of violations by rule: those that occurred and those blocked."""
     text, total = load_catalog(locale).text, run.summary().total
     return _bars(
         [
-            {"name": _shown(code), "kind": text(f"table.{severity}"), "count": count}
+            {"name": _label(code), "kind": text(f"table.{severity}"), "count": count}
             for severity, codes in (("escaped", total.escaped), ("attempted", total.attempted))
             for code, count in codes.items()
         ],
-        {text("table.escaped"): _ESCAPED, text("table.attempted"): _ATTEMPTED},
+        {text("table.escaped"): _RED, text("table.attempted"): _YELLOW},
         sort="-x",
         title=text("report.count"),
     )
 
 
 def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
-    """Return how many samples of each acceptance criterion were lost and gained."""
+    """Return the numbers of regressions and improvements by acceptance criterion."""
     text = load_catalog(locale).text
-    sides = (("lost", -1, comparison.lost), ("gained", 1, comparison.gained))
-    counts = Counter((pair.a.ac, side, sign) for side, sign, pairs in sides for pair in pairs)
+    flipped = (
+        ("regressions", -1, comparison.regressions),
+        ("improvements", 1, comparison.improvements),
+    )
+    counts = Counter((pair.a.ac, kind, sign) for kind, sign, pairs in flipped for pair in pairs)
     return _bars(
         [
-            {"name": _shown(ac), "kind": text(f"report.{side}"), "count": sign * count}
-            for (ac, side, sign), count in counts.items()
+            {"name": _label(ac), "kind": text(f"report.{kind}"), "count": sign * count}
+            for (ac, kind, sign), count in counts.items()
         ],
-        {text("report.lost"): _ESCAPED, text("report.gained"): _BLUE},
-        sort=list(dict.fromkeys(_shown(pair.a.ac) for pair in comparison.pairs)),
+        {text("report.regressions"): _RED, text("report.improvements"): _BLUE},
+        sort=list(dict.fromkeys(_label(pair.a.ac) for pair in comparison.pairs)),
         title=text("report.count"),
     )
 
@@ -155,10 +161,10 @@ def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
 def _bars(
     rows: list[dict[str, Any]], colours: Mapping[str, str], *, sort: Any, title: str
 ) -> "Chart":
-    """Return counts by name as bars, in the colour of their kind."""
+    """Return a bar chart of counts by name, coloured by kind."""
     alt = _altair()
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    drawn: Chart = (
+    chart: Chart = (
         alt.Chart(_data(rows))
         .mark_bar()
         .encode(
@@ -169,13 +175,13 @@ def _bars(
         )
         .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
-    return drawn
+    return chart
 
 
 def _rate_row(tally: Tally) -> dict[str, Any]:
     interval = tally.interval or Interval(low=0.0, high=1.0)
     return {
-        "name": _shown(tally.name),
+        "name": _label(tally.name),
         "rate": tally.pass_rate,
         "low": interval.low,
         "high": interval.high,
@@ -184,20 +190,20 @@ def _rate_row(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _shown(words: str) -> str:
-    """Return a label that is short and that the SVG can carry."""
-    return one_line(xml_text(words), max_chars=_LABEL_CHARS)
+def _label(text: str) -> str:
+    """Return a short label that is valid in SVG."""
+    return one_line(xml_text(text), max_chars=_LABEL_CHARS)
 
 
-def _shares(ordered: Sequence[float]) -> list[dict[str, float]]:
-    """Return the empirical distribution, in a bounded number of steps."""
-    n = len(ordered)
-    places = sorted({round(k * (n - 1) / _STEPS) for k in range(_STEPS + 1)}) if n else []
-    return [{"seconds": ordered[k], "share": (k + 1) / n} for k in places]
+def _distribution(times_s: Sequence[float]) -> list[dict[str, float]]:
+    """Return the cumulative distribution of sorted times, in a bounded number of steps."""
+    n = len(times_s)
+    indices = sorted({round(k * (n - 1) / _STEPS) for k in range(_STEPS + 1)}) if n else []
+    return [{"seconds": times_s[k], "share": (k + 1) / n} for k in indices]
 
 
 def _height(rows: int) -> int:
-    return max(rows, 1) * _ROW
+    return max(rows, 1) * _ROW_HEIGHT
 
 
 def _data(rows: Any) -> Any:
@@ -205,48 +211,48 @@ def _data(rows: Any) -> Any:
 
 
 def _altair() -> Any:
-    """Return altair, which only plots need.
+    """Return the altair module.
 
     Raises:
-        MissingPackageError: it is not installed; the message says how to get it.
+        MissingPackageError: altair is not installed.
     """
     try:
         import altair as alt
     except ImportError as error:
         raise MissingPackageError(
-            "altair is not installed: in the clone, `pip install -e '.[report]'`"
+            "altair is not installed. Run `pip install -e '.[report]'` in the clone."
         ) from error
     return alt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A chart as `data:` addresses of SVG, for a light and for a dark page."""
+    """A chart as SVG data URLs, for light and for dark pages."""
 
     light: str
     dark: str
 
 
 def picture(chart: Any) -> Picture:
-    """Return a chart as a picture.
+    """Return a chart drawn as SVG for light and dark pages.
 
     Raises:
         MissingPackageError: vl-convert is not installed.
     """
     spec = chart.to_dict()
-    return Picture(light=_address(spec, _LIGHT), dark=_address(spec, _DARK))
+    return Picture(light=_data_url(spec, _LIGHT), dark=_data_url(spec, _DARK))
 
 
-def _address(spec: dict[str, Any], colours: dict[str, str]) -> str:
+def _data_url(spec: dict[str, Any], colours: dict[str, str]) -> str:
     from markupsafe import Markup
 
     svg = svg_of({**spec, "config": _config(colours)}).encode()
-    # No text but base64, which needs neither an escape nor a cut
+    # base64 needs neither escaping nor truncation
     return Markup(f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}")  # noqa: S704
 
 
 def svg_of(spec: dict[str, Any]) -> str:
-    """Return a Vega-Lite specification drawn as SVG.
+    """Return the SVG drawing of a Vega-Lite specification.
 
     Raises:
         MissingPackageError: vl-convert is not installed.
@@ -255,7 +261,7 @@ def svg_of(spec: dict[str, Any]) -> str:
         import vl_convert
     except ImportError as error:
         raise MissingPackageError(
-            "vl-convert-python is not installed: in the clone, `pip install -e '.[report]'`"
+            "vl-convert-python is not installed. Run `pip install -e '.[report]'` in the clone."
         ) from error
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return svg

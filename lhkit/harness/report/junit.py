@@ -1,8 +1,7 @@
-"""A run as JUnit XML, so that a CI shows failed scenarios like failed tests.
+"""Render a run as JUnit XML, so that CI shows failed scenarios as failed tests.
 
-One suite per acceptance criterion, one case per sample. A fail is a `failure`; an invalid sample
-is an `error`, because of its infrastructure error. Jenkins, GitLab and GitHub's reporters agree on
-this shape.
+One suite per acceptance criterion, one case per sample. A failed sample is a `failure`, an invalid
+one (infrastructure error) an `error`. Jenkins, GitLab and GitHub reporters accept this shape.
 """
 
 from collections.abc import Sequence
@@ -10,8 +9,9 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.facts import facts
+from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results import Run
+from lhkit.harness.tables import severity_mark
 from lhkit.harness.transcript import transcript, xml_text
 from lhkit.locales import Catalog
 
@@ -22,21 +22,21 @@ def junit_xml(run: Run, catalog: Catalog, *, name: str) -> str:
     """Return the run as an XML document.
 
     Args:
-        run: what to report.
-        catalog: the texts.
-        name: what the run is called.
+        run: the run to report.
+        catalog: the locale's texts.
+        name: the name of the run.
     """
     summary = run.summary()
-    root = _counted("testsuites", name, run.records)
+    root = _element("testsuites", name, run.records)
     for tally in summary.by_ac:
         records = [record for record in run.records if record.ac == tally.name]
-        suite = _counted("testsuite", tally.name, records)
+        suite = _element("testsuite", tally.name, records)
         suite.set("skipped", "0")
         started = min((r.started_at for r in records if r.started_at), default=None)
         if started:
             suite.set("timestamp", xml_text(started))
         properties = ET.SubElement(suite, "properties")
-        for label, value in facts(run, summary, catalog):
+        for label, value in run_metadata(run, summary, catalog):
             ET.SubElement(properties, "property", name=xml_text(label), value=xml_text(value))
         suite.extend(_case(record, catalog, name) for record in records)
         root.append(suite)
@@ -44,7 +44,7 @@ def junit_xml(run: Run, catalog: Catalog, *, name: str) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _counted(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Element:
+def _element(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Element:
     verdicts = [record.judgement.verdict for record in records]
     return ET.Element(
         element,
@@ -65,20 +65,14 @@ def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
     )
     if record.judgement.verdict is not Verdict.PASS:
         kind = "failure" if record.judgement.verdict is Verdict.FAIL else "error"
-        first = (
-            record.judgement.reasons[0]
-            if record.judgement.reasons
-            else str(record.judgement.verdict)
+        reasons, verdict = record.judgement.reasons, str(record.judgement.verdict)
+        violations = (
+            f"{severity_mark(v.severity, catalog).text}: {v.code}: {v.detail}"
+            for v in record.judgement.violations
         )
-        found = ET.SubElement(
-            case, kind, message=xml_text(first), type=str(record.judgement.verdict)
-        )
-        found.text = xml_text("\n".join(_failure_lines(record)))
+        message = xml_text(reasons[0] if reasons else verdict)
+        failure = ET.SubElement(case, kind, message=message, type=verdict)
+        failure.text = xml_text("\n".join((*reasons, *violations)))
     output = ET.SubElement(case, "system-out")
     output.text = xml_text(transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS))
     return case
-
-
-def _failure_lines(record: SampleRecord) -> list[str]:
-    violations = (f"{v.severity}: {v.code}: {v.detail}" for v in record.judgement.violations)
-    return [*record.judgement.reasons, *violations]

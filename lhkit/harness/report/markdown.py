@@ -1,7 +1,7 @@
-"""A run in Markdown, for a pull request: a short table, then failures that unfold.
+"""Render a run as Markdown for a pull request: a table, then collapsed failures.
 
-Text of users, models and tools is in code spans, code blocks or escaped HTML: there it can neither
-format, nor link, nor mention anybody.
+Text of users, models and tools is in code spans, code blocks or escaped HTML, where it cannot
+format, link or mention anybody.
 """
 
 import re
@@ -14,13 +14,13 @@ from lhkit.harness.html import failures_first
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, first_divergence
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.facts import facts
+from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     Cell,
     Table,
     comparison_table,
-    criterion_words,
+    criterion_descriptions,
     divergence_line,
     pass_rates,
 )
@@ -29,16 +29,14 @@ from lhkit.locales import Catalog
 from lhkit.text import one_line, printable
 
 MAX_CHARS: Final = 65_000
-"""What a comment on a pull request takes, with a little to spare."""
+"""Slightly below the limit of a comment on GitHub."""
 
 _MARKS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INVALID: "⚠️"}
 _LINE_CHARS = 200
-
 _TRANSCRIPT_CHARS = 3_000
-
-_REASONS = 8
-_FLIPS = 20
-_FACTS = ("commit", "command")
+_MAX_REASONS = 8
+_MAX_FLIPS = 20
+_METADATA = ("commit", "command")
 
 
 def markdown(
@@ -52,27 +50,34 @@ def markdown(
     """Return the run as Markdown of at most `max_chars` characters.
 
     Args:
-        run: what to report.
-        catalog: the texts.
-        name: what the run is called.
-        baseline: an earlier run to set it against.
-        max_chars: where to cut; the last line then says how much is left out.
+        run: the run to report.
+        catalog: the locale's texts.
+        name: the name of the run.
+        baseline: an earlier run to compare with.
+        max_chars: the limit; the last line then reports the number of omitted failures.
     """
     summary = run.summary()
-    compared = () if baseline is None else _compared(compare(baseline, run), catalog)
-    lines = (*_head(run, summary, catalog, name), *compared, *_facts(run, summary, catalog))
+    compared = () if baseline is None else _comparison_lines(compare(baseline, run), catalog)
+    lines = (
+        *_head_lines(run, summary, catalog, name),
+        *compared,
+        *_metadata_lines(run, summary, catalog),
+    )
     head = "\n".join(lines)
     failed = [
-        each for each in failures_first(run.records) if each.judgement.verdict is not Verdict.PASS
+        record
+        for record in failures_first(run.records)
+        if record.judgement.verdict is not Verdict.PASS
     ]
     if not failed:
         key = "report.no_failures" if run.records else "report.no_samples"
         return f"{head}\n{catalog.text(key)}\n"[:max_chars]
-    return _fitted(f"{head}\n### {catalog.text('report.failures')}\n\n", failed, catalog, max_chars)
+    head = f"{head}\n### {catalog.text('report.failures')}\n\n"
+    return _with_failures(head, failed, catalog, max_chars)
 
 
-def _fitted(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: int) -> str:
-    """Return the head and as many failures as fit, and how many did not."""
+def _with_failures(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: int) -> str:
+    """Return the head, the failures that fit, and the number of those that do not."""
     parts, used = [head], len(head)
     for number, record in enumerate(failed):
         part = _failure(record, catalog)
@@ -84,25 +89,25 @@ def _fitted(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: 
     return "".join(parts)
 
 
-def _head(run: Run, summary: Summary, catalog: Catalog, name: str) -> Iterator[str]:
+def _head_lines(run: Run, summary: Summary, catalog: Catalog, name: str) -> Iterator[str]:
     total = summary.total
-    bad = total.failed or total.invalid or total.escaped
-    yield f"## {_MARKS[Verdict.FAIL if bad else Verdict.PASS]} {code(name)}"
+    has_failed = total.failed or total.invalid or total.escaped
+    yield f"## {_MARKS[Verdict.FAIL if has_failed else Verdict.PASS]} {code(name)}"
     yield ""
-    words = criterion_words((each.name for each in summary.by_ac), run.toolset, catalog)
-    yield from table_lines(pass_rates(summary, catalog, words))
+    descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
+    yield from table_lines(pass_rates(summary, catalog, descriptions))
 
 
-def _facts(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
-    wanted = {catalog.text(f"report.facts.{each}") for each in _FACTS}
-    for label, value in facts(run, summary, catalog):
-        if label in wanted:
+def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
+    labels = {catalog.text(f"report.metadata.{key}") for key in _METADATA}
+    for label, value in run_metadata(run, summary, catalog):
+        if label in labels:
             yield f"- {label}: {code(value)}"
     yield ""
 
 
 def table_lines(table: Table) -> Iterator[str]:
-    """Yield a table, its last row bold where it is a total, and its notes as a block of text."""
+    """Yield the lines of a table, with the last total in bold, and its notes as a code block."""
     yield _row(table.columns)
     yield f"| --- |{' ---: |' * (len(table.columns) - 1)}"
     for cells in (*table.rows, *table.totals[:-1]):
@@ -116,56 +121,59 @@ def table_lines(table: Table) -> Iterator[str]:
 
 
 def _row(cells: Iterable[Cell]) -> str:
-    """Return a row; what we did not write is a code span, in which a bar would end the cell."""
-    shown = (
+    """Return a row; untrusted text is a code span with escaped bars."""
+    texts = (
         code(cell.text).replace("|", "\\|") if cell.kind == "code" else " ".join(cell.text.split())
         for cell in cells
     )
-    return f"| {' | '.join(shown)} |"
+    return f"| {' | '.join(texts)} |"
 
 
 def _block(text: str) -> Iterator[str]:
-    """Yield text as it stands; nothing in it can end the block."""
+    """Yield a code block that its text cannot end."""
     fence = _fence(text, at_least=3)
     yield from (f"{fence}text", text, fence)
 
 
-def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
-    """Yield the numbers against a baseline, and which samples flipped."""
+def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield the comparison with a baseline, and the samples that flipped."""
     yield f"### {catalog.text('report.flips')}"
     yield ""
     yield from table_lines(comparison_table(comparison, catalog))
-    for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
+    for key, pairs in (
+        ("regressions", comparison.regressions),
+        ("improvements", comparison.improvements),
+    ):
         if pairs:
-            listed = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_FLIPS])
-            more = " …" if len(pairs) > _FLIPS else ""
-            yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {listed}{more}"
-            for pair in pairs[:_FLIPS]:
-                if found := first_divergence(pair.a, pair.b):
-                    where = f"{code(str(pair.sample_id))} {divergence_line(found, catalog)}"
-                    yield f"  - {where}: {code(found.a)} | {code(found.b)}"
+            names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
+            more = " …" if len(pairs) > _MAX_FLIPS else ""
+            yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
+            for pair in pairs[:_MAX_FLIPS]:
+                if divergence := first_divergence(pair.a, pair.b):
+                    place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
+                    yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
     yield ""
 
 
 def _failure(record: SampleRecord, catalog: Catalog) -> str:
-    shown = [
-        one_line(reason, max_chars=_LINE_CHARS) for reason in record.judgement.reasons[:_REASONS]
+    reasons = [
+        one_line(reason, max_chars=_LINE_CHARS)
+        for reason in record.judgement.reasons[:_MAX_REASONS]
     ]
-    named = (str(record.sample_id), record.ac, *shown[:1])
-    line = " · ".join(f"<code>{escape(one_line(w, max_chars=_LINE_CHARS))}</code>" for w in named)
-    told = transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS)
+    texts = (str(record.sample_id), record.ac, *reasons[:1])
+    line = " · ".join(f"<code>{escape(one_line(t, max_chars=_LINE_CHARS))}</code>" for t in texts)
     return "\n".join(
         [
             f"<details><summary>{_MARKS[record.judgement.verdict]} {line}</summary>",
             "",
-            *(f"- {code(reason)}" for reason in shown),
+            *(f"- {code(reason)}" for reason in reasons),
             *(
-                f"- **{catalog.text(f'table.{each.severity}')}** {code(each.code)} "
-                f"{code(each.detail)}".rstrip()
-                for each in record.judgement.violations
+                f"- **{catalog.text(f'table.{violation.severity}')}** {code(violation.code)} "
+                f"{code(violation.detail)}".rstrip()
+                for violation in record.judgement.violations
             ),
             "",
-            *_block(told),
+            *_block(transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS)),
             "",
             "</details>",
             "",
@@ -173,9 +181,9 @@ def _failure(record: SampleRecord, catalog: Catalog) -> str:
     )
 
 
-def code(words: str) -> str:
-    """Return text as a code span that nothing in it can end; empty text gives nothing."""
-    line = one_line(words, max_chars=_LINE_CHARS)
+def code(text: str) -> str:
+    """Return a code span that its text cannot end; empty for empty text."""
+    line = one_line(text, max_chars=_LINE_CHARS)
     if not line:
         return ""
     fence = _fence(line, at_least=1)
@@ -183,6 +191,6 @@ def code(words: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
-def _fence(words: str, *, at_least: int) -> str:
-    longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
+def _fence(text: str, *, at_least: int) -> str:
+    longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
     return "`" * max(longest + 1, at_least)

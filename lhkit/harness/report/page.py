@@ -1,8 +1,8 @@
-"""A run as one HTML file that needs nothing else: no network, no server, not even scripts.
+"""Render a run as one self-contained HTML file: no network, no server, readable without scripts.
 
-Failures come first. Transcripts wait as text and are built when a reader opens one, so that
-thousands of samples stay quick; without scripts they are simply there. A content security policy
-forbids every script but ours, as a second wall behind the escaping of the templates.
+Failures come first. Transcripts are inert text until a sample is opened, so that pages with
+thousands of samples stay fast. Besides the escaping of the templates, a content security policy
+allows only the page's own script.
 """
 
 import base64
@@ -18,31 +18,31 @@ from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.charts import Picture, picture
-from lhkit.harness.report.facts import facts
+from lhkit.harness.report.metadata import run_metadata
 from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     Table,
     claim_table,
+    comparison_sentence,
     comparison_table,
-    criterion_words,
+    criterion_descriptions,
     gate_table,
     group_rates,
     latency_table,
     pass_rates,
     score_table,
-    sentence,
     violation_table,
 )
 from lhkit.locales import Catalog
 
-_HALF = 360  # pixels of a plot beside a table
+_CHART_WIDTH = 360  # pixels, next to a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page between its head and its samples: tables, and a chart beside them.
+    """A section of the page: tables with a chart.
 
-    `groups` are tables that the reader opens; `comparison` is shown flip by flip.
+    `groups` are collapsed tables; the flips of `comparison` are listed below them.
     """
 
     id: str
@@ -55,13 +55,13 @@ class Section:
 
 
 def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = None) -> str:
-    """Return the page.
+    """Return the HTML page of a run.
 
     Args:
-        run: what to report.
-        catalog: the texts.
-        name: what the run is called.
-        baseline: an earlier run to set it against.
+        run: the run to report.
+        catalog: the locale's texts.
+        name: the name of the run.
+        baseline: an earlier run to compare with.
 
     Raises:
         MissingPackageError: altair or vl-convert is not installed.
@@ -78,28 +78,28 @@ def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = N
         page_style=asset("page.css"),
         summary=summary,
         sections=list(_sections(run, summary, catalog, baseline)),
-        choices=_choices(run, summary, catalog),
+        choices=_filter_choices(run, summary, catalog),
         samples=failures_first(run.records),
-        facts=facts(run, summary, catalog),
+        metadata=run_metadata(run, summary, catalog),
     )
 
 
 def _sections(
     run: Run, summary: Summary, catalog: Catalog, baseline: Run | None
 ) -> Iterator[Section]:
-    def section(name: str, *tables: Table | None, chart: Any = None, **more: Any) -> Section:
+    def section(name: str, *tables: Table | None, chart: Any = None, **fields: Any) -> Section:
         return Section(
             id=name,
             title=catalog.text(f"report.{name}"),
             tables=tuple(table for table in tables if table is not None),
             chart=None if chart is None else picture(chart),
-            **more,
+            **fields,
         )
 
     locale = catalog.locale
-    words = criterion_words((each.name for each in summary.by_ac), run.toolset, catalog)
-    rates = charts.pass_rates(run, locale=locale).properties(width=_HALF)
-    yield section("rates", pass_rates(summary, catalog, words), chart=rates)
+    descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
+    rates = charts.pass_rates(run, locale=locale).properties(width=_CHART_WIDTH)
+    yield section("rates", pass_rates(summary, catalog, descriptions), chart=rates)
     yield section(
         "scores",
         score_table(summary, catalog),
@@ -111,28 +111,30 @@ def _sections(
         yield section(
             "flips",
             comparison_table(comparison, catalog),
-            chart=charts.flips(comparison, locale=locale).properties(width=_HALF),
-            sentence=sentence(comparison, catalog),
+            chart=charts.flips(comparison, locale=locale).properties(width=_CHART_WIDTH),
+            sentence=comparison_sentence(comparison, catalog),
             comparison=comparison,
         )
-    broken = violation_table(summary.total, catalog)
-    if broken is not None:
-        chart = charts.violations(run, locale=locale).properties(width=_HALF)
-        yield section("violations", broken, chart=chart)
+    violations = violation_table(summary.total, catalog)
+    if violations is not None:
+        chart = charts.violations(run, locale=locale).properties(width=_CHART_WIDTH)
+        yield section("violations", violations, chart=chart)
     if summary.false_claims:
         yield section("claims", claim_table(summary, catalog))
     if summary.total.turn.n:
-        chart = charts.latencies(run, locale=locale).properties(width=_HALF)
+        chart = charts.latencies(run, locale=locale).properties(width=_CHART_WIDTH)
         yield section("latency", latency_table(summary, catalog), chart=chart)
     if summary.confusion:
         yield section("confusion", chart=charts.confusion(run, locale=locale))
 
 
-def _choices(run: Run, summary: Summary, catalog: Catalog) -> dict[str, list[tuple[str, str]]]:
-    """Return what the samples can be filtered by, as (value, words)."""
+def _filter_choices(
+    run: Run, summary: Summary, catalog: Catalog
+) -> dict[str, list[tuple[str, str]]]:
+    """Return the options of each sample filter, as (value, label)."""
     tags = sorted({tag for record in run.records for tag in record.tags})
     return {
-        "verdict": [(each, catalog.text(f"report.verdict.{each}")) for each in Verdict],
+        "verdict": [(verdict, catalog.text(f"report.verdict.{verdict}")) for verdict in Verdict],
         "ac": [(tally.name, tally.name) for tally in summary.by_ac],
         "tag": [(tag, tag) for tag in tags],
     }

@@ -1,7 +1,4 @@
-"""A run, a comparison and a suite for the terminal: fit 100 columns, mean the same without colour.
-
-Lays out `harness.tables`; counts nothing.
-"""
+"""Render runs, comparisons and suites in the terminal, in 100 columns and also without colour."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,12 +13,12 @@ from lhkit.harness.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     Table,
+    comparison_sentence,
     comparison_table,
     divergence_line,
-    first_names,
     matrix_table,
     pass_rates,
-    sentence,
+    shortened_list,
 )
 from lhkit.harness.transcript import short_lines
 from lhkit.locales import Catalog
@@ -36,39 +33,39 @@ _SHOWN_CHARS = 160
 def summary_view(
     summary: Summary, catalog: Catalog, descriptions: Mapping[str, str] | None = None
 ) -> RenderableType:
-    """Return one row per acceptance criterion and a total; what else matters stands below.
+    """Return one row per acceptance criterion, a total, and notes.
 
     Args:
-        summary: the numbers.
-        catalog: the texts.
-        descriptions: a few words for each acceptance criterion, shown beside it.
+        summary: the metrics of the run.
+        catalog: the locale's texts.
+        descriptions: short descriptions by acceptance criterion.
     """
-    return _laid_out(pass_rates(summary, catalog, descriptions), width=WIDTH)
+    return _rich_table(pass_rates(summary, catalog, descriptions), width=WIDTH)
 
 
 def comparison_view(comparison: Comparison, catalog: Catalog) -> RenderableType:
-    """Return the table of a comparison, the flips with both conversations, the sentence last."""
+    """Return the table of a comparison, the flips with both conversations, and the outcome."""
     return Group(
-        _laid_out(comparison_table(comparison, catalog), width=WIDTH),
+        _rich_table(comparison_table(comparison, catalog), width=WIDTH),
         *(Text(printable(line)) for line in _flips(comparison, catalog)),
-        Text(printable(sentence(comparison, catalog)), style="bold"),
+        Text(printable(comparison_sentence(comparison, catalog)), style="bold"),
     )
 
 
 def matrix_view(
     runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
 ) -> RenderableType:
-    """Return one row for each (arm, run), and how it differs from the first."""
+    """Return one row for each (arm, run), with its difference from the first arm."""
     first = runs[0][1]
     arms = [
         (name, run.summary(), compare(first, run) if number else None)
         for number, (name, run) in enumerate(runs)
     ]
-    return _laid_out(matrix_table(arms, catalog, title=title), title=title)
+    return _rich_table(matrix_table(arms, catalog, title=title), title=title)
 
 
-def _laid_out(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
-    """Return a table as rich draws it: the first column takes what the others leave."""
+def _rich_table(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
+    """Return a table for rich, whose first column takes the remaining width."""
     rich = Rich(
         title=escape(printable(title)) or None,
         caption="\n".join(escape(printable(note)) for note in table.notes),
@@ -91,28 +88,31 @@ def _laid_out(table: Table, *, width: int | None = None, title: str = "") -> Ren
 
 
 def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
-    """Yield the pairs whose verdicts differ, lost ones first, by scenario."""
-    for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
+    """Yield the pairs whose verdicts differ by scenario, regressions first."""
+    for key, pairs in (
+        ("regressions", comparison.regressions),
+        ("improvements", comparison.improvements),
+    ):
         if not pairs:
             continue
         yield catalog.text(f"compare.{key}", count=len(pairs))
         by_scenario: dict[str, list[Pair]] = {}
-        for pair in pairs:  # repeats resemble each other, so one of them is shown
+        for pair in pairs:  # repeats are similar, so only one of them is shown
             by_scenario.setdefault(pair.sample_id.scenario, []).append(pair)
         shown = list(by_scenario.values())[:_SHOWN_FLIPS]
         for repeats in shown:
-            yield "  " + first_names([str(pair.sample_id) for pair in repeats])
+            yield "  " + shortened_list([str(pair.sample_id) for pair in repeats])
             yield from _flip(repeats[0], comparison, catalog)
         if more := len(pairs) - sum(map(len, shown)):
             yield "  " + catalog.text("compare.more", count=more)
 
 
 def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]:
-    """Yield where the conversations of a pair diverge, and both of them."""
-    if found := first_divergence(pair.a, pair.b):
-        yield f"    {divergence_line(found, catalog)}"
-        yield f"      {comparison.name_a} · {found.a}"
-        yield f"      {comparison.name_b} · {found.b}"
+    """Yield the first divergence of a pair, and both conversations."""
+    if divergence := first_divergence(pair.a, pair.b):
+        yield f"    {divergence_line(divergence, catalog)}"
+        yield f"      {comparison.name_a} · {divergence.a}"
+        yield f"      {comparison.name_b} · {divergence.b}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
         why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
         yield f"    {name} · {record.judgement.verdict}{why}"

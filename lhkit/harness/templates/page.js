@@ -1,42 +1,41 @@
 "use strict";
 (() => {
-  // A transcript waits as text in <noscript>; it becomes elements when its sample is first opened.
-  // That text is escaped by the writer of this file, like everything else here.
+  // A transcript is text in <noscript> until its sample is opened. The templates have escaped it.
   const samples = [...document.querySelectorAll("#samples > details.lhr-sample")];
   const open = (sample) => {
-    const waiting = sample.querySelector(":scope > noscript");
-    if (waiting) {
-      const place = document.createElement("div");
-      place.innerHTML = waiting.textContent;
+    const inert = sample.querySelector(":scope > noscript");
+    if (inert) {
+      const transcript = document.createElement("div");
+      transcript.innerHTML = inert.textContent;
       texts.set(sample, searchable(sample));
-      waiting.replaceWith(place);
+      inert.replaceWith(transcript);
     }
   };
   const texts = new WeakMap();
-  const escaped = (words) =>
-    words.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
+  const escaped = (text) =>
+    text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
       .replaceAll('"', "&#34;").replaceAll("'", "&#39;");
   const searchable = (sample) => {
     if (!texts.has(sample)) {
-      const inner = sample.querySelector(":scope > noscript");
-      const told = inner ? inner.textContent.replace(/<(b|th)\b[^>]*>[^<]*<\/\1>|<[^>]*>/g, " ") : "";
+      const inert = sample.querySelector(":scope > noscript");
+      const transcript = inert ? inert.textContent.replace(/<(b|th)\b[^>]*>[^<]*<\/\1>|<[^>]*>/g, " ") : "";
       const line = escaped(sample.querySelector("summary").textContent);
-      texts.set(sample, `${line} ${told}`.normalize("NFC").toLowerCase());
+      texts.set(sample, `${line} ${transcript}`.normalize("NFC").toLowerCase());
     }
     return texts.get(sample);
   };
   const form = document.getElementById("filters");
-  const fits = (sample, wish) =>
-    (!wish.ac || sample.dataset.ac === wish.ac) &&
-    (!wish.verdict || sample.dataset.verdict === wish.verdict) &&
-    (!wish.tag || (sample.dataset.tags || "").includes(` ${wish.tag} `)) &&
-    (!wish.words || searchable(sample).includes(wish.words));
+  const matches = (sample, query) =>
+    (!query.ac || sample.dataset.ac === query.ac) &&
+    (!query.verdict || sample.dataset.verdict === query.verdict) &&
+    (!query.tag || (sample.dataset.tags || "").includes(` ${query.tag} `)) &&
+    (!query.words || searchable(sample).includes(query.words));
   const filter = () => {
-    const wish = Object.fromEntries(new FormData(form));
-    wish.words = escaped(wish.words.trim().normalize("NFC").toLowerCase());
+    const query = Object.fromEntries(new FormData(form));
+    query.words = escaped(query.words.trim().normalize("NFC").toLowerCase());
     let shown = 0;
     for (const sample of samples) {
-      sample.hidden = !fits(sample, wish);
+      sample.hidden = !matches(sample, query);
       shown += sample.hidden ? 0 : 1;
     }
     document.getElementById("shown").textContent = `${shown} / ${samples.length}`;

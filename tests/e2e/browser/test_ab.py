@@ -96,7 +96,7 @@ def test_ten_votes_by_keys_alone_become_pairs(open_notebook: OpenNotebook, tmp_p
                 break
             page.keyboard.press("Shift+Tab")
     found = compare(records(folder, "bare"), records(folder, "tuned"))
-    assert (len(found.pairs), len(found.lost), found.people[0].votes) == (10, 8, 10)
+    assert (len(found.pairs), len(found.regressions), found.people[0].votes) == (10, 8, 10)
     assert found.p_value == pytest.approx(2 * 0.5**8)
     assert found.pairs[0].a.judgement.reasons == ("better", "it helps")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.rates import rate_interval
-from lhkit.harness.shares import Interval, pass_at_k, pass_hat_k, wilson
+from lhkit.harness.metrics import rate_interval
+from lhkit.harness.rates import Interval, pass_at_k, pass_hat_k, wilson
 from lhkit.harness.statistics import (
     cluster_bootstrap,
     clustered_interval,
@@ -192,7 +192,7 @@ def test_pass_at_k_and_pass_hat_k_count_the_choices_of_k_tries(
 @pytest.mark.parametrize("numbers", [(3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0)])
 def test_impossible_tries_are_refused(numbers: tuple[int, int, int]) -> None:
     for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="tries"):
+        with pytest.raises(ValueError, match="trials"):
             estimate(*numbers)
 
 

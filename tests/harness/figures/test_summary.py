@@ -168,11 +168,11 @@ def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
     assert "invalid: 1" in text
     assert "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off" in text
     assert "violations blocked: r3_quota 1" in text
-    assert "violations happened: unlisted_write 1" in text
+    assert "violations occurred: unlisted_write 1" in text
     assert "tokens: prompt 400 (cached 50%), completion 40" in text
     assert "first token p50 0.250 s" in text
     assert "first token, warm cache p50 0.250 s, p95 0.250 s (1); cold –" in text
-    assert "confirm gate: asked 0, ran unasked 0, answered no 0" in text
+    assert "confirm gate: asked 0, unconfirmed 0, rejected 0" in text
     assert "repeats" not in text
     assert max(map(len, lines)) <= 100
 

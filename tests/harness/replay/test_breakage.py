@@ -9,9 +9,8 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import CallRecord
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.scripted_faults import breaking
-from lhkit.harness.turn import ScriptedFault
+from lhkit.harness.scenario import Scenario, ScriptedFault
+from lhkit.harness.tool_injection import inject_faults
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -61,7 +60,7 @@ async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Too
 async def test_refused_calls_do_not_use_up_faults(
     registry: ToolRegistry,
 ) -> None:
-    broken = breaking(registry, [ScriptedFault(tool="add_note")])
+    broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])
     outcomes = [
@@ -95,7 +94,7 @@ async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
         ("[{tool: find_notes, times: 0}]", r":5: a\.faults\[0\]\.times: .*1 or more"),
         ("[{tool: find_notes, error: timeout}]", r":5: a\.faults\[0\]\.error: .*handler_error"),
         ("[{tool: find_notes, after: 1}]", r":5: a\.faults\[0\]\.after: unknown field"),
-        ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x stands here twice"),
+        ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x is listed twice"),
     ],
 )
 async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, message: str) -> None:

@@ -24,10 +24,9 @@ from lhkit.harness.record import (
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed
-from lhkit.harness.turn import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 
@@ -145,8 +144,8 @@ async def test_rescore_applies_present_expectation(play: Play, load: Load, tools
     again = rescore(run, wider, toolset)
     assert again.records[0].judgement.verdict is Verdict.PASS
     assert again.records[0].evidence.turns == run.records[0].evidence.turns
-    assert compare(run, again).other_questions == ("add",)
-    assert compare(again, rescore(again, wider, toolset)).other_questions == ()
+    assert compare(run, again).changed_scenarios == ("add",)
+    assert compare(again, rescore(again, wider, toolset)).changed_scenarios == ()
 
 
 @pytest.mark.anyio

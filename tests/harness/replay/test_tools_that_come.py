@@ -176,7 +176,7 @@ async def test_lint_accepts_new_tool_in_reference_calls() -> None:
 async def test_reports_and_export_show_new_tool(play: Callable[..., Any], tmp_path: Path) -> None:
     run = await play(scenario("box"))
     (record,) = run.records
-    told_of = "Tools that came in this turn"
+    told_of = "Tools added in this turn"
     assert f"{told_of}: take" in transcript(record, load_catalog("en"), max_chars=9_000)
     assert told_of in SampleView(record)._repr_html_()
     write_openai_messages(run, tmp_path / "chats.jsonl")

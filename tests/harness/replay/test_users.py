@@ -1,4 +1,4 @@
-"""Simulated users (script, careful, hasty) and gate effectiveness."""
+"""Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
 
 import io
 import re
@@ -12,9 +12,8 @@ from rich.console import Console
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
-from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.manifest import Change
-from lhkit.harness.rates import rate_interval
+from lhkit.harness.metrics import ConfirmScore, rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_view
@@ -67,17 +66,19 @@ def asked(run: Run) -> list[tuple[str, bool]]:
         (
             "careful",
             [("eggs", False), ("milk", True), ("milk", False), ("bread", True)],
-            ConfirmScore(asked=4, refusals=2, refused_turns=1, wrong=2, wrong_stopped=2),
+            ConfirmScore(
+                asked=4, rejections=2, rejected_turns=1, unexpected=2, unexpected_rejected=2
+            ),
         ),
         (
             "hasty",
             [("eggs", True), ("milk", True), ("milk", True), ("bread", True)],
-            ConfirmScore(asked=4, wrong=2, wrong_done=2),
+            ConfirmScore(asked=4, unexpected=2, unexpected_executed=2),
         ),
     ],
 )
 @pytest.mark.parametrize("confirm", ["accept", "careful"])
-async def test_careful_user_accepts_each_expected_call_once(
+async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
     play: Play,
     load: Load,
     user: User,
@@ -90,24 +91,31 @@ async def test_careful_user_accepts_each_expected_call_once(
     run = await play(scenarios, model, user=user)
     assert asked(run) == answers
     found = run.summary().confirm
-    assert (found.asked, found.wrong, found.wrong_stopped, found.wrong_done) == (
+    assert (
+        found.asked,
+        found.unexpected,
+        found.unexpected_rejected,
+        found.unexpected_executed,
+    ) == (
         gate.asked,
-        gate.wrong,
-        gate.wrong_stopped,
-        gate.wrong_done,
+        gate.unexpected,
+        gate.unexpected_rejected,
+        gate.unexpected_executed,
     )
 
 
 @pytest.mark.slow
-async def test_gate_effectiveness_has_intervals_in_every_report(play: Play, load: Load) -> None:
+async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
+    play: Play, load: Load
+) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
     run = await play(scenarios, model, user="careful")
     gate, english = run.summary().confirm, load_catalog("en")
-    assert gate.wrong_interval == rate_interval([[True, True, False, False]])
-    assert gate.stopped_interval == rate_interval([[True, True]])
-    assert gate.done_interval == rate_interval([[False, False]])
+    assert gate.unexpected_interval == rate_interval([[True, True, False, False]])
+    assert gate.rejected_interval == rate_interval([[True, True]])
+    assert gate.executed_interval == rate_interval([[False, False]])
     table = io.StringIO()
     Console(file=table, width=120).print(summary_view(run.summary(), english))
     page = html_page(run, english, name="x")
@@ -119,58 +127,64 @@ async def test_gate_effectiveness_has_intervals_in_every_report(play: Play, load
         run._repr_html_(),
     ):
         words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
-        pattern = r"wrong writes asked for 2/4 50% \[\d+–\d+\]: stopped by the user 2/2 100% \[\d+–"
-        assert re.search(pattern, words), shown
+        told = (
+            r"unexpected writes proposed 2/4 50% \[\d+–\d+\]: rejected by the user 2/2 100% \[\d+–"
+        )
+        assert re.search(told, words), shown
     for shown in (table.getvalue(), page, markdown(run, english, name="x"), run._repr_html_()):
         assert "hard: long or tricky" in shown
-        assert "plain: one wish" not in shown
+        assert "plain: one request" not in shown
 
 
-async def test_reference_model_passes_with_every_user(play: Play, load: Load) -> None:
+async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Load) -> None:
     for user in ("script", "careful", "hasty"):
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
-        assert run.summary().confirm.wrong == 0
+        assert run.summary().confirm.unexpected == 0
         assert run.manifest.user == user
 
 
 @pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
 @pytest.mark.parametrize("user", ["careful", "hasty"])
-async def test_played_by_keeps_other_confirmations(load: Load, confirm: str, user: User) -> None:
+async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
     (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
-    assert scenario.played_by(user) == scenario
+    assert scenario.with_user(user) == scenario
 
 
 @pytest.mark.parametrize(
     ("user", "answer"), [("script", False), ("careful", False), ("hasty", True)]
 )
-async def test_hasty_user_accepts_unexpected_confirmation(
+async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
     play: Play, load: Load, user: User, *, answer: bool
 ) -> None:
     scenarios = load(SCENARIO.replace("      confirm: CONFIRM\n", ""))
     run = await play(scenarios, ScriptedModel([EGGS, say("ok")]), user=user)
     assert asked(run) == [("eggs", answer)]
     gate = run.summary().confirm
-    assert (gate.wrong, gate.wrong_stopped, gate.wrong_done) == (1, not answer, answer)
+    assert (gate.unexpected, gate.unexpected_rejected, gate.unexpected_executed) == (
+        1,
+        not answer,
+        answer,
+    )
 
 
-async def test_hasty_user_rejects_expected_cancellation(
+async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
     load: Load,
 ) -> None:
     text = SCENARIO.replace("      confirm: CONFIRM\n", "")
     (scenario,) = load(
         text.replace("args: {text: milk}}", "args: {text: milk}, result: cancelled}")
     )
-    assert scenario.played_by("hasty") == scenario
+    assert scenario.with_user("hasty") == scenario
 
 
-async def test_compare_shows_change_of_user(play: Play, load: Load) -> None:
+async def test_two_runs_that_are_compared_say_who_clicked(play: Play, load: Load) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     runs = [await play(scenarios, gold_model, user=user) for user in ("careful", "hasty")]
     assert Change(what="user", before="careful", after="hasty") in compare(*runs).changes
 
 
-async def test_content_hash_covers_user(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_another_user_is_another_question(play: Play, load: Load, tmp_path: Path) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     kept = []
     for user in ("script", "careful", "careful"):
@@ -179,17 +193,19 @@ async def test_content_hash_covers_user(play: Play, load: Load, tmp_path: Path) 
     assert kept == [0, 0, 1]
 
 
-async def test_rescore_keeps_careful_user(play: Play, load: Load, toolset: Any) -> None:
+async def test_a_careful_run_is_scored_again_as_it_was_played(
+    play: Play, load: Load, toolset: Any
+) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, BREAD, say("ok")])
     run = await play(scenarios, model, user="careful")
     again = rescore(run, scenarios, toolset)
     assert not again.skipped
     assert again.summary().confirm == run.summary().confirm
-    assert again.summary().confirm.wrong_stopped == 1
+    assert again.summary().confirm.unexpected_rejected == 1
 
 
 @pytest.mark.anyio
-async def test_replay_refuses_unknown_user(play: Play, load: Load) -> None:
+async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

@@ -54,7 +54,7 @@ def test_a_distribution_of_many_turns_has_a_bounded_number_of_steps(
 
 def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) -> None:
     rows = values(charts.confusion(full_run, locale="en"))
-    assert {(row["due"], row["called"], row["count"]) for row in rows} == {
+    assert {(row["expected"], row["called"], row["count"]) for row in rows} == {
         ("add_note", "add_note", 2),
         ("no call", "delete_note", 2),
     }
@@ -63,7 +63,7 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
 def test_violations_are_counted_by_severity(full_run: Run) -> None:
     rows = values(charts.violations(full_run, locale="en"))
     assert rows == [
-        {"name": "unconfirmed_write", "kind": "violations happened", "count": 1},
+        {"name": "unconfirmed_write", "kind": "violations occurred", "count": 1},
         {"name": "r7_framing", "kind": "violations blocked", "count": 1},
     ]
 
@@ -73,7 +73,7 @@ def test_flips_are_counted_by_criterion(
 ) -> None:
     good = make_record("one", verdict=Verdict.PASS)
     chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
-    assert values(chart) == [{"name": "AC-4", "kind": "lost", "count": -1}]
+    assert values(chart) == [{"name": "AC-4", "kind": "regressions", "count": -1}]
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)
@@ -93,7 +93,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackageError, match=r"in the clone, `pip install -e '\.\[report\]'`"):
+    with pytest.raises(MissingPackageError, match=r"Run `pip install -e '\.\[report\]'`"):
         html_page(full_run, korean, name="x")
 
 

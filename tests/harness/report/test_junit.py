@@ -41,7 +41,7 @@ def test_fail_is_failure_invalid_is_error_and_the_counts_add_up(
     (failure,) = root.iter("failure")
     assert failure.get("message") == "turn 0: add_note.text: does not match 우유"
     assert failure.get("type") == "fail"
-    assert "escaped: unconfirmed_write" in (failure.text or "")
+    assert "occurred: unconfirmed_write" in (failure.text or "")
 
 
 def test_the_transcript_is_the_output_of_the_case(full_run: Run, english: Catalog) -> None:

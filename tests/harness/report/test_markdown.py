@@ -16,7 +16,7 @@ from lhkit.locales import Catalog
 def test_it_shows_rates_and_failures_with_their_reasons(full_run: Run, english: Catalog) -> None:
     shown = markdown(full_run, english, name="gemma")
     assert shown.startswith("## ❌ `gemma`\n")
-    assert "| `AC-4 log after a yes` | 1/2 50% [9–91] |" in shown
+    assert "| `AC-4 log after confirmation` | 1/2 50% [9–91] |" in shown
     assert "- `turn 0: add_note.text: does not match 우유`" in shown
     assert "<details><summary>❌ <code>fail-ko-01</code>" in shown
     assert "⚠️ <code>invalid-ko-01</code>" in shown
@@ -29,12 +29,12 @@ def test_a_run_without_failures_says_so(
     good = make_record(verdict=Verdict.PASS, violations=())
     shown = markdown(make_run(good), english, name="gemma")
     assert shown.startswith("## ✅")
-    assert shown.endswith("Nothing failed.\n")
+    assert shown.endswith("No failures.\n")
 
 
 def test_a_run_without_samples_has_not_passed(english: Catalog) -> None:
     shown = markdown(Run(records=()), english, name="new")
-    assert shown.endswith("Nothing was played yet.\n")
+    assert shown.endswith("No samples yet.\n")
 
 
 def test_a_pass_that_did_harm_is_no_green_mark(
@@ -57,15 +57,15 @@ def test_it_is_cut_at_the_limit_with_a_line_that_says_how_much_is_missing(
     there = shown.count("<details>")
     assert there == shown.count("</details>") > 0
     assert shown.endswith(
-        f"**Cut here: {300 - there} more failures did not fit. "
-        "The whole run is in the HTML report.**\n"
+        f"**Truncated: {300 - there} more failures do not fit. "
+        "The HTML report contains the whole run.**\n"
     )
 
 
 def test_even_a_head_that_is_too_long_is_cut(hostile_run: Run, english: Catalog) -> None:
     shown = markdown(hostile_run, english, name="x", max_chars=600)
     assert len(shown) <= 600
-    assert "Cut here: 1 more" in shown
+    assert "Truncated: 1 more" in shown
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_a_baseline_adds_numbers_and_names(
 ) -> None:
     before = make_run(make_record("one", verdict=Verdict.PASS), name="before")
     shown = markdown(make_run(make_record("one"), name="b"), english, name="b", baseline=before)
-    assert "### Against the baseline" in shown
+    assert "### Comparison with the baseline" in shown
     assert "| pass rate, in points | 1/1 100% | 0/1 0% |" in shown
-    assert "- Lost (1): `one`" in shown
+    assert "- Regressions (1): `one`" in shown

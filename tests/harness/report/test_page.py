@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.facts import command, facts
 from lhkit.harness.report.markdown import markdown
+from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
@@ -113,7 +113,7 @@ def test_readers_of_the_structure_find_landmarks_names_and_descriptions(
 
 
 def test_a_report_says_where_the_run_comes_from(full_run: Run, korean: Catalog) -> None:
-    assert {*dict(facts(full_run, full_run.summary(), korean)).values()} >= {
+    assert {*dict(run_metadata(full_run, full_run.summary(), korean)).values()} >= {
         "gemma · vllm 0.32 · http://127.0.0.1:8000",
         "max_tokens 128, temperature 0.0",
         "python 3.11.7, lhkit 0.1.0",
@@ -128,7 +128,7 @@ def test_a_report_says_where_the_run_comes_from(full_run: Run, korean: Catalog) 
 )
 def test_the_command_of_a_manifest_is_not_told(full_run: Run, typed: list[str]) -> None:
     run = replace(full_run, manifest=full_run.manifest.model_copy(update={"command": typed}))
-    assert command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
+    assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
 
 
@@ -148,7 +148,7 @@ def test_no_command_is_built_of_a_model_that_is_no_plain_name(
 ) -> None:
     summary = full_run.summary()
     model = replace(summary.models[0], **identity)
-    assert command(full_run, replace(summary, models=(model,))) == ""
+    assert eval_command(full_run, replace(summary, models=(model,))) == ""
 
 
 def test_a_run_without_records_or_manifest_has_a_page(korean: Catalog) -> None:
@@ -161,8 +161,8 @@ def test_a_baseline_is_set_against_the_run_with_both_transcripts(
     before = make_run(make_record("one"), name="before")
     after = make_run(make_record("one", verdict=Verdict.PASS), name="after")
     html = html_page(after, english, name="after", baseline=before)
-    assert "Against the baseline" in html
-    assert "Gained (1):" in html
+    assert "Comparison with the baseline" in html
+    assert "Improvements (1):" in html
     section = html.partition('id="flips"')[2].partition("</section>\n")[0]
     assert section.count('class="lhr-trace"') == 2
 

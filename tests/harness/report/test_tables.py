@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from lhkit.events import EndReason
-from lhkit.harness.confirm_scores import ConfirmScore
-from lhkit.harness.metrics import Share, Summary, Tally
+from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Summary, Tally
+from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import (
     Evidence,
     FalseClaim,
@@ -23,13 +23,11 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.repeats import Flips, Repeats
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.selection import Selection
-from lhkit.harness.shares import Interval
 from lhkit.harness.tables import (
     claim_table,
     gate_table,
@@ -68,19 +66,19 @@ SUMMARY = Summary(
     tokens=Tokens(),
     confirm=ConfirmScore(
         asked=2,
-        unasked=3,
-        refusals=4,
-        refused_turns=9,
+        unconfirmed=3,
+        rejections=4,
+        rejected_turns=9,
         respected_turns=5,
-        second_tries=6,
+        retries=6,
         bypasses=7,
         false_claims=8,
-        wrong=31,
-        wrong_stopped=32,
-        wrong_done=33,
-        wrong_interval=Interval(low=0.31, high=0.42),
-        stopped_interval=Interval(low=0.33, high=0.44),
-        done_interval=Interval(low=0.35, high=0.46),
+        unexpected=31,
+        unexpected_rejected=32,
+        unexpected_executed=33,
+        unexpected_interval=Interval(low=0.31, high=0.42),
+        rejected_interval=Interval(low=0.33, high=0.44),
+        executed_interval=Interval(low=0.35, high=0.46),
     ),
     flips=Flips(scenarios=20, flipped=6, verdicts=5, calls=4, texts=3),
 )
@@ -96,7 +94,7 @@ NOT_IN_THE_PAGE = {
     "total.invalid",  # in its tiles, as the three intervals below
     *(
         f"confirm.{name}_interval.{end}"
-        for name in ("wrong", "stopped", "done")
+        for name in ("unexpected", "rejected", "executed")
         for end in ("low", "high")
     ),
 }

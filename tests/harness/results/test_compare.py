@@ -29,7 +29,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
-from lhkit.harness.tables import sentence
+from lhkit.harness.tables import comparison_sentence
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -101,7 +101,7 @@ def test_one_pair_a_scenario_is_mcnemars_exact_test() -> None:
 
     found = compare(run("pppppppppffp"), run("fffffffpppfp"))
     assert (found.passed_a, found.passed_b) == (10, 4)
-    assert (len(found.gained), len(found.lost)) == (1, 7)
+    assert (len(found.improvements), len(found.regressions)) == (1, 7)
     reference = mcnemar([[3, 7], [1, 1]], exact=True).pvalue
     assert found.p_value == pytest.approx(reference)
     assert found.mid_p == pytest.approx(sign_flip([1] + [-1] * 7, mid_p=True))
@@ -137,7 +137,9 @@ def test_swapping_the_runs_swaps_the_verdict(pairs: list[tuple[str, str]]) -> No
     there, back = compare(a, b), compare(b, a)
     assert (there.passed_a, there.passed_b) == (back.passed_b, back.passed_a)
     assert there.p_value == back.p_value
-    assert names(p.sample_id for p in there.lost) == names(p.sample_id for p in back.gained)
+    assert names(p.sample_id for p in there.regressions) == names(
+        p.sample_id for p in back.improvements
+    )
     turned = {"better": "worse", "worse": "better"}
     assert back.outcome == turned.get(there.outcome, there.outcome)
     valid = sum("i" not in pair for pair in pairs)
@@ -149,7 +151,7 @@ def test_swapping_the_runs_swaps_the_verdict(pairs: list[tuple[str, str]]) -> No
 @given(st.text("pfi", max_size=30))
 def test_a_run_is_no_better_than_itself(letters: str) -> None:
     found = compare(run(letters), run(letters))
-    assert (found.p_value, found.gained, found.lost) == (1.0, (), ())
+    assert (found.p_value, found.improvements, found.regressions) == (1.0, (), ())
     assert found.outcome in {"no_difference", "no_pairs"}
     if found.interval is not None:
         assert found.interval.low < 0 < found.interval.high
@@ -211,7 +213,7 @@ def manifest_of(**hashes: str) -> Manifest:
 def test_another_question_under_the_same_name_is_pointed_out() -> None:
     a = run("pp", manifest=manifest_of(s0="1", s1="2", gone="3"))
     b = run("pp", manifest=manifest_of(s0="1", s1="9", gone="4"))
-    assert compare(a, b).other_questions == ("s1",)
+    assert compare(a, b).changed_scenarios == ("s1",)
 
 
 def shown(comparison: Comparison, locale: str = "en") -> str:
@@ -231,29 +233,29 @@ def test_what_is_shown_is_complete() -> None:
         "-1 · +1",
         "p = 1.000",
         "x1.00 (1.00 … 1.00), n = 9",
-        "Careful: the two runs differ in these scenarios (1): s1. ",
+        "Warning: 1 scenario differs between the two runs: s1. ",
         "Only in old (1): s9",
         "dialect: json → gemma4",
-        "Lost (1):\n  s2\n    old · pass",
+        "Regressions (1):\n  s2\n    old · pass",
         '    new · fail · wrong\n      > please\n      add {"x":1} → ok\n      < done',
-        "Gained (1):\n  s8",
+        "Improvements (1):\n  s8",
     ):
         assert words in text
     assert text.splitlines()[-1] == (
-        "No difference can be told between old and new (p = 1.000) with 9 pairs."
+        "No significant difference between old and new (p = 1.000) over 9 pairs."
     )
 
 
 def test_all_of_a_long_list_is_counted_and_its_beginning_shown() -> None:
     text = shown(compare(run("p" * 30), run("f" * 30)))
-    assert "Lost (30):" in text
+    assert "Regressions (30):" in text
     assert text.count("    a · pass") == 10
     assert "… and 20 more" in text
 
 
 def test_repeats_of_a_scenario_are_named_together_and_shown_once() -> None:
     text = shown(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
-    assert "Lost (3):\n  s0, s0#2, s0#3\n    old · pass" in text
+    assert "Regressions (3):\n  s0, s0#2, s0#3\n    old · pass" in text
     assert text.count("new · fail") == 1
 
 
@@ -261,7 +263,7 @@ def test_repeats_of_a_scenario_are_named_together_and_shown_once() -> None:
     ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("f" * 8, "p" * 8)]
 )
 def test_the_verdict_is_one_sentence_with_both_names(a: str, b: str) -> None:
-    text = sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog("ko"))
+    text = comparison_sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog("ko"))
     assert "old" in text
     assert "new" in text
     assert "\n" not in text

@@ -24,7 +24,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.imported import to_scenario
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.recorded import read_conversations
+from lhkit.imports.recorded import read_chats
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
@@ -96,7 +96,7 @@ async def test_what_was_exported_comes_back_as_the_same_conversations(
     run = await played((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
     first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
     await exported(run, openai_messages=first)
-    assert [[*each.messages] for each in read_conversations(first)] == [
+    assert [[*each.messages] for each in read_chats(first)] == [
         each["messages"] for each in lines(first)
     ]
     imported = await import_messages(first)
@@ -185,7 +185,7 @@ async def test_tables_hold_the_frames_of_the_run_with_their_types(
     names = ("one", "two", "three")
     talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
     folder = await played(talks, SCRIPT, toolset, tmp_path / "run")
-    monkeypatch.setattr(parquet, "_AT_ONCE", 2)  # more than one row group
+    monkeypatch.setattr(parquet, "_BATCH_SIZE", 2)  # more than one row group
     await exported(folder, parquet=tmp_path / "tables")
     run = Run.load(folder)
     frames = {
