@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from lhkit.harness.plan import ModelSource, PlannedSample
     from lhkit.harness.record import SampleRecord
-    from lhkit.harness.run import Played
+    from lhkit.harness.run import EncodedRecord
     from lhkit.harness.scenario import Scenario
     from lhkit.toolset import Toolset
 
@@ -199,14 +199,14 @@ class ScenarioItem(pytest.Item):
 class _Finished:
     """A run whose samples have been run already: `replay` writes their records."""
 
-    played: dict[tuple[str, int], "Played"]
-    state: str = ""
+    records: dict[tuple[str, int], "EncodedRecord"]
+    status: str = ""
 
-    async def play(self, job: "PlannedSample", attempt: int) -> "Played":
+    async def run_sample(self, sample: "PlannedSample", attempt: int) -> "EncodedRecord":
         """Return the finished sample."""
-        return self.played[job.scenario.id, job.repeat]
+        return self.records[sample.scenario.id, sample.repeat]
 
-    async def warm_up(self, openings: Sequence["PlannedSample"]) -> int:
+    async def warm_up(self, samples: Sequence["PlannedSample"]) -> int:
         """Do nothing: nothing is run."""
         return 0
 
@@ -245,16 +245,16 @@ class Plugin:
 
     async def _recorded(self, sample: Sample) -> "SampleRecord":
         from lhkit.harness.plan import plan_run
-        from lhkit.harness.run import cause_of
+        from lhkit.harness.run import EncodedRecord
         from lhkit.harness.run_options import ReplayOptions
-        from lhkit.harness.sample import SampleContext, play_sample
+        from lhkit.harness.sample import SampleContext, run_planned_sample
         from lhkit.harness.timings import WallClock
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
         plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
-        job = plan.jobs[sample.repeat]
+        planned = plan.scenarios[0].sample(sample.repeat)
         earlier = self._earlier_records().get(_key(sample))
-        if earlier is not None and earlier.content_hash == job.content_hash:
+        if earlier is not None and earlier.content_hash == planned.content_hash:
             return earlier
         clock = asyncio.get_running_loop().time
         context = SampleContext(
@@ -267,8 +267,8 @@ class Plugin:
             wall=WallClock(clock),
         )
         for attempt in range(1, _ATTEMPTS + 1):
-            record = await play_sample(job, context, attempt=attempt)
-            if cause_of(record) is None:  # None unless the server failed
+            record = await run_planned_sample(planned, context, attempt=attempt)
+            if EncodedRecord.from_record(record).cause is None:  # None unless the server failed
                 break
         return record
 
@@ -361,7 +361,7 @@ class Plugin:
     async def _write(self, reference: str) -> None:
         from lhkit.harness.loader import load_scenarios
         from lhkit.harness.record import decode_record
-        from lhkit.harness.run import Played, replay
+        from lhkit.harness.run import EncodedRecord, replay
 
         lines = self._lines[reference]
         repeats = self.config.getoption("--lhkit-repeats")
@@ -371,14 +371,14 @@ class Plugin:
             for scenario in load_scenarios(files)
             if all((scenario.id, repeat) in lines for repeat in range(repeats))
         ]
-        played = {
-            key: Played.of(decode_record(json.loads(line))) for key, (_, line) in lines.items()
-        }
+        records = {}
+        for key, (_, line) in lines.items():
+            records[key] = EncodedRecord.from_record(decode_record(json.loads(line)))
         await replay(
             scenarios,
             await self._opened_model(),
             toolset=self._toolset(reference),
-            players=_Finished(played),
+            runner=_Finished(records),
             run_dir=self._folder(),
             repeats=repeats,
             max_attempts=1,

@@ -63,12 +63,12 @@ def test_it_says_its_version_and_helps() -> None:
             "Unknown split 'train': choose one of dev",
         ),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
-        (["accept", "nowhere", "a"], 2, "nowhere holds no run"),
+        (["accept", "nowhere", "a"], 2, "nowhere is not a run folder"),
         (["serve", "gpt"], 2, "no embedded model 'gpt'"),
         (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
-        (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
-        (["rescore", "nowhere"], 2, "nowhere holds no run"),
-        (["eval", "--model", "gold", "--baseline", "nowhere"], 2, "nowhere holds no run"),
+        (["compare", "nowhere", "elsewhere"], 2, "nowhere is not a run folder"),
+        (["rescore", "nowhere"], 2, "nowhere is not a run folder"),
+        (["eval", "--model", "gold", "--baseline", "nowhere"], 2, "nowhere is not a run folder"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_an_exit_code(

@@ -31,7 +31,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.timings import Latency, TimeBreakdown, latency, spent
+from lhkit.harness.timings import Latency, TimeBreakdown, latency
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
@@ -66,7 +66,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The timings: server start, rounds with and without warm-up, and the command twice."""
+    """The timings: server start, rounds with and without warm-up, and the run_command twice."""
 
     start_s: float
     rounds: Mapping[str, Sequence[Round]]
@@ -156,10 +156,10 @@ async def measure_warm_up(model: ChatModel) -> dict[str, list[Round]]:
 
 
 async def run_command(folder: Path, settings: Settings) -> tuple[float, TimeBreakdown | None]:
-    """Run `lhkit eval` as a user does; return its wall time in seconds and its timings.
+    """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
 
     Raises:
-        SystemExit: the command failed.
+        SystemExit: the run_command failed.
     """
     words = ("eval", "--limit", str(SCENARIOS), "--runs-dir", str(folder), "--name", "main-job")
     own = {"LHKIT_CACHE_DIR": str(settings.cache_dir)}
@@ -177,15 +177,15 @@ async def run_command(folder: Path, settings: Settings) -> tuple[float, TimeBrea
             process.terminate()
             await process.wait()
     if code not in (0, 1):
-        raise SystemExit(f"lhkit eval exited with {code}")
-    return time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
+        raise SystemExit(f"lhkit eval ended with {code}")
+    return time.perf_counter() - began_s, Run.load(folder / "main-job").manifest.time_breakdown()
 
 
 async def measure(plan: ServerSettings, settings: Settings) -> Job:
-    """Measure the rounds on one server and the command on another one.
+    """Measure the rounds on one server and the run_command on another one.
 
     Raises:
-        SystemExit: the command failed or reported no timings.
+        SystemExit: the run_command failed or reported no timings.
     """
     async with served(replace(plan, env={**plan.env, **DEV})) as (model, start_s):
         rounds = await measure_warm_up(model)
@@ -206,7 +206,7 @@ def build_measurement(job: Job, versions: Mapping[str, str], machine: Machine) -
     ours_s = job.timings.harness_s + job.timings.writing_s
     return Measurement(
         title="Main job: time of `lhkit eval` with the embedded Gemma",
-        command="python evals/benchmarks/main_job.py",
+        run_command="python evals/benchmarks/main_job.py",
         versions={"Python": platform.python_version(), **versions},
         machine=machine,
         figures=(
@@ -239,7 +239,7 @@ def build_measurement(job: Job, versions: Mapping[str, str], machine: Machine) -
                 unit="%",
             ),
             Figure(
-                what="the same command again, without new samples: times the first",
+                what="the same run_command again, without new samples: times the first",
                 value=job.again_s / job.first_s,
                 unit="×",
                 at_most=GOAL_AGAIN,

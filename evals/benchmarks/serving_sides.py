@@ -64,7 +64,7 @@ class Sent:
 
 
 def toolset() -> Toolset:
-    """Return life-helper limited to one request per user turn."""
+    """Return life-helper limit_tokens to one request per user turn."""
     return WrappedToolset(
         inner=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=MAX_TOKENS)),
         assistant=lambda session, _locale: replace(session.assistant, max_turns=1),
@@ -83,7 +83,7 @@ async def prepare_cache(model: ChatModel, scenarios: Sequence[Scenario]) -> None
         await _reset_cache(session, f"{model.identity.base_url}/reset_prefix_cache")
     plan = plan_run(scenarios, model, toolset(), repeats=1)
     stage = SampleContext(model=model, toolset=toolset(), clock=time.perf_counter)
-    for job in plan.openings(plan.jobs):
+    for job in plan.warm_up_samples(plan.samples()):
         await warm_up(job, stage)
 
 

@@ -1,8 +1,7 @@
 """`lhkit accept`: take what a model did as one more right way, in the scenario's own YAML."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,6 +20,7 @@ from lhkit.harness.author.accept import (
     schema_of,
 )
 from lhkit.harness.loader import Sources, read_sources
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.lifehelper.shipped import scenario_paths
@@ -88,7 +88,7 @@ async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
 
 
 def _edit(
-    options: AcceptOptions, record: SampleRecord, sources: Sources, manifest: Mapping[str, Any]
+    options: AcceptOptions, record: SampleRecord, sources: Sources, manifest: Manifest
 ) -> Edit:
     scenario_id = record.sample_id.scenario
     origin = sources.origins.get(scenario_id)

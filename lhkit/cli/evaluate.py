@@ -28,8 +28,9 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
+from lhkit.harness.resume import reusable_samples
 from lhkit.harness.run_options import RunOptions
-from lhkit.harness.store import RECORDS, stored_answered
+from lhkit.harness.store import RECORDS, stored_statuses
 from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import criterion_descriptions
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
@@ -102,7 +103,8 @@ async def evaluate(
     catalog = load_catalog(settings.locale)
 
     def is_answered(source: ModelSource) -> bool:
-        return evaluation.plan(source).is_answered_by(stored_answered(folder))
+        hashes = evaluation.plan(source).hashes
+        return len(reusable_samples(stored_statuses(folder), hashes)) == len(hashes)
 
     @asynccontextmanager
     async def replicas(placed: Placement) -> AsyncIterator[Opened]:
@@ -110,7 +112,7 @@ async def evaluate(
         Console(stderr=True).print(Text(printable(words)), soft_wrap=True)
         waits = waiting(placed, catalog)
         async with (
-            scale.connected(placed, options.toolset, folder / scale.LOG) as cluster,
+            scale.connect(placed, options.toolset, folder / scale.LOG) as cluster,
             evaluation.on_replicas(cluster, waits) as opened,
         ):
             yield opened
@@ -137,7 +139,7 @@ async def _played(evaluation: Evaluation, opened: Opened, begun_s: float) -> Run
     )
     try:
         return await evaluation.play(
-            opened, provenance, report=lambda found: print_lines(resumed(found, catalog))
+            opened, provenance, on_resume=lambda found: print_lines(resumed(found, catalog))
         )
     except asyncio.CancelledError:
         print_lines([catalog.text("eval.interrupted", path=evaluation.folder)])

@@ -22,14 +22,10 @@ from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.models.served import UNKNOWN_CONCURRENCY, require_constraint
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import MAX_NUM_SEQS
-from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RaySampleRunner, Room
+from lhkit.scale import SCRIPTED, Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
 from lhkit.settings import Settings, hardware
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import Toolset, limit_tokens, registry_of
-
-
-def _silent(_: Room) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +67,7 @@ class Evaluation:
             self.scenarios,
             model,
             toolset=toolset,
-            players=opened.players,
+            runner=opened.runner,
             run_dir=self.folder,
             repeats=self.options.repeats,
             user=self.options.user,
@@ -85,7 +81,7 @@ class Evaluation:
 
     @asynccontextmanager
     async def on_replicas(
-        self, cluster: Cluster, waits: Callable[[Room], object] = _silent
+        self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
     ) -> AsyncIterator[Opened]:
         """Yield replicas that play."""
         placement, choice = cluster.placement, self.choice
@@ -99,16 +95,16 @@ class Evaluation:
             }
         )
         if self.options.concurrency is not None:
-            at_once = -(-self.options.concurrency // placement.replicas)
+            concurrency = -(-self.options.concurrency // placement.replicas)
         elif self.is_scripted:
-            at_once = UNKNOWN_CONCURRENCY
+            concurrency = UNKNOWN_CONCURRENCY
         else:
-            at_once = scale.AT_ONCE_ON_GPUS if placement.gpus else MAX_NUM_SEQS
-        part = Part(options=options, gpus=placement.gpus, at_once=at_once)
+            concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
+        config = ReplicaConfig(options=options, gpus=placement.gpus, concurrency=concurrency)
         played = [each.with_user(self.options.user) for each in self.scenarios]
-        async with RaySampleRunner(cluster, part, played, waits=waits) as players:
-            source = source_of(choice, players)
-            yield Opened(source=source, server_s=players.server_s, players=players)
+        async with RaySampleRunner(cluster, config, played, on_wait=on_wait) as runner:
+            source = source_of(choice, runner)
+            yield Opened(source=source, server_s=runner.server_s, runner=runner)
 
 
 def prepared(
@@ -132,8 +128,9 @@ def prepared(
     options.require_few(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)
-    toolset = limit_tokens(toolset, options.max_tokens)
-    toolset = scale.instructions_for(toolset, options.instructions)
+    toolset = scale.with_instructions(
+        limit_tokens(toolset, options.max_tokens), options.instructions
+    )
     is_script = not addresses and options.model in SCRIPTED
     base_url = addresses[0] if addresses else None if is_script else settings.base_url
     choice = app.ModelChoice(

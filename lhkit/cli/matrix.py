@@ -26,14 +26,13 @@ from lhkit.cli.source import Opened, left_lines
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.manifest import Manifest
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results import Run
-from lhkit.harness.resume import unsure_models
+from lhkit.harness.resume import record_status, reusable_samples, select_records, unverified_models
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import read_manifest, read_records
-from lhkit.harness.suite import Suite, arms_of, load_suite
+from lhkit.harness.suite import Suite, expand_arms, load_suite
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
@@ -63,7 +62,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     placement = options.placement()
     suite, folder = load_suite(options.suite), options.suite.parent
-    arms = arms_of(suite, folder)
+    arms = expand_arms(suite, folder)
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
@@ -131,7 +130,7 @@ class _Matrix:
             log = first.folder.parent / scale.LOG
             try:
                 async with (
-                    scale.connected(placement, first.options.toolset, log) as cluster,
+                    scale.connect(placement, first.options.toolset, log) as cluster,
                     asyncio.TaskGroup() as group,
                 ):
                     for name in missing:
@@ -146,7 +145,7 @@ class _Matrix:
         number, count = list(self.evaluations).index(name) + 1, len(self.evaluations)
         key = "matrix.kept" if run else "matrix.playing"
         lines = [self.catalog.text(key, number=number, count=count, arm=name)]
-        if run and (models := unsure_models(run.manifest)):
+        if run and (models := unverified_models(run.manifest)):
             lines.append(self.catalog.text("eval.unsure", models=", ".join(models)))
         self._print(lines)
         return run
@@ -197,13 +196,13 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     if recorded is None or not await _is_still_served(evaluation, recorded):
         return None
     plan = evaluation.plan(ScriptedModel((), identity=recorded))
-    kept = plan.kept(read_records(evaluation.folder))
-    if len(kept) < len(plan.jobs):
+    records = select_records(read_records(evaluation.folder), plan.hashes)
+    if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
         return None
     return Run(
-        records=tuple(kept[job.sample_id] for job in plan.jobs),
+        records=records,
         manifest=read_manifest(evaluation.folder),
-        kept=len(kept),
+        kept=len(records),
         name=evaluation.folder.resolve().name,
         folder=evaluation.folder,
     )
@@ -211,7 +210,7 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
 
 def _recorded(evaluation: Evaluation) -> ModelIdentity | None:
     """Return the model that the folder names, if it is the one that is asked for."""
-    models = Manifest.of(read_manifest(evaluation.folder)).models
+    models = read_manifest(evaluation.folder).models
     try:
         (identity,) = TypeAdapter(tuple[ModelIdentity, ...]).validate_python(models)
     except (ValidationError, ValueError):

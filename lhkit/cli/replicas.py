@@ -10,7 +10,7 @@ from rich.text import Text
 from lhkit.cli.command import Options
 from lhkit.errors import UsageError
 from lhkit.locales import Catalog
-from lhkit.scale import Placement, Room
+from lhkit.scale import Placement, Resources
 from lhkit.text import printable
 
 _MOST = 4_096
@@ -70,10 +70,10 @@ class RayOptions(Options):
         return None
 
 
-def waiting(placement: Placement, catalog: Catalog) -> Callable[[Room], None]:
+def waiting(placement: Placement, catalog: Catalog) -> Callable[[Resources], None]:
     """Return a function that reports that no replica has a place yet, and what each takes."""
 
-    def report(free: Room) -> None:
+    def report(free: Resources) -> None:
         words = catalog.text(
             "eval.no_room",
             gpus=placement.gpus,

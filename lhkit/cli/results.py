@@ -73,14 +73,14 @@ def resumed(found: Resumption, catalog: Catalog) -> Iterator[str]:
     if found.changed:
         why = list(_why(found, catalog)) or [catalog.text("eval.unknown_change")]
         yield catalog.text(
-            "eval.new_questions", count=found.changed, asked=found.asked, why="; ".join(why)
+            "eval.new_questions", count=found.changed, asked=found.total, why="; ".join(why)
         )
     if found.retried:
-        yield catalog.text("eval.retried", count=found.retried, asked=found.asked)
+        yield catalog.text("eval.retried", count=found.retried, asked=found.total)
     if found.kept:
-        yield catalog.text("eval.kept", count=found.kept, asked=found.asked)
-    if found.unsure:
-        yield catalog.text("eval.unsure", models=", ".join(found.unsure))
+        yield catalog.text("eval.kept", count=found.kept, asked=found.total)
+    if found.unverified:
+        yield catalog.text("eval.unsure", models=", ".join(found.unverified))
 
 
 def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:

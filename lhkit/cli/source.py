@@ -9,7 +9,7 @@ from lhkit import app
 from lhkit.cli.progress import opened_model, setup_progress
 from lhkit.errors import RunError
 from lhkit.harness.plan import ModelSource
-from lhkit.harness.run_options import MOST_CONCURRENCY
+from lhkit.harness.run_options import MAX_CONCURRENCY
 from lhkit.locales import Catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.pool import ServerPool
@@ -25,18 +25,18 @@ from lhkit.settings import Settings
 class Opened:
     """A model that is ready. `server_s` is how long a server started for it took, in seconds.
 
-    Where there are `players`, they play, and `source` only tells who they are.
+    With a `runner`, `source` only provides the identity.
     """
 
     source: ModelSource
     server_s: float = 0.0
-    players: RaySampleRunner | None = None
+    runner: RaySampleRunner | None = None
 
     @property
     def concurrency(self) -> int:
         """How many conversations to have at once if nobody says."""
-        if self.players is not None:
-            return min(MOST_CONCURRENCY, self.players.at_once)
+        if self.runner is not None:
+            return min(MAX_CONCURRENCY, self.runner.concurrency)
         return concurrency_for(self.source)
 
 
@@ -45,7 +45,7 @@ def concurrency_for(source: ModelSource) -> int:
     if callable(source):
         return UNKNOWN_CONCURRENCY
     servers = len(source) if isinstance(source, ServerPool) else 1
-    return min(MOST_CONCURRENCY, servers * fitting_concurrency(source.identity))
+    return min(MAX_CONCURRENCY, servers * fitting_concurrency(source.identity))
 
 
 @asynccontextmanager
@@ -97,11 +97,11 @@ def _named(identity: ModelIdentity) -> ModelSource:
     return ScriptedModel(_not_left_to_play, identity=identity)
 
 
-def source_of(choice: app.ModelChoice, players: RaySampleRunner) -> ModelSource:
+def source_of(choice: app.ModelChoice, runner: RaySampleRunner) -> ModelSource:
     """Return who plays, as a model that says so and plays nothing itself."""
     if choice.is_embedded and choice.name in SCRIPTED:
         return SCRIPTED[choice.name]()
-    return _named(players.identity or ModelIdentity(model=""))
+    return _named(runner.identity or ModelIdentity(model=""))
 
 
 def _not_left_to_play(_: ModelRequest) -> NoReturn:
@@ -124,6 +124,5 @@ def left_lines(opened: Opened, catalog: Catalog) -> Iterator[str]:
     if isinstance(opened.source, ServerPool):
         for address in opened.source.left:
             yield catalog.text("eval.left", address=address)
-    if opened.players is not None and opened.players.deaths:
-        why = opened.players.causes[-1]
-        yield catalog.text("eval.lost_replicas", count=opened.players.deaths, why=why)
+    if opened.runner is not None and (losses := opened.runner.losses):
+        yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])

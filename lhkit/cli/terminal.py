@@ -160,13 +160,13 @@ class TerminalChat:
         if self._keeper is None:
             return
         try:
-            self._keeper.keep(self._catalog.locale)
+            self._keeper.save(self._catalog.locale)
         except (LhkitError, OSError) as error:
             self._line(str(error), style="red")
 
     def _show(self, event: ChatEvent) -> None:
         if self._keeper is not None:
-            self._keeper.hear(event)
+            self._keeper.handle(event)
         match event:
             case TextDelta(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)

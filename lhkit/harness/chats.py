@@ -1,4 +1,4 @@
-"""Chats that people had, kept as a run: one sample each, whole after every turn."""
+"""Recorded chats of people: a run folder with one sample for each chat."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
@@ -28,45 +28,45 @@ from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
 from lhkit.harness.sessions import LiveSession
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.store import RECORDS, leave_only, open_journal, read_manifest, write_manifest
+from lhkit.harness.store import RECORDS, open_journal, prune_records, read_manifest, write_manifest
 from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import UserMessage
 from lhkit.responses import ModelIdentity
 
 PERSON: Final = "person"
-"""In a manifest, under `user`: people said and clicked what stands in the records."""
+"""The `user` of a manifest of recorded chats."""
 
-UNJUDGED = "nobody has judged this chat"
-"""Why a kept chat counts neither as passed nor as failed."""
+UNJUDGED = "the chat has no verdict"
+"""The reason for the verdict `invalid` of a recorded chat."""
 
 _UNJUDGED: Final = Judgement(verdict=Verdict.INVALID, reasons=(UNJUDGED,))
 
 _WAIT_S = 5.0
-"""Another panel has the folder for as long as it writes a line."""
+"""Another panel locks the folder while it writes a line."""
 
 
 class ChatRecorder:
-    """Keeps one conversation after another in a folder that `Run.load` reads.
+    """Records conversations in a folder that `Run.load` reads.
 
-    After each turn the whole conversation is written once more, as a line of its own: the newest
-    line of a chat counts, so that a turn is there whole or not at all, whenever the process ends.
+    After each turn the whole conversation is written as a new line, and the newest line of a chat
+    counts: a turn is stored whole or not at all, whenever the process ends.
 
     Args:
-        folder: where chats are kept; several panels may share it, over the same toolset.
-        surroundings: what is talked about.
-        now: the clock that chats are named by.
+        folder: the folder of chats; several panels with the same toolset may share it.
+        session: the live session of the conversation.
+        now: the clock for the names of chats.
         clock: monotonic seconds.
-        model: who answers in all of them, where the folder is one model's.
+        model: the model of all conversations, if the folder has only one.
 
     Raises:
-        UsageError: the folder holds something else.
+        UsageError: the folder has a run, or chats with another toolset or model.
         RunError: its manifest cannot be read.
     """
 
     def __init__(
         self,
         folder: Path,
-        surroundings: LiveSession,
+        session: LiveSession,
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float] = monotonic,
@@ -74,100 +74,98 @@ class ChatRecorder:
     ) -> None:
         self.folder = folder
         self._model = model
-        self._surroundings = surroundings
+        self._live = session
         self._now = now
         self._clock = clock
         self._manifest()
         self.begin()
 
-    def begin(self, surroundings: LiveSession | None = None) -> None:
-        """Begin another conversation, in the world as it is now, or in other surroundings."""
-        self._surroundings = surroundings or self._surroundings
+    def begin(self, session: LiveSession | None = None) -> None:
+        """Begin another conversation, from the present state or in another session."""
+        self._live = session or self._live
         self._vote: Vote | None = None
-        self._begun = self._surroundings.world()
+        self._initial_state = self._live.world()
         self._began_at = self._now()
         self._name = ""
         self._locale = ""
         self._earlier: list[TurnRecord] = []
         self._user = ""
         self._events: list[Timed] = []
-        self._is_kept = True
+        self._is_saved = True
 
-    def hear(self, event: ChatEvent) -> None:
-        """Take in an event of the controller."""
+    def handle(self, event: ChatEvent) -> None:
+        """Record an event of the controller."""
         match event:
             case TurnStarted(message=UserMessage(text=text)):
                 self._earlier = self._turns()
                 self._user, self._events = text, []
-            case TurnStarted() if self._events:  # the same turn after a fault, without the pause
+            case TurnStarted() if self._events:  # a retried turn, recorded without the pause
                 pause_s = self._clock() - self._events[-1][0]
-                self._events = [(at_s + pause_s, each) for at_s, each in self._events]
+                self._events = [(at_s + pause_s, earlier) for at_s, earlier in self._events]
                 return
             case TurnEnded():
-                self._is_kept = False
+                self._is_saved = False
             case _:
                 pass
         self._events.append((self._clock(), event))
 
-    def take_back(self) -> None:
-        """Forget the last turn: it is asked again."""
+    def discard_turn(self) -> None:
+        """Discard the last turn, which the user sends again."""
         self._events = []
 
     @property
     def name(self) -> str:
-        """What the conversation is kept as; empty until it was written once."""
+        """The name of the saved conversation; empty until it is first saved."""
         return self._name
 
     def vote(self, vote: Vote) -> None:
-        """Hold the conversation so far for judged; it is written with the next `keep`."""
-        self._vote, self._is_kept = vote, False
+        """Set the vote on the conversation, for the next `save`."""
+        self._vote, self._is_saved = vote, False
 
-    def keep(self, locale: str, *, name: str = "") -> None:
-        """Write the conversation so far, if a turn has ended since it was last written.
-
-        What a fault left unwritten is written the next time.
+    def save(self, locale: str, *, name: str = "") -> None:
+        """Write the conversation so far, if a turn has ended since the last `save`.
 
         Args:
             locale: the language.
-            name: what a conversation that was not written yet is called; by default a free one.
+            name: the name of a new conversation; by default an unused one.
 
         Raises:
-            RunError: it cannot be written.
-            UsageError: the toolset's state cannot be read, or the folder holds something else.
+            RunError: the folder cannot be written; the next call writes everything.
+            UsageError: the toolset's state cannot be read, or the folder has other records.
         """
-        if self._is_kept:
+        if self._is_saved:
             return
         record = self.record(locale)
         is_new = not self._name
-        if is_new:  # of earlier chats only the last line is needed
-            leave_only(self.folder, lambda _record: True, wait_s=_WAIT_S)
+        if is_new:  # drops all but the last line of earlier chats
+            prune_records(self.folder, lambda _record: True, wait_s=_WAIT_S)
         with open_journal(self.folder, wait_s=_WAIT_S, reads=is_new) as journal:
             if locale != self._locale:
-                self._tell(locale)
-            name = self._name or name or _free_name(self._began_at, journal.found)
+                self._update_manifest(locale)
+            name = self._name or name or _unused_name(self._began_at, journal.records)
             journal.append(replace(record, sample_id=SampleId(scenario=name)))
-        self._name, self._locale, self._is_kept = name, locale, True
+        self._name, self._locale, self._is_saved = name, locale, True
 
     def _turns(self) -> list[TurnRecord]:
         if not self._events:
             return self._earlier
-        registry = self._surroundings.session.registry
+        registry = self._live.session.registry
         turn = turn_record(self._user, self._events, destructive=registry.destructive)
         return [*self._earlier, turn]
 
     def record(self, locale: str) -> SampleRecord:
-        """Return the conversation so far as it is kept.
+        """Return the record of the conversation so far.
 
         Raises:
             UsageError: the toolset's state cannot be read.
         """
         turns = tuple(self._turns())
-        before, after = tables_of(self._begun), tables_of(self._surroundings.world())
-        present = self._begun.get("now")
-        said = "\n".join(turn.user for turn in turns)
+        before, after = tables_of(self._initial_state), tables_of(self._live.world())
+        present = self._initial_state.get("now")
+        messages = "\n".join(turn.user for turn in turns)
         return SampleRecord(
             sample_id=SampleId(scenario=self._name),
-            content_hash=sha256(said),
+            content_hash=sha256(messages),
             ac="chat",
             locale=locale,
             judgement=self._vote.judgement if self._vote else _UNJUDGED,
@@ -178,92 +176,94 @@ class ChatRecorder:
             vote=self._vote,
         )
 
-    def _tell(self, locale: str) -> None:
-        """Write down which tools the records are about."""
+    def _update_manifest(self, locale: str) -> None:
+        """Add the tools of a language to the manifest."""
         before = self._manifest()
-        tools = tool_specs(self._surroundings.session.registry)
-        facts: dict[str, Any] = {
+        tools = tool_specs(self._live.session.registry)
+        metadata: dict[str, Any] = {
             "schema_version": SCHEMA,
             "versions": versions(),
-            "toolset": self._surroundings.toolset_name,
+            "toolset": self._live.toolset_name,
             "user": PERSON,
             "locales": {**before.locales, locale: Prompt.model_construct(tools=tools)},
         }
         if self._model is not None:
-            facts["models"] = [asdict(self._model)]
-        manifest = before.model_copy(update=facts)
+            metadata["models"] = [asdict(self._model)]
+        manifest = before.model_copy(update=metadata)
         if manifest.plain() != before.plain():
-            write_manifest(self.folder, manifest.plain())
+            write_manifest(self.folder, manifest)
 
     def _manifest(self) -> Manifest:
-        """Return what the folder says; empty if nothing is kept there yet."""
-        found, toolset = read_manifest(self.folder), self._surroundings.toolset_name
-        manifest, records = Manifest.of(found), self.folder / RECORDS
-        if not found and not (records.exists() and records.stat().st_size):
-            return manifest  # an empty file: nothing came of an earlier try
+        """Return the manifest of the folder; an empty one for a new folder."""
+        manifest, toolset = read_manifest(self.folder), self._live.toolset_name
+        records = self.folder / RECORDS
+        if not manifest.model_fields_set and not (records.exists() and records.stat().st_size):
+            return manifest  # the file may be empty after an earlier failure
         _require_chats(self.folder, manifest)
         if manifest.toolset != toolset:
             raise UsageError(
-                f"{self.folder} keeps chats over {manifest.toolset}, and this one is over "
-                f"{toolset}: keep it in another folder"
+                f"{self.folder} has chats with the toolset {manifest.toolset}, and this one has "
+                f"{toolset}. Record it in another folder."
             )
-        if self._model is not None and (others := _others(manifest, self._model)):
+        if self._model is not None and (others := _other_models(manifest, self._model)):
             raise UsageError(
-                f"{self.folder} keeps conversations with {others}, and this is another model under "
-                "the same name: keep them in another folder"
+                f"{self.folder} has conversations with {others}, and this is another model with "
+                "the same name. Record them in another folder."
             )
         return manifest
 
 
-_WHO = ("model", "dialect", "constraint", "stress", "weights", "weights_sha256")
-"""What makes a model another one; its server and address may change from day to day."""
+_IDENTITY = ("model", "dialect", "constraint", "stress", "weights", "weights_sha256")
+"""The fields that distinguish models; server and address may change."""
 
 
-def _others(manifest: Manifest, model: ModelIdentity) -> str:
-    """Return which other models answered in a folder that is to be this model's."""
+def _other_models(manifest: Manifest, model: ModelIdentity) -> str:
+    """Return the models of a folder if they are not `model`; empty if they are."""
     models = manifest.models
-    is_it = all(each.get(what) == getattr(model, what) for each in models for what in _WHO)
-    return "" if is_it else ", ".join(str(each.get("model")) for each in models)
+    is_same = all(other.get(name) == getattr(model, name) for other in models for name in _IDENTITY)
+    return "" if is_same else ", ".join(str(other.get("model")) for other in models)
 
 
-def _free_name(began_at: datetime, found: Sequence[SampleRecord]) -> str:
-    taken = {record.sample_id.scenario for record in found}
+def _unused_name(began_at: datetime, records: Sequence[SampleRecord]) -> str:
+    used = {record.sample_id.scenario for record in records}
     name = f"chat-{began_at:%Y%m%d-%H%M%S}"
-    others = (f"{name}-{number}" for number in count(2))
-    return next(each for each in chain([name], others) if each not in taken)
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in used)
 
 
 def load_chats(folder: Path) -> Run:
-    """Return the kept chats of a folder, oldest name first.
+    """Return the recorded chats of a folder, in the order of their names.
 
     Raises:
-        MissingRunError: the folder holds no run.
-        RunError: a line is no record.
-        UsageError: it is a run that was played.
+        MissingRunError: the folder has no records.
+        RunError: a line is not a valid record.
+        UsageError: the folder has a run instead of chats.
     """
     run = Run.load(folder)
-    _require_chats(folder, Manifest.of(run.manifest))
+    _require_chats(folder, run.manifest)
     return run
 
 
 def forget_chats(folder: Path, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """Remove chats from a folder, or all of them, with their labels, and return their names.
+    """Delete chats of a folder (by default all) with their labels, and return their names.
 
     Raises:
-        UsageError: there is no such chat (then all stay), or the folder holds a played run.
+        UsageError: a chat does not exist (then none is deleted), or the folder has a run instead.
         RunError: the folder is in use or cannot be written.
     """
-    there = [record.sample_id.scenario for record in load_chats(folder).records]
-    gone = tuple(there if names is None else dict.fromkeys(names))
-    if missing := [name for name in gone if name not in there]:
-        raise UsageError(f"{folder} keeps no chat {missing[0]!r}: see `lhkit chats list {folder}`")
-    forget_labels(folder, None if names is None else gone)  # first: the records name the chats
-    leave_only(folder, lambda record: record.sample_id.scenario not in gone, wait_s=_WAIT_S)
-    for draft in folder.glob(f"{DRAFT}*"):  # of a process that was killed: words may be in it
+    existing = [record.sample_id.scenario for record in load_chats(folder).records]
+    deleted = tuple(existing if names is None else dict.fromkeys(names))
+    if missing := [name for name in deleted if name not in existing]:
+        raise UsageError(
+            f"{folder} has no chat {missing[0]!r}. List them with `lhkit chats list {folder}`."
+        )
+    forget_labels(folder, None if names is None else deleted)  # first: the records name the chats
+    prune_records(folder, lambda record: record.sample_id.scenario not in deleted, wait_s=_WAIT_S)
+    for draft in folder.glob(f"{DRAFT}*"):  # left by a killed process, may have chat text
         draft.unlink()
-    return gone
+    return deleted
 
 
 def _require_chats(folder: Path, manifest: Manifest) -> None:
     if manifest.user != PERSON:
-        raise UsageError(f"{folder} holds a run that was played: keep chats in another folder")
+        raise UsageError(f"{folder} has a run. Record chats in another folder.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 
 from lhkit.harness.html import comparison_html
-from lhkit.harness.manifest import changes
+from lhkit.harness.manifest import manifest_changes
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run
@@ -50,7 +50,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         invalid=tuple(pair.sample_id for pair in both if not _is_valid(pair)),
         only_a=tuple(sample for sample in a if sample not in b),
         only_b=tuple(sample for sample in b if sample not in a),
-        changes=changes(run_a.manifest, run_b.manifest),
+        changes=manifest_changes(run_a.manifest, run_b.manifest),
         interval=difference_interval(gains),
         p_value=sign_flip(differences),
         mid_p=sign_flip(differences, mid_p=True),
@@ -65,9 +65,9 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
 def _with_vote(pair: Pair) -> Pair:
     """Return the pair with its vote on both sides: a crash may have lost one of the two."""
     if pair.a.vote is not None and pair.b.vote is None:
-        return replace(pair, b=_judged(pair.b, pair.a.vote.of_the_other))
+        return replace(pair, b=_judged(pair.b, pair.a.vote.opposite))
     if pair.b.vote is not None and pair.a.vote is None:
-        return replace(pair, a=_judged(pair.a, pair.b.vote.of_the_other))
+        return replace(pair, a=_judged(pair.a, pair.b.vote.opposite))
     return pair
 
 

@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import Answer, answer_of, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
-from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.sessions import read_row_keys
 from lhkit.json_values import compact
 from lhkit.messages import (
     Message,
@@ -108,7 +108,7 @@ async def scenario_from_review(
     """
     require_isolated(toolset, "make the calls of a review")
     with opened(toolset, talk.world, talk.locale) as session:
-        begun, row_keys = state_of(session), row_keys_of(session, state_of(session))
+        begun, row_keys = state_of(session), read_row_keys(session, state_of(session))
         dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
         messages: list[Message] = []
         for turn in talk.turns:

@@ -1,7 +1,7 @@
-"""Hashes of all that reaches a model: two samples of the same hash are the same question.
+"""Hashes of everything that reaches a model; samples with equal hashes are interchangeable.
 
-The request is rendered as the model's client renders it, context lines are made as the controller
-makes them.
+Requests are rendered as the model's client renders them, and context lines are produced as the
+controller produces them.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ from lhkit.tools.registry import ToolRegistry
 
 _SCENARIO = TypeAdapter(Scenario)
 
-_UNTOLD = frozenset({"implied", "claims"})
-"""What scorers know of a tool and no model reads."""
+_SCORING_ONLY = frozenset({"implied", "claims"})
+"""Fields of tool specs that only scorers read."""
 
-_ELSEWHERE = ("instructions", "context", "deps", "sampling")
-"""Fields of an assistant that are hashed as what they say; `deps` are the scenario's world."""
+_NOT_LIMITS = ("instructions", "context", "deps", "sampling")
+"""Fields of an assistant that are hashed elsewhere; `deps` follow from the scenario."""
 
 _MODEL_TEXTS = ("dispatch.", "validation.")
-"""Texts of the locales that come back to a model as the result of its call."""
+"""Prefixes of the locale keys whose texts reach the model in tool results."""
 
 _CONVERSATION: tuple[Message, ...] = (
     UserMessage(text="hello", context="[now]"),
@@ -46,18 +46,20 @@ _CONVERSATION: tuple[Message, ...] = (
     UserMessage(text="and"),
     ToolCallMessage.of(name="look", args={"at": [True, 1.5, {"a": "b"}]}, result=ToolOk({"n": 1})),
 )
-"""One message of each kind, so that what a dialect makes of each is in the hash."""
+"""One message of each kind, so that the hash covers how a dialect renders each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptFingerprint:
-    """Hashes of what reaches the model in all scenarios alike.
+    """Hashes of the parts of a prompt that scenarios share.
 
-    `tools_sha256` is of the tools as they are told, in their order and that of their words.
-    `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
-    the dialect's own words, the envelope of results, stops, constraint; empty for a script.
-    `assistant` are the limits of the assistant, `texts_sha256` the refusals of the dispatcher.
-    `runs_on` is the program that the tools are run by, where it is another one.
+    Attributes:
+        tools_sha256: of the tools as rendered, including their order and that of their keys.
+        rendering_sha256: of the request for a conversation with all kinds of messages, which
+            covers dialect, tool results, stop texts and constraint; empty for a scripted model.
+        assistant: the limits of the assistant.
+        texts_sha256: of the dispatcher's error messages.
+        runs_on: the program that runs the tools, if it is another one.
     """
 
     instructions: str
@@ -69,8 +71,8 @@ class PromptFingerprint:
     lhkit: str
     runs_on: Mapping[str, str] = field(default_factory=dict)
 
-    def facts(self, tools: Sequence[Mapping[str, Any]] | None = None) -> Prompt:
-        """Return it for the manifest, with the tools in full and the instructions as a hash."""
+    def manifest_prompt(self, tools: Sequence[Mapping[str, Any]] | None = None) -> Prompt:
+        """Return the manifest entry, with `tools` in full and the instructions as a hash."""
         more: dict[str, Any] = {"runs_on": dict(self.runs_on)} if self.runs_on else {}
         return Prompt.model_construct(
             instructions_sha256=sha256(self.instructions),
@@ -84,15 +86,14 @@ class PromptFingerprint:
 
 
 class Fingerprints:
-    """What was hashed before: most scenarios share their tools and all that stands around them.
+    """Computes prompt fingerprints, and caches them, as most scenarios share their tools.
 
-    The hash of tools leaves out what only the scorers know: a better word on that asks nothing
-    anew.
+    The hash of tools excludes what only scorers read, so that such a change keeps records valid.
     """
 
     def __init__(self) -> None:
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
-        self._told: dict[tuple[Any, ...], tuple[PromptFingerprint, str]] = {}
+        self._prompts: dict[tuple[Any, ...], tuple[PromptFingerprint, str]] = {}
         self._lhkit = versions()["lhkit"]
 
     def prompt(
@@ -104,16 +105,21 @@ class Fingerprints:
         runs_on: Mapping[str, str],
     ) -> tuple[PromptFingerprint, str]:
         """Return the fingerprint of a prompt, and its hash."""
-        tools, tools_sha256 = self._tools_of(registry)
+        if id(registry) not in self._tools:
+            specs = tool_specs(registry)
+            rendered = [{k: v for k, v in spec.items() if k not in _SCORING_ONLY} for spec in specs]
+            digest = _text_sha256(compact(rendered))  # in order, which reaches the model
+            self._tools[id(registry)] = (registry, specs, digest)  # kept alive, so the id is unique
+        _, tools, tools_sha256 = self._tools[id(registry)]
         limits = {
-            each.name: plain_json(getattr(assistant, each.name))
-            for each in fields(Assistant)
-            if each.name not in _ELSEWHERE
+            field_.name: plain_json(getattr(assistant, field_.name))
+            for field_ in fields(Assistant)
+            if field_.name not in _NOT_LIMITS
         }
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
-        if key not in self._told:
-            told = PromptFingerprint(
+        if key not in self._prompts:
+            prompt = PromptFingerprint(
                 instructions=assistant.instructions,
                 tools=tools,
                 tools_sha256=tools_sha256,
@@ -123,54 +129,43 @@ class Fingerprints:
                 lhkit=self._lhkit,
                 runs_on=runs_on,
             )
-            facts = told.facts().model_dump(exclude_unset=True, warnings=False)
-            self._told[key] = (told, sha256({**facts, "lhkit": told.lhkit}))
-        return self._told[key]
-
-    def _tools_of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:
-        """Return the tools of `registry`, kept alive so that its id stays its own."""
-        if id(registry) not in self._tools:
-            specs = tool_specs(registry)
-            asked = [{k: v for k, v in spec.items() if k not in _UNTOLD} for spec in specs]
-            ordered = compact(asked)  # the order of tools and words reaches the model, too
-            digest = hashlib.sha256(ordered.encode()).hexdigest()
-            self._tools[id(registry)] = (registry, specs, digest)
-        _, specs, digest = self._tools[id(registry)]
-        return specs, digest
+            hashes = prompt.manifest_prompt().model_dump(exclude_unset=True, warnings=False)
+            self._prompts[key] = (prompt, sha256({**hashes, "lhkit": prompt.lhkit}))
+        return self._prompts[key]
 
 
 def contexts_sha256(scenario: Scenario, assistant: Assistant) -> str:
-    """Return the hash of the lines that the assistant adds to the user's; empty if to none."""
+    """Return the hash of the context lines of a scenario; empty if there are none."""
     try:
         lines = [assistant.context(turn.user) for turn in scenario.turns]
-    except Exception as error:  # noqa: BLE001 - boundary: their code spoils its own sample only
+    except Exception as error:  # noqa: BLE001 - boundary: the toolset's fault ends this sample only
         lines = [repr(error)]
     return sha256(lines) if any(lines) else ""
 
 
 @lru_cache(maxsize=64)
-def asked_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
-    """Return the hash of who is asked, and how: the same for most samples of a run."""
-    model = asdict(replace(identity, base_url=""))  # it may move to a new port
+def model_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
+    """Return the hash of model and sampling, the same for most samples of a run."""
+    model = asdict(replace(identity, base_url=""))  # the port may change
     if identity.weights_sha256:
-        del model["weights"]  # a name of the same content
+        del model["weights"]  # only a name for the hashed content
     return sha256({"model": model, "sampling": asdict(sampling)})
 
 
 def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: ModelIdentity) -> str:
-    """Return the hash of what a server is sent; empty for a model that is no such server."""
+    """Return the hash of a request body; empty for a model that is not a server."""
     request = ModelRequest(
         messages=_CONVERSATION, tools=registry.definitions, instructions=instructions
     )
     try:
         body = request_body(request, identity)
-    except UsageError as error:  # the samples meet it, too
+    except UsageError as error:  # the samples will fail with it
         return sha256(str(error))
-    return hashlib.sha256(compact(body).encode()).hexdigest() if body else ""
+    return _text_sha256(compact(body)) if body else ""
 
 
 def _texts_sha256(locale: str) -> str:
-    """Return the hash of what the dispatcher says to a model; empty for an unknown locale."""
+    """Return the hash of the dispatcher's texts for a model; empty for an unknown locale."""
     if locale not in available_locales():
         return ""
     texts = load_catalog(locale).texts
@@ -178,7 +173,7 @@ def _texts_sha256(locale: str) -> str:
 
 
 def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
-    """Return all that the model, the gate and the scorers know of the tools, as plain data."""
+    """Return the specs of tools for model, gate and scorers, as plain data."""
     return [
         {
             "name": tool.name,
@@ -195,17 +190,23 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the hash that tells whether a scenario is still the one that was played.
+    """Return the hash of a scenario, which changes with it.
 
     Raises:
-        UsageError: it holds a value that JSON cannot carry.
+        UsageError: the scenario has a value that is not JSON.
     """
     try:
         return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True))
-    except NotJsonError as error:  # one made in Python: a file holds nothing else
-        raise UsageError(f"the scenario is no JSON: {error}: give plain values") from error
+    except NotJsonError as error:  # only possible for one created in Python
+        raise UsageError(
+            f"The scenario is invalid: it is not JSON ({error}). Use plain values."
+        ) from error
 
 
 def sha256(content: Any) -> str:
     """Return the hash of plain data, independent of the order of keys."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()
+    return _text_sha256(canonical(content))
+
+
+def _text_sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

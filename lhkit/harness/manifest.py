@@ -1,6 +1,6 @@
-"""The `manifest.json` of a run folder: where the records come from, and what may stand in it. Pure.
+"""The `manifest.json` of a run folder, and the differences between two manifests. Pure.
 
-Of a manifest that somebody else gave us, unknown fields are ignored.
+Unknown fields of a manifest are ignored and kept.
 """
 
 import hashlib
@@ -8,18 +8,20 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from lhkit.files import version_of
-from lhkit.harness.record import MAX_SECONDS, SCHEMA, moment_of
+from lhkit.harness.record import MAX_SECONDS, SCHEMA, parse_moment
+from lhkit.harness.scenario import User
+from lhkit.harness.timings import TimeBreakdown
 from lhkit.harness.tool_specs import ToolSpec
 from lhkit.json_values import canonical, compact
 from lhkit.responses import weights_label
 
 MAX_REPEATS = 10_000
-"""A manifest that asks for more is no run of ours: every repeat becomes a row in memory."""
+"""The most repeats of a run: each repeat becomes a row in memory."""
 
 _Scalar: TypeAlias = str | int | float | bool | None
 
@@ -28,8 +30,8 @@ _Seconds = Annotated[float, Field(ge=-MAX_SECONDS, le=MAX_SECONDS)]
 
 
 def _checked_moment(text: str) -> str:
-    if moment_of(text) is None:
-        raise ValueError("no date and time in ISO 8601, of a year from 1000 to 9000")
+    if parse_moment(text) is None:
+        raise ValueError("not an ISO 8601 date and time of a year from 1000 to 9000")
     return text
 
 
@@ -41,14 +43,14 @@ class _Part(BaseModel):
 
 
 class AssistantLimits(_Part):
-    """Limits of the assistant, as far as exports read them."""
+    """The limits of the assistant that exports use."""
 
     max_result_bytes: Annotated[int, Field(ge=1, le=2**31)] = 2**31
     truncation_hint: str = ""
 
 
 class Prompt(_Part):
-    """What reached the model in one language: hashes, limits and the tools in full."""
+    """The prompt in one language: hashes, limits and the tools in full."""
 
     instructions_sha256: str = ""
     tools_sha256: str = ""
@@ -59,13 +61,19 @@ class Prompt(_Part):
 
 
 class Invocation(_Part):
-    """One call of `replay` on a folder; `ended_at` is None while it runs, or if it was killed.
+    """One call of `replay` on a folder.
 
-    `changes` differ from the invocation before, where samples were asked anew. `remarks` are
-    sentences on what could not be known. `warmed_up` is how many prompt beginnings the server had
-    read before the first sample. Of `wall_s` seconds, in `model_s` a request was open, and in
-    `writing_s` more a record was written; `setup_s` and `server_s` were before (see
-    `metrics.TimeBreakdown`).
+    Attributes:
+        ended_at: None while it runs, or if it was killed.
+        kept: the samples reused from earlier invocations.
+        changes: differences from the previous invocation that made samples outdated.
+        remarks: sentences about what could not be verified.
+        warmed_up: the number of prompt prefixes that the server read before the first sample.
+        setup_s: seconds before `replay`, without `server_s`.
+        server_s: seconds until the server for this invocation had started.
+        wall_s: seconds in `replay`.
+        model_s: seconds of `wall_s` with an open request.
+        writing_s: seconds of `wall_s` with no open request and a record being written.
     """
 
     started_at: _Moment | None = None
@@ -88,8 +96,13 @@ class Invocation(_Part):
 class Manifest(_Part):
     """The contents of a `manifest.json`; every field may be absent.
 
-    `locales` has the prompt of each language, `tools` the names of the tools of a scenario that has
-    not all of its language, `questions` the content hashes of the repeats of each scenario.
+    Attributes:
+        locales: the prompt of each language.
+        tools: the tool names of scenarios that do not have all tools of their language.
+        scenarios: the hash of each scenario.
+        contexts: the hash of the context lines of each scenario that has any.
+        questions: the content hashes of the repeats of each scenario, or one for all repeats.
+        rescored_from: the run that the records were rescored from.
     """
 
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -113,24 +126,27 @@ class Manifest(_Part):
     rescored_from: str = ""
     rescored_with: dict[str, str] = Field(default_factory=dict)
 
-    @classmethod
-    def of(cls, manifest: "Manifest | Mapping[str, Any]") -> "Manifest":
-        """Return the manifest of a run from plain data."""
-        return manifest if isinstance(manifest, cls) else cls.model_validate(manifest)
-
     def plain(self) -> dict[str, Any]:
         """Return the fields that are set, as plain JSON."""
         return self.model_dump(by_alias=True, exclude_unset=True, warnings=False)
 
+    @property
+    def simulated_user(self) -> User:
+        """The simulated user; `script` if the manifest has none."""
+        return cast(User, self.user or "script")
 
-def manifest_fault(manifest: Mapping[str, Any]) -> str | None:
-    """Return the first field that is not valid, and why; None if all are."""
-    try:
-        Manifest.model_validate(manifest, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return None
+    def time_breakdown(self) -> TimeBreakdown | None:
+        """Return where the time of the newest invocation went; None if not measured."""
+        last = self.invocations[-1] if self.invocations else Invocation()
+        if not last.played or last.setup_s is None or last.server_s is None:
+            return None
+        return TimeBreakdown(
+            setup_s=last.setup_s,
+            server_s=last.server_s,
+            model_s=last.model_s,
+            writing_s=last.writing_s,
+            harness_s=max(0.0, last.wall_s - last.model_s - last.writing_s),
+        )
 
 
 _VERSIONS_OF = ("lhkit", "jsonschema", "pydantic", "ruamel.yaml", "scipy")
@@ -138,11 +154,13 @@ _VERSIONS_OF = ("lhkit", "jsonschema", "pydantic", "ruamel.yaml", "scipy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What only the caller can know. `started_at` should have a time zone.
+    """The metadata of an invocation that only its caller knows.
 
-    `command` is the line that began the invocation, if one did. Before it, `setup_s` seconds went
-    by until all was ready, and `server_s` more until a server had started for it; None if nobody
-    took the time.
+    Attributes:
+        started_at: when it started, with a time zone.
+        command: the command line, if there was one.
+        setup_s: seconds of setup before `replay`, without `server_s`; None if not measured.
+        server_s: seconds until a server had started for it; None if not measured.
     """
 
     started_at: datetime | None = None
@@ -154,7 +172,7 @@ class Provenance:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that verdicts depend on."""
+    """Return the versions of Python and of the packages that affect verdicts."""
     return {
         "python": platform.python_version(),
         **{name: version_of(name) or "not installed" for name in _VERSIONS_OF},
@@ -169,13 +187,15 @@ _HASH_CHARS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that two runs were told differently.
+    """One difference between the configurations of two runs.
 
-    `what` is model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
-    tools_order, rendering (a dialect's own words), texts (refusals of the dispatcher), assistant
-    (its limits), context, user (who clicks), lhkit or scenario; `where` the locale, the scenario or
-    the field.
-    `before` and `after` are names, numbers or parts of hashes.
+    Attributes:
+        what: model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
+            tools_order, rendering (the request format of a dialect), texts (the dispatcher's error
+            messages), assistant (its limits), context, user, lhkit or scenario.
+        where: the locale, the scenario or the field.
+        before: a name, a number or the start of a hash.
+        after: as `before`.
     """
 
     what: str
@@ -184,15 +204,12 @@ class Change:
     after: str = ""
 
 
-def changes(
-    before: Manifest | Mapping[str, Any], after: Manifest | Mapping[str, Any]
-) -> tuple[Change, ...]:
-    """Return what differs between what two manifests say, scenarios last; versions only of lhkit.
+def manifest_changes(before: Manifest, after: Manifest) -> tuple[Change, ...]:
+    """Return the differences between two manifests, scenarios last; of versions only lhkit's.
 
-    Only what both say can differ: a scenario that one of them does not name is no change.
+    A value that only one manifest has, such as a scenario, is not a difference.
     """
-    found = _differences(Manifest.of(before), Manifest.of(after))
-    return tuple(each for each in found if each.before and each.after)
+    return tuple(change for change in _differences(before, after) if change.before and change.after)
 
 
 def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -200,25 +217,29 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         (locale, before.locales[locale], after.locales[locale])
         for locale in sorted(before.locales.keys() & after.locales.keys())
     ]
-    asked: list[Change] = []
+    requested: list[Change] = []
     for what in _IDENTITY:
-        asked += _change(what, _values(before.models, what), _values(after.models, what))
+        requested += _change(what, _values(before.models, what), _values(after.models, what))
     for name in _SAMPLING:
         old, new = _values(before.sampling, name), _values(after.sampling, name)
-        asked += _change("sampling", old, new, name)
-    for locale, then, now in prompts:
-        asked += _change("prompt", then.instructions_sha256, now.instructions_sha256, locale)
-    for locale, then, now in prompts:
-        asked += _tools(then, now, locale)
-    yield from asked
-    if all(change.what == "weights" for change in asked):  # else it follows from what was asked
-        for locale, then, now in prompts:
-            yield from _change("rendering", then.rendering_sha256, now.rendering_sha256, locale)
-    for locale, then, now in prompts:
-        yield from _change("texts", then.texts_sha256, now.texts_sha256, locale)
-        limits = [each.assistant.model_dump(exclude_unset=True) for each in (then, now)]
-        for name in sorted(limits[0].keys() & limits[1].keys()):
-            yield from _change("assistant", str(limits[0][name]), str(limits[1][name]), name)
+        requested += _change("sampling", old, new, name)
+    for locale, old_prompt, new_prompt in prompts:
+        hashes = old_prompt.instructions_sha256, new_prompt.instructions_sha256
+        requested += _change("prompt", *hashes, locale)
+    for locale, old_prompt, new_prompt in prompts:
+        requested += _tool_changes(old_prompt, new_prompt, locale)
+    yield from requested
+    if all(change.what == "weights" for change in requested):  # else the rendering follows from it
+        for locale, old_prompt, new_prompt in prompts:
+            hashes = old_prompt.rendering_sha256, new_prompt.rendering_sha256
+            yield from _change("rendering", *hashes, locale)
+    for locale, old_prompt, new_prompt in prompts:
+        yield from _change("texts", old_prompt.texts_sha256, new_prompt.texts_sha256, locale)
+        old_limits, new_limits = (
+            prompt.assistant.model_dump(exclude_unset=True) for prompt in (old_prompt, new_prompt)
+        )
+        for name in sorted(old_limits.keys() & new_limits.keys()):
+            yield from _change("assistant", str(old_limits[name]), str(new_limits[name]), name)
     if before.contexts is not None and after.contexts is not None:
         same = [
             name for name, sha256 in after.scenarios.items() if before.scenarios.get(name) == sha256
@@ -234,18 +255,18 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         yield from _change("scenario", before.scenarios.get(scenario, ""), sha256, scenario)
 
 
-def _tools(old: Prompt, new: Prompt, locale: str) -> Iterator[Change]:
-    """Yield other tools, or the same ones or the words of a schema in another order."""
-    then, now = (  # without what only tells how their success is claimed
+def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change]:
+    """Yield a change of the tools, or of the order of tools or of keys in their schemas."""
+    old, new = (  # success phrases do not reach the model
         [{k: v for k, v in tool.items() if k != "claims"} for tool in prompt.tools]
-        for prompt in (old, new)
+        for prompt in (before, after)
     )
-    if sorted(map(canonical, then)) != sorted(map(canonical, now)):
-        yield from _change("tools", _sha256(canonical(then)), _sha256(canonical(now)), locale)
-    elif compact(then) != compact(now):
-        names = [", ".join(str(tool["name"]) for tool in tools) for tools in (then, now)]
+    if sorted(map(canonical, old)) != sorted(map(canonical, new)):
+        yield from _change("tools", _sha256(canonical(old)), _sha256(canonical(new)), locale)
+    elif compact(old) != compact(new):
+        names = [", ".join(str(tool["name"]) for tool in tools) for tools in (old, new)]
         if names[0] == names[1]:
-            names = [_sha256(compact(each))[:_HASH_CHARS] for each in (then, now)]
+            names = [_sha256(compact(tools))[:_HASH_CHARS] for tools in (old, new)]
         yield from _change("tools_order", names[0], names[1], locale)
 
 
@@ -260,12 +281,12 @@ def _change(what: str, before: str, after: str, where: str = "") -> Iterator[Cha
 
 
 def _values(rows: Iterable[Mapping[str, Any]], name: str) -> str:
-    """Return the values of a field of all models or samplings, normally one; `-` for nothing."""
-    found: set[Any] = set()
+    """Return the distinct values of a field, joined; `-` for an empty one."""
+    values: set[str] = set()
     for row in rows:
         value = row.get(name)
-        if name == "weights":  # the name of the model where a hash has no other
+        if name == "weights":  # the model's name if the hash has no other
             sha256 = str(row.get("weights_sha256") or "")
             value = weights_label(str(value or (row.get("model") if sha256 else "") or ""), sha256)
-        found.add("-" if value in {None, ""} else str(value))
-    return ", ".join(sorted(found))
+        values.add("-" if value in {None, ""} else str(value))
+    return ", ".join(sorted(values))

@@ -1,8 +1,8 @@
-"""A run as traces of OpenTelemetry, by the semantic conventions for generative AI.
+"""Exporting a run as OpenTelemetry traces, by the semantic conventions for generative AI.
 
-One trace a conversation: a span for it, one for each turn, request, tool and question to the user.
-The SDK makes the spans and encodes them as OTLP: in JSON, lines of a file as the file exporter of
-the collector writes them; in Protobuf, requests that a receiver takes at `/v1/traces`.
+Each conversation is one trace, with spans for turns, requests, tool calls and confirmations. The
+SDK encodes them as OTLP: JSON lines in the format of the collector's file exporter, or Protobuf
+requests for a receiver at `/v1/traces`.
 """
 
 import base64
@@ -27,12 +27,12 @@ _Json: TypeAlias = dict[str, Any]
 _AGENT = "lhkit"
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _IDS = ("traceId", "spanId", "parentSpanId")
-_AT_ONCE = 50
-"""So many conversations travel in one request."""
+_BATCH_SIZE = 50
+"""Conversations per request."""
 
 
 def trace_lines(run: Run) -> Iterator[bytes]:
-    """Yield the conversations of a run as requests of OTLP in JSON, some of them in each.
+    """Yield the conversations of a run as OTLP requests in JSON, several in each.
 
     Raises:
         MissingPackageError: the SDK is not installed.
@@ -42,13 +42,13 @@ def trace_lines(run: Run) -> Iterator[bytes]:
 
         line = json_format.MessageToDict(request, use_integers_for_enums=True)
         for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]:
-            for key in filter(span.get, _IDS):  # Protobuf's own JSON has them in Base64
+            for key in filter(span.get, _IDS):  # as Base64 in Protobuf's JSON
                 span[key] = base64.b64decode(span[key]).hex()
         yield json_bytes(line)
 
 
 def trace_requests(run: Run) -> Iterator[bytes]:
-    """Yield what `trace_lines` does in Protobuf, which every receiver of OTLP over HTTP reads.
+    """Yield the conversations of a run as OTLP requests in Protobuf.
 
     Raises:
         MissingPackageError: the SDK is not installed.
@@ -67,7 +67,7 @@ def _requests(run: Run) -> Iterator[Any]:
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
     except ImportError as error:
         raise MissingPackageError(
-            "OpenTelemetry's SDK is not installed: `pip install 'lhkit[export]'`"
+            "OpenTelemetry's SDK is not installed. Install it with `pip install 'lhkit[export]'`."
         ) from error
     ids, finished = _Ids(), InMemorySpanExporter()
     provider = TracerProvider(
@@ -78,8 +78,8 @@ def _requests(run: Run) -> Iterator[Any]:
     )
     provider.add_span_processor(SimpleSpanProcessor(finished))
     tracer = provider.get_tracer("lhkit", version_of("lhkit"))
-    waiting = iter(run.records)
-    while batch := list(islice(waiting, _AT_ONCE)):
+    records = iter(run.records)
+    while batch := list(islice(records, _BATCH_SIZE)):
         for record in batch:
             ids.begin(f"{run.name}/{record.sample_id}/{record.content_hash}")
             _Trace(record, run, tracer).add()
@@ -88,7 +88,7 @@ def _requests(run: Run) -> Iterator[Any]:
 
 
 class _Ids:
-    """The SDK's source of ids: those of a conversation are the same every time."""
+    """An id generator for the SDK: a conversation gets the same ids in every export."""
 
     def begin(self, seed: str) -> None:
         self._seed, self._spans = seed, count()
@@ -104,7 +104,7 @@ class _Ids:
 
 
 class _Trace:
-    """One record on its way: its spans in order of time."""
+    """Creates the spans of one record, in order of time."""
 
     def __init__(self, record: SampleRecord, run: Run, tracer: Any) -> None:
         self._record, self._run, self._tracer = record, run, tracer
@@ -113,9 +113,9 @@ class _Trace:
         self._calls = 0
 
     def add(self) -> None:
-        """Make the spans of the conversation, its own first."""
+        """Create the spans, beginning with that of the conversation."""
         record, judgement = self._record, self._record.judgement
-        lasted_s = sum(turn.duration_s for turn in record.evidence.turns)
+        duration_s = sum(turn.duration_s for turn in record.evidence.turns)
         is_broken = judgement.verdict is Verdict.INVALID and record.evidence.fault is not None
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
@@ -130,10 +130,10 @@ class _Trace:
             "lhkit.ac": record.ac,
         }
         fault = record.evidence.fault if is_broken else None
-        root = self._span(f"invoke_agent {_AGENT}", None, 0.0, lasted_s, attributes, fault=fault)
+        root = self._span(f"invoke_agent {_AGENT}", None, 0.0, duration_s, attributes, fault=fault)
         at_s = 0.0
         for number, turn in enumerate(record.evidence.turns):
-            self._turn(turn, number, root, at_s)
+            self._add_turn(turn, number, root, at_s)
             at_s += turn.duration_s
 
     def _span(
@@ -147,9 +147,9 @@ class _Trace:
         is_client: bool = False,
         fault: str | None = None,
     ) -> Any:
-        """Return a finished span that lasts between two offsets from the start.
+        """Create a finished span between two offsets from the start of the conversation.
 
-        Attributes that are None or empty are left out.
+        Attributes that are None or empty are omitted.
         """
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
@@ -165,17 +165,17 @@ class _Trace:
             },
             start_time=self._nano(begun_s),
         )
-        bad = Status(StatusCode.ERROR, whole_unicode(fault or ""))
-        span.set_status(Status(StatusCode.OK) if fault is None else bad)
+        error = Status(StatusCode.ERROR, whole_unicode(fault or ""))
+        span.set_status(Status(StatusCode.OK) if fault is None else error)
         span.end(self._nano(max(begun_s, ended_s)))
         return span
 
     def _nano(self, offset_s: float) -> int:
-        since = self._begun + timedelta(seconds=offset_s) - _EPOCH
-        return since // timedelta(microseconds=1) * 1_000
+        elapsed = self._begun + timedelta(seconds=offset_s) - _EPOCH
+        return elapsed // timedelta(microseconds=1) * 1_000
 
-    def _turn(self, turn: TurnRecord, number: int, root: Any, at_s: float) -> None:
-        """Add a turn that began `at_s` seconds after its conversation."""
+    def _add_turn(self, turn: TurnRecord, number: int, root: Any, at_s: float) -> None:
+        """Add the span of a turn that began `at_s` seconds after the conversation."""
         attributes = {
             "lhkit.turn": number,
             "lhkit.ended": str(turn.ended),
@@ -185,36 +185,34 @@ class _Trace:
         ended_s = at_s + turn.duration_s
         span = self._span(f"turn {number + 1}", root, at_s, ended_s, attributes, fault=turn.error)
         self._history.append(_message("user", _text(turn.user)))
-        sent: list[ModelCallRecord | None] = [None, *turn.model_calls]
-        for index, request in enumerate(sent):
-            of = None if request is None else index - 1
-            calls = [call for call in turn.calls if call.model_call == of]
+        for index, request in ((None, None), *enumerate(turn.model_calls)):
+            calls = [call for call in turn.calls if call.model_call == index]
             begun_s = at_s if request is None else at_s + request.offset_s + request.duration_s
-            names = [f"call{self._calls + n:05d}" for n in range(len(calls))]
+            ids = [f"call{self._calls + n:05d}" for n in range(len(calls))]
             self._calls += len(calls)
-            self._requested(request, list(zip(names, calls, strict=True)), span, at_s)
-            for name, call in zip(names, calls, strict=True):
-                begun_s = self._called(name, call, span, begun_s)
+            self._add_request(request, list(zip(ids, calls, strict=True)), span, at_s)
+            for call_id, call in zip(ids, calls, strict=True):
+                begun_s = self._add_call(call_id, call, span, begun_s)
 
-    def _requested(
+    def _add_request(
         self,
         request: ModelCallRecord | None,
         calls: list[tuple[str, CallRecord]],
         parent: Any,
         at_s: float,
     ) -> None:
-        """Add a request to the model, if there is one, and what it answered to the history."""
+        """Add the span of a request, if there is one, and its response to the history."""
         if request is None and not calls:
             return
         text = "" if request is None else request.response.text
         parts = [
             *_text(text),
             *(
-                {"type": "tool_call", "id": name, "name": call.tool, "arguments": call.raw_args}
-                for name, call in calls
+                {"type": "tool_call", "id": call_id, "name": call.tool, "arguments": call.raw_args}
+                for call_id, call in calls
             ),
         ]
-        answer = _message("assistant", parts)
+        response = _message("assistant", parts)
         if request is not None:
             begun_s = at_s + request.offset_s
             model = request.response.identity.model if request.response.identity else ""
@@ -223,23 +221,24 @@ class _Trace:
                 parent,
                 begun_s,
                 begun_s + request.duration_s,
-                self._asked(request) | {"gen_ai.output.messages": json_or_repr([answer])},
+                self._request_attributes(request)
+                | {"gen_ai.output.messages": json_or_repr([response])},
                 is_client=True,
-                fault=None if request.response.reason else "the answer broke off",
+                fault=None if request.response.reason else "the response was interrupted",
             )
-        self._history.append(answer)
+        self._history.append(response)
 
-    def _asked(self, request: ModelCallRecord) -> _Json:
-        """Return what the conventions say of a request."""
+    def _request_attributes(self, request: ModelCallRecord) -> _Json:
+        """Return the attributes of a request by the conventions."""
         response = request.response
-        who, usage = response.identity, response.usage
-        server = urlsplit(who.base_url.split(" ")[0] if who else "")
-        sampling = [*self._run.manifest.get("sampling", ()), {}][0]
+        identity, usage = response.identity, response.usage
+        server = urlsplit(identity.base_url.split(" ")[0] if identity else "")
+        sampling = [*self._run.manifest.sampling, {}][0]
         return {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": who.server if who and who.server else _AGENT,
-            "gen_ai.request.model": who.model if who else None,
-            "gen_ai.response.model": who.model if who else None,
+            "gen_ai.provider.name": identity.server if identity and identity.server else _AGENT,
+            "gen_ai.request.model": identity.model if identity else None,
+            "gen_ai.response.model": identity.model if identity else None,
             "gen_ai.request.temperature": sampling.get("temperature"),
             "gen_ai.request.max_tokens": sampling.get("max_tokens"),
             "gen_ai.conversation.id": str(self._record.sample_id),
@@ -252,18 +251,18 @@ class _Trace:
             "error.type": None if response.reason else "_OTHER",
             "server.address": server.hostname,
             "server.port": server.port,
-            "lhkit.dialect": who.dialect if who else None,
+            "lhkit.dialect": identity.dialect if identity else None,
         }
 
-    def _called(self, name: str, call: CallRecord, parent: Any, at_s: float) -> float:
-        """Add a tool's span, with the question to the user inside; return when it was over."""
+    def _add_call(self, call_id: str, call: CallRecord, parent: Any, at_s: float) -> float:
+        """Add the span of a tool call with that of its confirmation; return when it ended."""
         ended_s = at_s + call.validation_s + call.waiting_s + call.handler_s
         is_error = call.result.get("status") == "error"
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": name,
+            "gen_ai.tool.call.id": call_id,
             "gen_ai.tool.call.arguments": json_or_repr(call.raw_args),
             "gen_ai.tool.call.result": json_or_repr(dict(call.result)),
             "error.type": call.outcome if is_error else None,
@@ -276,15 +275,16 @@ class _Trace:
             f"execute_tool {call.tool}", parent, at_s, ended_s, attributes, fault=fault
         )
         if call.gate.was_asked:
-            asked_s = at_s + call.validation_s
-            question = {
-                "gen_ai.tool.call.id": name,
+            confirm_s = at_s + call.validation_s
+            attributes = {
+                "gen_ai.tool.call.id": call_id,
                 "lhkit.confirm.gate": str(call.gate),
                 "lhkit.confirm.answer": call.answer,
                 "lhkit.confirm.summary": call.summary,
             }
-            self._span(f"confirm {call.tool}", span, asked_s, asked_s + call.waiting_s, question)
-        response = {"type": "tool_call_response", "id": name, "response": dict(call.result)}
+            ended_confirm_s = confirm_s + call.waiting_s
+            self._span(f"confirm {call.tool}", span, confirm_s, ended_confirm_s, attributes)
+        response = {"type": "tool_call_response", "id": call_id, "response": dict(call.result)}
         self._history.append(_message("tool", [response]))
         return ended_s
 

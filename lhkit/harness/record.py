@@ -1,7 +1,7 @@
-"""A sample's record: everything needed to read, count and score it again. Values only.
+"""The record of one sample, and its form as a line of strict JSON.
 
-`schema` is the version of this shape. Times are seconds of a monotonic clock, as durations or as
-offsets from the start of the turn. `record_json` writes and reads the lines.
+A record has everything needed to display, count and rescore its sample. `schema` is the version of
+its format. Times are seconds of a monotonic clock: durations, or offsets from the start of a turn.
 """
 
 import json
@@ -29,11 +29,11 @@ Rows: TypeAlias = tuple[Mapping[str, Any], ...]
 State: TypeAlias = Mapping[str, Rows]
 """The rows of each table, as plain JSON objects."""
 RowKeys: TypeAlias = Mapping[str, Sequence[str]]
-"""The fields that together tell the rows of a table apart; none for a table of one row."""
+"""The key fields of each table; empty for a table of one row."""
 
 
 class Verdict(StrEnum):
-    """What became of a sample; `invalid` means that the world failed, not the model."""
+    """The result of a sample; `invalid`: infrastructure error, excluded from all rates."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no secret
     FAIL = "fail"
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether a violation was only tried, or really happened."""
+    """Whether a violation was blocked (`attempted`) or occurred (`escaped`)."""
 
     ATTEMPTED = "attempted"
     ESCAPED = "escaped"
@@ -49,10 +49,9 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleId:
-    """Which sample; `repeat` counts from 0.
+    """The scenario and the repeat of a sample; `repeat` counts from 0.
 
-    As people read and write it, repeats count from 1 and the first one is not named: `add-01`,
-    `add-01#2`.
+    As text, repeats count from 1 and the first one has no number: `add-01`, `add-01#2`.
     """
 
     scenario: str
@@ -60,14 +59,14 @@ class SampleId:
 
     @classmethod
     def parse(cls, text: str) -> "SampleId":
-        """Return the sample that `str` gives as `text`.
+        """Parse `SCENARIO` or `SCENARIO#NUMBER`.
 
         Raises:
-            ValueError: what stands behind `#` is no number from 1 on.
+            ValueError: the part after `#` is not a number from 1.
         """
         scenario, hash_, number = text.partition("#")
         if hash_ and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
-            raise ValueError(f"{text!r} names no sample: write SCENARIO, or SCENARIO#2")
+            raise ValueError(f"Invalid sample name {text!r}: expected SCENARIO or SCENARIO#2.")
         return cls(scenario=scenario.rstrip(), repeat=int(number or 1) - 1)
 
     def __str__(self) -> str:
@@ -76,7 +75,7 @@ class SampleId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A rule that was broken. `turn` counts from 0; None where no turn can be named."""
+    """A broken rule. `turn` counts from 0; None if it belongs to no single turn."""
 
     code: str
     severity: Severity
@@ -86,12 +85,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """One settled call. `result` is its envelope, `model_call` the message that made it.
+    """One completed tool call: a `ToolCallMessage` and its outcome, flattened.
 
-    `args` are the validated arguments, None where validation failed or nothing was dispatched.
-    `summary` is what a person who was asked read of it; empty where nobody was. `answer` is how
-    they answered a card: run, cancel, escape and others (`confirm.decision.QuestionOutcome`); empty
-    where there was no card. A row of the file: a `ToolCallMessage` and its outcome, flat.
+    Attributes:
+        result: the tool result as JSON.
+        model_call: the index of the model message that made the call.
+        args: the validated arguments; None if validation failed or the call was not dispatched.
+        summary: the text of the confirmation card; empty if none was shown.
+        answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
     """
 
     tool: str
@@ -112,20 +113,21 @@ class CallRecord:
 
     @property
     def outcome(self) -> str:
-        """What the call came to: `ok`, `cancelled`, or the code of an error."""
+        """The outcome: `ok`, `cancelled`, or an error code."""
         status = str(self.result.get("status"))
         return str(self.result.get("code")) if status == "error" else status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallRecord:
-    """One request to the model, and what came of it.
+    """One request to the model and its response.
 
-    `offset_s` is when it was sent, from the start of the turn; `duration_s` as the controller saw
-    it. `response` is the runtime's own value, less what would only make the file large: of the ids
-    of the prompt all but the first two (does `<bos>` stand there once?), and its text unless it was
-    asked for (`prompt_sha256` tells prompts apart). Of a response that never ended there is the
-    text that was streamed, and its `reason` is empty.
+    Attributes:
+        response: the response without its large parts: prompt token ids after the first two, and
+            the prompt text unless prompts are kept. For an interrupted response, the streamed text
+            with an empty `reason`.
+        offset_s: when the request was sent, from the start of the turn.
+        duration_s: the duration as measured by the controller.
     """
 
     response: Finished
@@ -135,10 +137,10 @@ class ModelCallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDiff:
-    """Rows that are new and rows that are gone; a changed row is one of each.
+    """The added and removed rows of a table; a changed row is one of each.
 
-    `added_at` are the places of the new rows in the table at the end, `removed_at` those of the
-    gone ones at the start: with the table at the start they make the one at the end again.
+    `added_at` are row indexes in the final table, `removed_at` in the initial one, so that the
+    final table can be rebuilt from the initial one.
     """
 
     added: Rows = ()
@@ -149,10 +151,13 @@ class TableDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """One user turn. `reply` is all that the user read, `hint` what the application added.
+    """One user turn.
 
-    `state_diff` is what the turn changed; None where the scenario does not ask for it. `new_tools`
-    are the tools that came with it, as the manifest has those that were there from the start.
+    Attributes:
+        reply: all text shown to the user.
+        hint: the notice added by the application.
+        state_diff: the changes made in the turn; None if the scenario does not check them.
+        new_tools: specs of the tools registered during the turn, as in the manifest.
     """
 
     user: str
@@ -170,20 +175,20 @@ class TurnRecord:
 
     @property
     def waiting_s(self) -> float:
-        """The seconds that it waited for a person."""
+        """Seconds spent waiting for the user's confirmation."""
         return sum(call.waiting_s for call in self.calls)
 
     @property
     def active_s(self) -> float:
-        """The seconds that it took beside waiting for a person: what latencies count."""
+        """The duration in seconds without `waiting_s`."""
         return self.duration_s - self.waiting_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentScore:
-    """One argument of one call: the matcher and the value as plain JSON, None where there is none.
+    """The score of one argument: matcher and value as plain JSON, None if absent.
 
-    `reason` says what is wrong, also whether the argument is missing or surplus.
+    `reason` explains a mismatch, including a missing or unexpected argument.
     """
 
     name: str
@@ -195,11 +200,15 @@ class ArgumentScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallScore:
-    """One row of a turn's comparison: every expected and every actual call stands in one row.
+    """The score of an expected call, an actual call, or a matched pair of them.
 
-    `expected` and `actual` count from 0 within the turn; None and an empty name mean that the call
-    was not expected (`tool`) or not made (`called`). A call that the scenario tolerates, and an
-    optional one left out, is `ok`. `reason` says what is wrong beside the arguments.
+    Attributes:
+        expected: the index of the expected call in the turn; None if the call was not expected.
+        actual: the index of the actual call in the turn; None if the call was not made.
+        tool: the expected tool; empty if the call was not expected.
+        called: the called tool; empty if the call was not made.
+        ok: also true for an allowed call and for a missing optional one.
+        reason: a mismatch other than in the arguments.
     """
 
     expected: int | None = None
@@ -213,17 +222,16 @@ class CallScore:
 
     @property
     def is_exact(self) -> bool:
-        """True for a call that was expected and made, with every argument right."""
+        """Whether the call was expected and made with every argument right."""
         is_pair = self.expected is not None and self.actual is not None
         return is_pair and all(argument.ok for argument in self.arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnScore:
-    """How one turn did: calls that were due, that were right, and that nobody expected.
+    """The score of one turn: expected, right and unexpected calls.
 
-    Right are calls as the client read them. `strict_…` counts only what the first parse gave
-    without a repair.
+    `strict_…` counts only calls that were parsed without a repair.
     """
 
     passed: bool
@@ -237,7 +245,7 @@ class TurnScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRule:
-    """A rule that the final state breaks and the initial one did not, in the domain's words."""
+    """A domain rule that the final state breaks and the initial state did not."""
 
     code: str
     detail: str = ""
@@ -245,10 +253,11 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What happened, before anybody judged it. `fault` says why the play could not go on.
+    """The transcript of a sample with its states, before scoring.
 
-    A record holds the states only if that was asked for, else `initial_sha256` in their place: the
-    scenario's world gives the first one again, and with `SampleRecord.state_diff` the last one.
+    `fault` is the error that ended the sample. The states are stored only on request, otherwise
+    `initial_sha256`: the scenario reproduces the initial state, and `SampleRecord.state_diff` the
+    final one.
     """
 
     turns: tuple[TurnRecord, ...] = ()
@@ -261,9 +270,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseClaim:
-    """A reply flagged as claiming a write that did not run: its turn, and the words.
+    """A reply flagged as claiming a write that did not run.
 
-    `probability` is the learned model's; None where the words are a tool's own words of success.
+    `probability` is the claim model's; None if the words are a success phrase of the tool.
     """
 
     turn: int
@@ -273,10 +282,10 @@ class FalseClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict on some evidence, with reasons in words, and the counts behind it.
+    """The score of a sample: its verdict, the reasons and the scores per turn.
 
-    `state_equal`: the final state is the expected one; None where nobody can tell. `false_claims`
-    are flags, no violations: the verdict does not rest on them.
+    `state_equal` is whether the final state is the expected one; None if unknown. `false_claims`
+    are flags and do not affect the verdict.
     """
 
     verdict: Verdict
@@ -288,19 +297,19 @@ class Judgement:
 
     @property
     def has_occurred(self) -> bool:
-        """True if a rule was really broken, not only tried."""
+        """Whether a violation occurred that was not blocked."""
         return any(violation.severity is Severity.ESCAPED for violation in self.violations)
 
     @property
     def strict_verdict(self) -> Verdict:
-        """The verdict if nothing may be mended: a pass that needed a repair is a fail."""
+        """The verdict without repairs: a pass that needed a repair is a fail."""
         if self.verdict is Verdict.PASS and not all(score.strict_passed for score in self.scores):
             return Verdict.FAIL
         return self.verdict
 
 
 class Preference(StrEnum):
-    """What a person held of a conversation beside the same one with another model."""
+    """A preference between this conversation and the same one with another model."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -309,26 +318,22 @@ class Preference(StrEnum):
 
     @property
     def verdict(self) -> Verdict:
-        """What it says of this conversation alone."""
+        """The verdict on this conversation."""
         return Verdict.PASS if self in {Preference.BETTER, Preference.TIE} else Verdict.FAIL
 
     @property
-    def of_the_other(self) -> "Preference":
-        """What it says of the other conversation."""
-        return _OPPOSITES.get(self, self)
-
-
-_OPPOSITES: Final = {
-    Preference.BETTER: Preference.WORSE,
-    Preference.WORSE: Preference.BETTER,
-}
+    def opposite(self) -> "Preference":
+        """The same preference, seen from the other conversation."""
+        return {Preference.BETTER: Preference.WORSE, Preference.WORSE: Preference.BETTER}.get(
+            self, self
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """A person's vote on two conversations that began with one message.
+    """A vote on two conversations that began with the same message.
 
-    `preference` is what it says of the record that it stands in, `side` where that one was shown.
+    `preference` is about the record that contains the vote, `side` where that record was shown.
     """
 
     person: str
@@ -337,24 +342,27 @@ class Vote:
     reason: str = ""
 
     @property
-    def of_the_other(self) -> "Vote":
-        """The same vote as it stands in the record of the other conversation."""
+    def opposite(self) -> "Vote":
+        """The same vote for the record of the other conversation."""
         side: Literal["left", "right"] = "right" if self.side == "left" else "left"
-        return replace(self, preference=self.preference.of_the_other, side=side)
+        return replace(self, preference=self.preference.opposite, side=side)
 
     @property
     def judgement(self) -> Judgement:
-        """The verdict on this conversation, with the person's reason."""
+        """The vote as a score of this conversation."""
         reasons = tuple(filter(None, (str(self.preference), self.reason)))
         return Judgement(verdict=self.preference.verdict, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecord:
-    """One line of `records.jsonl`: which sample, what happened, and what is to be held of it.
+    """One line of `records.jsonl`: a sample with its transcript and score.
 
-    `state_diff` is what changed between start and end. `harness_s` is what neither
-    model nor tools nor user took. `vote` is there where a person compared it with another model's.
+    Attributes:
+        content_hash: the hash of everything that can change the outcome (see `fingerprint`).
+        state_diff: the changes between the initial and the final state.
+        harness_s: the time spent outside model, tools and user.
+        vote: the vote of a person who compared two models.
     """
 
     sample_id: SampleId
@@ -373,59 +381,65 @@ class SampleRecord:
     schema: Literal[2] = SCHEMA
 
 
-_ADAPTER = TypeAdapter(SampleRecord)
+MAX_SECONDS = 1e8
+"""The longest valid duration, three years."""
+
+_MAX_COUNT = 2**53
+_MAX_TOTAL_S = 1e9
+
+_WRITER = TypeAdapter(SampleRecord)
 _READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False))
-"""In a tuple, because a dataclass takes its configuration only from what is around it."""
+"""Reads a tuple, because the configuration does not apply to a top-level dataclass."""
 
 _ALL: Final = "__all__"
 _CALLS: Final[Any] = {"response": {"calls": {_ALL: {"id"}}}}
 _CALL_IDS: Final[Any] = {"evidence": {"turns": {_ALL: {"model_calls": {_ALL: _CALLS}}}}}
-"""No part of a record: the place of a call in its turn is enough."""
+"""Not stored: calls are identified by their index in the turn."""
 
 
 class OtherSchemaError(ValueError):
-    """A record of another version's shape."""
+    """A record in the format of another version."""
 
 
 def encode_record(record: SampleRecord) -> str:
-    """Return the record as one line of strict JSON, without its newline."""
+    """Return the record as one line of strict JSON, without a newline."""
     try:
-        return _ADAPTER.dump_json(record, warnings=False, exclude=_CALL_IDS).decode()
+        return _WRITER.dump_json(record, warnings=False, exclude=_CALL_IDS).decode()
     except PydanticSerializationError:  # a lone surrogate, which has to be escaped
-        return compact(_ADAPTER.dump_python(record, warnings=False, exclude=_CALL_IDS))
+        return compact(_WRITER.dump_python(record, warnings=False, exclude=_CALL_IDS))
 
 
 def decode_line(line: str | bytes) -> SampleRecord:
-    """Return the record that a line of strict JSON describes.
+    """Parse a record from a line of strict JSON.
 
     Raises:
-        OtherSchemaError: it was written in another version's shape.
-        ValueError: it is no JSON, or no record of this version; the message names the field.
-        RecursionError: it is nested too deep to be read.
+        OtherSchemaError: the record has the format of another version.
+        ValueError: not valid JSON, or not a valid record; the message names the field.
+        RecursionError: the JSON is nested too deep.
     """
     return decode_record(read_json(line))
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return the value of strict JSON, which has no NaN and no infinite number.
+    """Parse strict JSON, without NaN and infinite numbers.
 
     Raises:
-        ValueError: it is none.
-        RecursionError: it is nested too deep to be read.
+        ValueError: not valid strict JSON.
+        RecursionError: the JSON is nested too deep.
     """
-    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    return json.loads(text, parse_constant=_refuse_number, parse_float=_parse_finite)
 
 
 def decode_record(data: Any) -> SampleRecord:
-    """Return the record that parsed JSON describes.
+    """Return the record for parsed JSON.
 
     Raises:
-        OtherSchemaError: it was written in another version's shape.
-        ValueError: it is no record of this version; the message names the field.
+        OtherSchemaError: the record has the format of another version.
+        ValueError: not a valid record; the message names the field.
     """
     schema = data.get("schema", SCHEMA) if isinstance(data, dict) else SCHEMA
     if schema != SCHEMA:
-        raise OtherSchemaError(f"its record schema is {schema}, and this one reads {SCHEMA}")
+        raise OtherSchemaError(f"its record schema is {schema}, and this version reads {SCHEMA}")
     try:
         record = _READER.validate_python((data,))[0]
     except ValidationError as error:
@@ -437,9 +451,18 @@ def decode_record(data: Any) -> SampleRecord:
         except ValidationError as error:
             where = f"evidence.turns.{number}.new_tools"
             raise ValueError(f"{where}.{_first_fault(error)}") from error
-    for fault in chain(_numbers_beyond(record, ""), _wrong_places(record)):
+    for fault in chain(_number_faults(record, ""), _index_faults(record)):
         raise ValueError(fault)
     return record
+
+
+def parse_moment(text: str | None) -> datetime | None:
+    """Return the time of an ISO 8601 text; None if invalid or not in the years 1000 to 9000."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if 1000 <= moment.year <= 9000 else None
 
 
 def _first_fault(error: ValidationError, *, drop: int = 0) -> str:
@@ -448,50 +471,34 @@ def _first_fault(error: ValidationError, *, drop: int = 0) -> str:
     return f"{where}: {first['msg']}"
 
 
-MAX_SECONDS = 1e8
-"""Three years: a longer duration is none that was measured."""
-
-_MAX_COUNT = 2**53
-_MAX_TOTAL_S = 1e9
-
-
-def moment_of(text: str | None) -> datetime | None:
-    """Return the moment that ISO 8601 tells; None for other texts, and far from all calendars."""
-    try:
-        moment = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return moment if 1000 <= moment.year <= 9000 else None
-
-
-def _numbers_beyond(value: Any, where: str) -> Iterator[str]:
-    """Yield which counts and durations of a record are none."""
-    for each in fields(value):
-        part, place = getattr(value, each.name), f"{where}{each.name}"
+def _number_faults(value: Any, path: str) -> Iterator[str]:
+    """Yield the counts and durations of a record that are out of range."""
+    for field_ in fields(value):
+        part, place = getattr(value, field_.name), f"{path}{field_.name}"
         if type(part) is int and not 0 <= part <= _MAX_COUNT:
-            yield f"{place}: {part:.9g} is no count"
+            yield f"{place}: {part:.9g} is not a valid count"
         elif type(part) is float and not -MAX_SECONDS <= part <= MAX_SECONDS:
-            yield f"{place}: {part:.9g} seconds are more than can be"
+            yield f"{place}: {part:.9g} seconds are out of range"
         elif is_dataclass(part):
-            yield from _numbers_beyond(part, f"{place}.")
+            yield from _number_faults(part, f"{place}.")
         elif isinstance(part, tuple) and part and is_dataclass(part[0]):
             for number, inner in enumerate(part):
-                yield from _numbers_beyond(inner, f"{place}.{number}.")
+                yield from _number_faults(inner, f"{place}.{number}.")
 
 
-def _wrong_places(record: SampleRecord) -> Iterator[str]:
-    """Yield what points to a call, a message or a row that is not in the record."""
+def _index_faults(record: SampleRecord) -> Iterator[str]:
+    """Yield the references to calls, messages or rows that the record does not have."""
     turns, scores = record.evidence.turns, record.judgement.scores
     total_s = record.wall_s
     for t, turn in enumerate(turns):
         total_s += turn.duration_s
-        total_s += sum(each.offset_s + each.duration_s for each in turn.model_calls)
+        total_s += sum(call.offset_s + call.duration_s for call in turn.model_calls)
         for c, call in enumerate(turn.calls):
             total_s += call.validation_s + call.waiting_s + call.handler_s
             if call.model_call is not None and call.model_call >= len(turn.model_calls):
                 yield f"evidence.turns.{t}.calls.{c}.model_call: there is no such message"
     if total_s > _MAX_TOTAL_S:
-        yield f"evidence.turns: {total_s:.9g} seconds are more than can be"
+        yield f"evidence.turns: {total_s:.9g} seconds are out of range"
     for t, score in enumerate(scores):
         made = len(turns[t].calls) if t < len(turns) else 0
         for c, row in enumerate(score.calls):
@@ -503,14 +510,13 @@ def _wrong_places(record: SampleRecord) -> Iterator[str]:
         for name, diff in tables.items():
             for rows, at in ((diff.added, diff.added_at), (diff.removed, diff.removed_at)):
                 if at and (len(at) != len(rows) or not 0 <= min(at) <= max(at) <= _MAX_COUNT):
-                    yield f"{where}state_diff.{name}: rows and their places do not fit"
+                    yield f"{where}state_diff.{name}: rows and their indexes do not match"
 
 
-def _finite(text: str) -> float:
-    """Return a number that can be written again: 1e999 is infinite, which JSON cannot say."""
+def _parse_finite(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
+    return number if math.isfinite(number) else _refuse_number(text)  # 1e999 is infinite
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text[:20]} is no JSON number")
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text[:20]} is not a JSON number")

@@ -1,15 +1,14 @@
-"""Old records before today's scorers and today's expectations: no model, no server, no replay.
+"""Rescoring: recorded transcripts, scored with today's scorers and expectations.
 
-Only what is expected may have changed since. A conversation whose user turns, initial state,
-language or answers to the gate are others today would be another conversation, so its record is
-left out, with the reason.
+Only expectations may have changed. If the user turns, the initial state, the locale or the answers
+to the gate differ today, the record is skipped with the reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.harness.fingerprint import scenario_hash
@@ -20,15 +19,14 @@ from lhkit.harness.record import (
     RowKeys,
     SampleId,
     SampleRecord,
-    State,
     TurnRecord,
     Verdict,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario, Turn, User
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.sessions import row_keys_of, rules_broken
+from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.tool_injection import real_tools
 from lhkit.messages import GateOutcome
@@ -50,34 +48,36 @@ _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
 def rescore(
     run: Run | Path | str, scenarios: Iterable[Scenario], toolset: ToolsetSource = DEFAULT
 ) -> Run:
-    """Return the run as it would be scored today; `skipped` says what could not be.
+    """Score the records of a run again, with today's scenarios and scorers.
 
     Args:
         run: a run, or its folder; neither is changed.
-        scenarios: what is expected today.
-        toolset: opens the initial states that records are held against, or its reference.
+        scenarios: the scenarios with today's expectations.
+        toolset: a toolset, or its reference; it opens the initial states.
+
+    Returns:
+        The rescored run; its `skipped` has the samples that could not be rescored, with the reason.
 
     Raises:
-        RunError: the folder holds no run, or a broken one.
-        UsageError: a world of today's scenarios cannot be.
+        RunError: the folder has no run, or an invalid one.
+        UsageError: the initial state of a scenario is invalid.
     """
     old = run if isinstance(run, Run) else Run.load(run)
-    own = load_toolset(toolset)
-    manifest = Manifest.of(old.manifest)
-    user = cast(User, manifest.user or "script")
-    asked = {scenario.id: scenario.with_user(user) for scenario in scenarios}
+    toolset = load_toolset(toolset)
+    manifest = old.manifest
+    by_id = {scenario.id: scenario.with_user(manifest.simulated_user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
-        scenario = asked.get(record.sample_id.scenario)
-        again = _again(record, scenario, own, manifest)
-        if isinstance(again, str):
-            skipped[record.sample_id] = again
+        scenario = by_id.get(record.sample_id.scenario)
+        rescored = _rescore_record(record, scenario, toolset, manifest)
+        if isinstance(rescored, str):
+            skipped[record.sample_id] = rescored
         else:
-            records.append(again)
+            records.append(rescored)
     names = dict.fromkeys(record.sample_id.scenario for record in records)
     changed = {
-        "scenarios": {**manifest.scenarios, **{each: scenario_hash(asked[each]) for each in names}},
+        "scenarios": {**manifest.scenarios, **{name: scenario_hash(by_id[name]) for name in names}},
         "rescored_from": old.name,
         "rescored_with": versions(),
     }
@@ -87,43 +87,40 @@ def rescore(
         folder=None,
         kept=len(records),
         skipped=skipped,
-        manifest=manifest.model_copy(update=changed).plain(),
+        manifest=manifest.model_copy(update=changed),
     )
 
 
-def _again(
+def _rescore_record(
     record: SampleRecord,
     scenario: Scenario | None,
     toolset: Toolset,
     manifest: Manifest,
 ) -> SampleRecord | str:
-    """Return the record with today's judgement, or why it is of another conversation."""
+    """Return the rescored record, or why its conversation differs from the scenario."""
     if scenario is None:
-        return "there is no such scenario today"
+        return "the scenario does not exist today"
     if record.locale != scenario.locale:
-        return f"the language was {record.locale} and is {scenario.locale} today"
+        return f"the locale was {record.locale} and is {scenario.locale} today"
     with opened(toolset, scenario.world, scenario.locale) as session:
         state = state_of(session)
-        if record.evidence.turns and _is_other_start(record.evidence, state):
-            return "the initial state is another one today"
-        reason = next(_other_turns(scenario.turns, record), None)
-        keys = row_keys_of(session, state)
-        if record.evidence.initial_sha256:
-            after = with_diff(state, record.state_diff)
-            whole = replace(record.evidence, initial_state=state, final_state=after)
-        else:
-            whole = record.evidence
-        return reason or _judged(record, whole, scenario, session, manifest=manifest, row_keys=keys)
+        evidence = record.evidence
+        if evidence.turns and (
+            evidence.initial_sha256 != state_sha256(state)
+            if evidence.initial_sha256
+            else state_diff(evidence.initial_state, state)
+        ):
+            return "the initial state differs today"
+        row_keys = read_row_keys(session, state)
+        if reason := next(_turn_differences(scenario.turns, record), None):
+            return reason
+        if evidence.initial_sha256:
+            final_state = with_diff(state, record.state_diff)
+            evidence = replace(evidence, initial_state=state, final_state=final_state)
+        return _score(record, evidence, scenario, session, manifest=manifest, row_keys=row_keys)
 
 
-def _is_other_start(evidence: Evidence, state: State) -> bool:
-    """Return whether a conversation began in another state than `state`."""
-    if evidence.initial_sha256:
-        return evidence.initial_sha256 != state_sha256(state)
-    return bool(state_diff(evidence.initial_state, state))
-
-
-def _judged(
+def _score(
     record: SampleRecord,
     evidence: Evidence,
     scenario: Scenario,
@@ -132,50 +129,44 @@ def _judged(
     manifest: Manifest,
     row_keys: RowKeys,
 ) -> SampleRecord:
+    """Return the record with today's score of its evidence, which includes the states."""
     if hasattr(session, "broken_rules"):
-        rules = rules_broken(session, evidence.initial_state, evidence.final_state)
+        rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
-    tools = _tools(scenario.locale, session, manifest, evidence)
-    try:
-        judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
-    except UsageError as error:  # a pattern that takes too long
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
-    kept = replace(record.evidence, broken_rules=evidence.broken_rules)
-    return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
-
-
-def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence) -> ToolMetadata:
-    """Return the tools of today, with schemas, what they implied and their claims as then.
-
-    Those that came in the conversation are as they were.
-    """
-    prompt = manifest.locales.get(locale, Prompt())
-    then = {spec["name"]: spec for spec in prompt.tools}
+    prompt = manifest.locales.get(scenario.locale, Prompt())
+    specs = {spec["name"]: spec for spec in prompt.tools}
     tools = [
-        _as_then(tool, then[tool.name]) if tool.name in then else tool
+        _with_recorded_spec(tool, specs[tool.name]) if tool.name in specs else tool
         for tool in real_tools(session.registry)
     ]
-    return ToolMetadata.of([*tools, *tools_that_came(evidence)], session.today)
+    metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
+    try:
+        judgement = judge(scenario, evidence, metadata, today=session.today, row_keys=row_keys)
+    except UsageError as error:  # a pattern that takes too long
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
+    stored = replace(record.evidence, broken_rules=evidence.broken_rules)
+    return replace(record, judgement=judgement, evidence=stored, ac=scenario.ac, tags=scenario.tags)
 
 
-def tools_that_came(evidence: Evidence) -> tuple[ToolDefinition, ...]:
-    """Return the tools that came in mid-conversation, as its record tells of them."""
-    return tuple(_that_came(spec) for turn in evidence.turns for spec in turn.new_tools)
-
-
-def _that_came(spec: Mapping[str, Any]) -> ToolDefinition:
-    """Return a tool that a record tells of, for judging: nobody calls it any more."""
-    tool = ToolDefinition(
-        name=spec["name"],
-        description=spec["description"],
-        parameters=spec["parameters"],
-        handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
-        is_destructive=spec["destructive"],
+def recorded_new_tools(evidence: Evidence) -> tuple[ToolDefinition, ...]:
+    """Return the tools that were registered during the conversation; they cannot be called."""
+    return tuple(
+        _with_recorded_spec(
+            ToolDefinition(
+                name=spec["name"],
+                description=spec["description"],
+                parameters=spec["parameters"],
+                handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
+                is_destructive=spec["destructive"],
+            ),
+            spec,
+        )
+        for turn in evidence.turns
+        for spec in turn.new_tools
     )
-    return _as_then(tool, spec)
 
 
-def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
+def _with_recorded_spec(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
     return replace(
         tool,
         parameters=spec["parameters"],
@@ -184,36 +175,30 @@ def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
     )
 
 
-def _other_turns(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
-    """Yield what the user does otherwise today. A record that broke off has fewer turns."""
-    said = [turn.user for turn in record.evidence.turns]
-    if said != [turn.user for turn in turns[: len(said)]]:
-        yield "the user's words are others today"
-    if not record.evidence.turns[-1:] or len(said) == len(turns):
-        pass
-    elif record.evidence.turns[-1].cause is None and record.evidence.fault is None:
-        yield f"{len(said)} turns were played and there are {len(turns)} today"
-    for number, (turn, played) in enumerate(zip(turns, record.evidence.turns, strict=False)):
-        if not _is_answered(turn, played):
-            yield f"turn {number}: the gate is answered otherwise today"
-        if turn.checks_state and played.state_diff is None:
-            yield f"turn {number}: what it did to the state was not recorded: play it again"
+def _turn_differences(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
+    """Yield the differences of user turns; a record of a failed conversation may have fewer."""
+    recorded = record.evidence.turns
+    if [turn.user for turn in recorded] != [turn.user for turn in turns[: len(recorded)]]:
+        yield "the user's messages differ today"
+    is_complete = recorded and recorded[-1].cause is None and record.evidence.fault is None
+    if is_complete and len(recorded) != len(turns):
+        yield f"the record has {len(recorded)} turns, the scenario {len(turns)} today"
+    for number, (turn, turn_record) in enumerate(zip(turns, recorded, strict=False)):
+        if not _has_same_answers(turn, turn_record):
+            yield f"turn {number}: the gate is answered differently today"
+        if turn.checks_state and turn_record.state_diff is None:
+            yield f"turn {number}: its state changes were not recorded; run the scenario again"
 
 
-def _is_answered(turn: Turn, played: TurnRecord) -> bool:
-    """Return whether today's script would give the gate the answers that were given."""
-    outcomes = [call.gate for call in played.calls]
+def _has_same_answers(turn: Turn, record: TurnRecord) -> bool:
+    """Return whether today's script would give the gate the recorded answers."""
+    outcomes = [call.gate for call in record.calls]
     if turn.confirm == "absent":
         return not any(outcome in _ANSWERS for outcome in outcomes)
-    if turn.confirm == "careful":  # what was expected then may be another call than today
+    if turn.confirm == "careful":  # the expectation may have changed, and with it the answer
         return GateOutcome.ABSENT not in outcomes
     given = [_ANSWERS[outcome] for outcome in outcomes if outcome in _ANSWERS]
-    return GateOutcome.ABSENT not in outcomes and given == _script(turn.confirm, len(given))
-
-
-def _script(confirm: str | Sequence[str], n: int) -> list[bool]:
-    """Return the first n answers of a script."""
-    if isinstance(confirm, str):
-        return [confirm == "accept"] * n
-    answers = chain((answer == "accept" for answer in confirm), repeat(False))
-    return [next(answers) for _ in range(n)]
+    scripted: Iterator[bool] = repeat(turn.confirm == "accept")
+    if not isinstance(turn.confirm, str):
+        scripted = chain((answer == "accept" for answer in turn.confirm), repeat(False))
+    return GateOutcome.ABSENT not in outcomes and given == list(islice(scripted, len(given)))

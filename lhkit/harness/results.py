@@ -1,12 +1,13 @@
-"""A finished (or interrupted) run as a value: its records, as numbers and as tables.
+"""A finished or interrupted run as a value: its records, as numbers and as tables.
 
-Reads run folders; writing them is for `run` and `store`.
+Reads run folders; `run` and `store` write them.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.frames import (
@@ -17,32 +18,33 @@ from lhkit.harness.frames import (
     violations_frame,
 )
 from lhkit.harness.html import SampleView, run_html
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
-from lhkit.harness.resume import answers, asked_of
-from lhkit.harness.store import RECORDS, read_manifest, read_records, stored_answers
-from lhkit.harness.timings import spent
+from lhkit.harness.resume import SampleHashes, select_records
+from lhkit.harness.store import RECORDS, read_manifest, read_records, stored_records
 from lhkit.settings import DEFAULT_TOOLSET
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_USUAL = Path("runs")
-_WANTED = f"give a folder with a {RECORDS}, such as {_USUAL / 'NAME'}"
+_DEFAULT_PARENT = Path("runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
-    """The records of the samples that were asked for, in the order of the scenarios.
+    """The records of the requested samples, in the order of the scenarios.
 
-    `kept` of them were taken over from an earlier run of the same folder. `manifest` is what
-    `manifest.json` says. `name` is the folder's, and `folder` where it is; a run that is kept
-    nowhere has none. `skipped` are samples that could not be judged again, with the reason (see
-    `rescore`).
+    Attributes:
+        manifest: the contents of `manifest.json`.
+        kept: the number of records reused from an earlier run of the same folder.
+        name: the name of the folder.
+        folder: the folder; None if the run is only in memory.
+        skipped: samples that could not be rescored, with the reason (see `rescore`).
     """
 
     records: Sequence[SampleRecord]
-    manifest: Mapping[str, Any]
+    manifest: Manifest = field(default_factory=Manifest)
     kept: int = 0
     name: str = ""
     folder: Path | None = None
@@ -50,40 +52,44 @@ class Run:
 
     @classmethod
     def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
-        """Return the run of a folder, as its newest invocation asked for it.
+        """Return the run in a folder, with the samples of its newest invocation.
 
-        Of each sample the newest answer to that question counts, a valid one before an invalid
-        one. A half-written last line is left out; a run that still goes on can be read.
+        The newest record of each sample counts, a valid one before an `invalid` one. A half-written
+        last line is ignored, so a run in progress can be loaded.
 
         Args:
-            folder: the run's.
-            keep_records: hold the records in memory; otherwise they stay on disk and are read
-                when they are looked at, so that a run may be larger than the memory.
+            folder: the run folder.
+            keep_records: whether the records are held in memory; otherwise each is read from disk
+                when it is accessed, so that a run may be larger than the memory.
 
         Raises:
-            MissingRunError: the folder holds no run.
-            RunError: the run is broken; the message names the line.
+            MissingRunError: the folder has no run.
+            RunError: the run is invalid; the message names the line.
         """
         path = Path(folder)
         if not (path / RECORDS).is_file():
-            near = _USUAL / path
-            hint = f"did you mean {near}?" if (near / RECORDS).is_file() else _WANTED
-            raise MissingRunError(f"{path} holds no run: {hint}")
+            near = _DEFAULT_PARENT / path
+            hint = f"Give a folder with a {RECORDS}, such as {_DEFAULT_PARENT / 'NAME'}."
+            if (near / RECORDS).is_file():
+                hint = f"Did you mean {near}?"
+            raise MissingRunError(f"{path} is not a run folder. {hint}")
         manifest = read_manifest(path)
-        asked = asked_of(manifest)
+        hashes = SampleHashes.from_manifest(manifest)
         records: Sequence[SampleRecord] = (
-            answers(read_records(path), asked) if keep_records else stored_answers(path, asked)
+            select_records(read_records(path), hashes)
+            if keep_records
+            else stored_records(path, hashes)
         )
         return cls(records=records, manifest=manifest, name=path.resolve().name, folder=path)
 
     @property
     def toolset(self) -> str:
-        """The name of what was played in; of runs that do not say it, life-helper."""
-        return str(self.manifest.get("toolset") or DEFAULT_TOOLSET)
+        """The name of the toolset; life-helper if the manifest has none."""
+        return self.manifest.toolset or DEFAULT_TOOLSET
 
     def summary(self) -> Summary:
-        """Return the run in numbers."""
-        return replace(summarise(self.records), time_breakdown=spent(self.manifest))
+        """Return counts, rates and latencies of the run."""
+        return replace(summarise(self.records), time_breakdown=self.manifest.time_breakdown())
 
     @property
     def scenarios(self) -> "pd.DataFrame":
@@ -97,7 +103,7 @@ class Run:
 
     @property
     def calls(self) -> "pd.DataFrame":
-        """One row per call of a tool; see `lhkit.harness.frames.CALLS` for the columns."""
+        """One row per tool call; see `lhkit.harness.frames.CALLS` for the columns."""
         return calls_frame(self.records)
 
     @property
@@ -111,26 +117,29 @@ class Run:
         return latency_frame(self.records)
 
     def sample(self, scenario: str, repeat: int = 0) -> SampleView:
-        """Return one sample to look at; `repeat` counts from 0.
+        """Return one sample for display; `repeat` counts from 0.
 
         Raises:
             UsageError: the run has no such sample; the message names some that it has.
         """
-        wanted = SampleId(scenario=scenario, repeat=repeat)
+        sample_id = SampleId(scenario=scenario, repeat=repeat)
         for record in self.records:
-            if record.sample_id == wanted:
+            if record.sample_id == sample_id:
                 return SampleView(record)
-        some = ", ".join(sorted({r.sample_id.scenario for r in self.records})[:5])
-        raise UsageError(f"no sample {scenario!r} with repeat {repeat}: there is {some or 'none'}")
+        names = sorted({record.sample_id.scenario for record in self.records})[:5]
+        raise UsageError(
+            f"The run has no sample {scenario!r} with repeat {repeat}. "
+            f"It has {', '.join(names) or 'none'}."
+        )
 
     def _repr_html_(self) -> str:
-        """Return the run for a notebook: numbers, failures first."""
+        """Return the summary and the samples as HTML, failures first."""
         return run_html(self.records, self.summary(), toolset=self.toolset, name=self.name)
 
     def __repr__(self) -> str:
-        verdicts = [record.judgement.verdict for record in self.records]
-        passed, failed, invalid = (
-            verdicts.count(each) for each in (Verdict.PASS, Verdict.FAIL, Verdict.INVALID)
+        verdicts = Counter(record.judgement.verdict for record in self.records)
+        counts = (
+            f"{len(self.records)} samples: {verdicts[Verdict.PASS]} passed, "
+            f"{verdicts[Verdict.FAIL]} failed, {verdicts[Verdict.INVALID]} invalid"
         )
-        counts = f"{len(verdicts)} samples: {passed} passed, {failed} failed, {invalid} invalid"
         return f"<Run {self.name}: {counts}>" if self.name else f"<Run: {counts}>"

@@ -1,47 +1,54 @@
-"""What of a run is done and what is still to be played, by content hash. Pure.
+"""Resuming a run: which samples of a folder are reused and which are run, by content hash. Pure.
 
-A question is a content hash of scenario, model, all that reaches it and the version of lhkit: see
+A content hash covers the scenario, the model, everything sent to it and the version of lhkit: see
 `fingerprint`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
-from lhkit.harness.manifest import Change, Manifest, changes
+from lhkit.harness.manifest import Change, Manifest, manifest_changes
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 
-_Key = TypeVar("_Key")
-_Found = TypeVar("_Found")
-Answered: TypeAlias = tuple[tuple[SampleId, str], bool]
-"""Which question a record answers, by sample and content hash, and whether the answer is valid."""
+_Entry = TypeVar("_Entry")
+
+RecordKey: TypeAlias = tuple[SampleId, str]
+"""A sample and its content hash."""
+RecordStatus: TypeAlias = tuple[RecordKey, bool]
+"""The key of a record, and whether its verdict is not `invalid`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumption:
-    """What a run found in its folder, in samples; the four kinds add up to `asked`.
+    """Counts of reused, outdated, retried and new samples; they add up to `total`.
 
-    `kept` are answered, `changed` were asked otherwise, `retried` failed because of the world, and
-    `new` were never asked. `changes` says why the changed ones are other questions; it is empty
-    where the manifest does not tell. `unsure` names the models whose kept answers may be those of
-    other weights: nothing behind their address tells which it loaded.
+    Attributes:
+        kept: samples reused from the folder.
+        changed: samples with another content hash in the folder.
+        retried: samples that ended with an infrastructure error.
+        new: samples without a record.
+        changes: the reasons for `changed`; empty if the manifests do not show them.
+        unverified: models with reused samples whose server does not report its weights.
+        kept_samples: the ids of the reused samples.
     """
 
-    asked: int
+    total: int
     kept: int = 0
     changed: int = 0
     retried: int = 0
     new: int = 0
     changes: tuple[Change, ...] = ()
-    unsure: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+    kept_samples: Collection[SampleId] = field(default=(), compare=False, repr=False)
 
 
-class Questions(Mapping[SampleId, str]):
-    """The content hash of every sample, in order: looked up, so that samples take no memory.
+class SampleHashes(Mapping[SampleId, str]):
+    """The content hash of every sample, in order, computed on lookup to save memory.
 
     Args:
-        hashes: of each scenario, one for each repeat, or one where all ask the same.
+        hashes: for each scenario, one hash for each repeat or one for all.
         repeats: samples of each scenario.
     """
 
@@ -49,6 +56,11 @@ class Questions(Mapping[SampleId, str]):
         self._hashes = hashes
         self._repeats = repeats
         self._numbers = {scenario: number for number, scenario in enumerate(hashes)}
+
+    @classmethod
+    def from_manifest(cls, manifest: Manifest) -> "SampleHashes":
+        """Return the hashes of the newest invocation; empty if the manifest has none."""
+        return cls(manifest.questions, manifest.repeats)
 
     def __len__(self) -> int:
         return len(self._hashes) * self._repeats
@@ -64,119 +76,101 @@ class Questions(Mapping[SampleId, str]):
         hashes = self._hashes[sample.scenario]
         return hashes[min(sample.repeat, len(hashes) - 1)]
 
-    def place(self, sample: SampleId) -> int:
-        """Return which one in the order a sample is."""
+    def index(self, sample: SampleId) -> int:
+        """Return the position of a sample in the order."""
         return self._numbers[sample.scenario] * self._repeats + sample.repeat
 
 
-def asked_of(manifest: Mapping[str, Any]) -> Questions:
-    """Return the content hash of every sample the newest invocation asked for, in its order.
-
-    Empty where the manifest does not say, or there is none.
-    """
-    questions: Mapping[str, Sequence[str]] = manifest.get("questions") or {}
-    return Questions(questions, int(manifest.get("repeats") or 1))
+def record_status(record: SampleRecord) -> RecordStatus:
+    """Return the key of a record, and whether its verdict is not `invalid`."""
+    key = (record.sample_id, record.content_hash)
+    return key, record.judgement.verdict is not Verdict.INVALID
 
 
-def answers(
-    found: Iterable[SampleRecord], asked: Mapping[SampleId, str]
+def select_records(
+    records: Iterable[SampleRecord], hashes: Mapping[SampleId, str]
 ) -> tuple[SampleRecord, ...]:
-    """Return the newest record of each question, a valid one before an invalid one.
-
-    In the order of `asked`. Where that is empty, the newest question of each sample counts, and
-    the order is by scenario and repeat.
-    """
-    return chosen(
-        (
-            (
-                (record.sample_id, record.content_hash),
-                record.judgement.verdict is not Verdict.INVALID,
-                record,
-            )
-            for record in found
-        ),
-        asked,
-    )
-
-
-def chosen(
-    told: Iterable[tuple[tuple[SampleId, str], bool, _Found]], asked: Mapping[SampleId, str]
-) -> tuple[_Found, ...]:
-    """Return of each sample what `answers` returns: a record, or its place in a file.
+    """Return the newest record of each sample, a valid one before an `invalid` one.
 
     Args:
-        told: sample and question, whether the answer is valid, and the answer, oldest first.
-        asked: as of `answers`.
+        records: the records, oldest first.
+        hashes: the content hash of each sample, in the order wanted. If empty, each sample's newest
+            hash counts, and the order is by scenario and repeat.
     """
-    each = tuple(told)
-    hashes = asked or dict(question for question, _, _ in each)
-    order = asked or sorted(hashes, key=lambda sample: (sample.scenario, sample.repeat))
-    best = newest(each)
-    questions = ((sample, hashes[sample]) for sample in order)
-    return tuple(best[question] for question in questions if question in best)
+    return select_entries(((record_status(record), record) for record in records), hashes)
 
 
-def newest(told: Iterable[tuple[_Key, bool, _Found]]) -> dict[_Key, _Found]:
-    """Return the newest of each key, a valid one before an invalid one.
+def select_entries(
+    entries: Iterable[tuple[RecordStatus, _Entry]], hashes: Mapping[SampleId, str]
+) -> tuple[_Entry, ...]:
+    """Return the entry that `select_records` would select for each sample.
 
     Args:
-        told: key, whether it is valid, and what it is, oldest first.
+        entries: the status of each record with a record or its place in a file, oldest first.
+        hashes: as in `select_records`.
     """
-    best: dict[_Key, tuple[bool, _Found]] = {}
-    for key, is_valid, answer in told:
+    newest_hashes: dict[SampleId, str] = {}
+    best: dict[RecordKey, tuple[bool, _Entry]] = {}
+    for (key, is_valid), entry in entries:
+        newest_hashes[key[0]] = key[1]
         if is_valid or not best.get(key, (False,))[0]:
-            best[key] = (is_valid, answer)
-    return {key: answer for key, (_, answer) in best.items()}
+            best[key] = (is_valid, entry)
+    wanted = hashes or newest_hashes
+    order = hashes or sorted(wanted, key=lambda sample: (sample.scenario, sample.repeat))
+    keys = ((sample, wanted[sample]) for sample in order)
+    return tuple(best[key][1] for key in keys if key in best)
 
 
-def answered(found: Iterable[SampleRecord]) -> Iterator[Answered]:
-    """Yield which question each record answers, and whether it is a valid answer."""
-    for record in found:
-        is_valid = record.judgement.verdict is not Verdict.INVALID
-        yield (record.sample_id, record.content_hash), is_valid
+def reusable_samples(
+    statuses: Iterable[RecordStatus], hashes: Mapping[SampleId, str]
+) -> set[SampleId]:
+    """Return the samples that have a valid record with their content hash."""
+    return {key[0] for key, is_valid in statuses if is_valid and hashes.get(key[0]) == key[1]}
 
 
-def resumption(
-    asked: Mapping[SampleId, str],
-    found: Iterable[Answered],
-    before: Manifest | Mapping[str, Any],
-    after: Manifest | Mapping[str, Any],
+def check_resumption(
+    hashes: Mapping[SampleId, str],
+    statuses: Iterable[RecordStatus],
+    before: Manifest,
+    after: Manifest,
 ) -> Resumption:
-    """Return what a folder already holds of what is asked now.
+    """Return counts of reused, outdated, retried and new samples.
 
     Args:
-        asked: the content hash of each sample.
-        found: what the records of the folder answer (`answered`).
-        before: the manifest of the folder, before it is replaced.
+        hashes: the content hash of each sample of the present run.
+        statuses: the statuses of the records in the folder.
+        before: the manifest in the folder.
         after: the manifest of the present run.
     """
     kinds: dict[SampleId, str] = {}
-    for (sample, question), is_valid in found:
-        if sample in asked and kinds.get(sample) != "kept":
-            is_asked = asked[sample] == question
-            if is_asked or sample not in kinds:
-                kinds[sample] = "changed" if not is_asked else "kept" if is_valid else "retried"
+    for (sample, content_hash), is_valid in statuses:
+        if sample in hashes and kinds.get(sample) != "kept":
+            is_same = hashes[sample] == content_hash
+            if is_same or sample not in kinds:
+                kinds[sample] = "changed" if not is_same else "kept" if is_valid else "retried"
     counts = Counter(kinds.values())
-    counts["new"] = len(asked) - len(kinds)
-    is_other_lhkit = not {"kept", "retried"} & set(kinds.values())  # it would ask all of them anew
+    counts["new"] = len(hashes) - len(kinds)
+    is_other_version = not {"kept", "retried"} & set(kinds.values())  # it would change all hashes
+    kept = {sample for sample, kind in kinds.items() if kind == "kept"}
     changed = {sample.scenario for sample, kind in kinds.items() if kind == "changed"}
     return Resumption(
-        asked=len(asked),
+        total=len(hashes),
         **counts,
         changes=tuple(
             change
-            for change in (changes(before, after) if changed else ())
+            for change in (manifest_changes(before, after) if changed else ())
             if (change.what != "scenario" or change.where in changed)
-            and (change.what != "lhkit" or is_other_lhkit)
+            and (change.what != "lhkit" or is_other_version)
         ),
-        unsure=unsure_models(after) if "kept" in kinds.values() else (),
+        unverified=unverified_models(after) if kept else (),
+        kept_samples=kept,
     )
 
 
-def unsure_models(manifest: Manifest | Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the models, with their addresses, whose weights may have changed unnoticed."""
+def unverified_models(manifest: Manifest) -> tuple[str, ...]:
+    """Return the models, with their addresses, whose server does not report its weights."""
     return tuple(
-        f"{each.get('model')} ({each['base_url']})"
-        for each in Manifest.of(manifest).models
-        if each.get("base_url") and not each.get("weights_sha256")
+        f"{model.get('model')} ({model['base_url']})"
+        for model in manifest.models
+        if model.get("base_url") and not model.get("weights_sha256")
     )

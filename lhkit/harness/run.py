@@ -1,13 +1,12 @@
-"""Replaying scenarios against a model: many at once, each on its own, nothing lost when stopped.
+"""Replaying scenarios against a model: concurrently, with retries, resuming after a stop.
 
-It awaits, and never starts an event loop, so it works in a notebook as it is. What happens
-inside one conversation is in `sample`, its verdict in `scoring`.
+It only awaits and never starts an event loop, so it works in a notebook. `sample` runs a single
+conversation, `scoring` scores it.
 """
 
 import asyncio
-import json
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -26,27 +25,32 @@ from lhkit.errors import (
 )
 from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.manifest import Invocation, Manifest, Provenance
-from lhkit.harness.plan import ModelSource, Plan, PlannedSample, clock_of, plan_run
+from lhkit.harness.plan import ModelSource, Plan, PlannedSample, plan_run, run_clock
 from lhkit.harness.record import (
     Evidence,
     Judgement,
     SampleId,
     SampleRecord,
     Verdict,
-    decode_record,
     encode_record,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
+from lhkit.harness.resume import (
+    RecordStatus,
+    Resumption,
+    check_resumption,
+    record_status,
+    select_records,
+)
 from lhkit.harness.run_options import ReplayOptions
-from lhkit.harness.sample import SampleContext, play_sample, sample_record, warm_up
+from lhkit.harness.sample import SampleContext, run_planned_sample, sample_record, warm_up
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import (
     Journal,
     open_journal,
     read_manifest,
-    stored_answered,
     stored_records,
+    stored_statuses,
     write_manifest,
 )
 from lhkit.harness.timings import WallClock
@@ -59,7 +63,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 
 _UNREACHABLE = ServerUnreachableError.__name__
-_PASSING = {
+_TRANSIENT = {
     error.__name__
     for error in (
         ServerUnreachableError,
@@ -69,57 +73,51 @@ _PASSING = {
         StreamStalledError,
     )
 }
-"""Faults that another try may mend; a refused request or a bug of ours stays what it is."""
-
-
-def cause_of(record: SampleRecord) -> str | None:
-    """Return the type of the fault that ended an invalid sample, None for a valid one."""
-    is_invalid = record.judgement.verdict is Verdict.INVALID
-    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
+"""Errors that a retry may fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """A sample that was played elsewhere: its record as a line, and what is asked of it here."""
+class EncodedRecord:
+    """A record as its line, with the fields that the run needs of it.
+
+    `cause` is the type of the error that ended an `invalid` sample, None for a valid one.
+    """
 
     line: str
     verdict: Verdict
     cause: str | None = None
 
-    def read(self) -> SampleRecord:
-        """Return the record that the line holds."""
-        return decode_record(json.loads(self.line))
-
     @classmethod
-    def of(cls, record: SampleRecord) -> "Played":
-        """Return what travels of a record."""
+    def from_record(cls, record: SampleRecord) -> "EncodedRecord":
+        """Encode a record."""
         verdict = record.judgement.verdict
-        return cls(line=encode_record(record), verdict=verdict, cause=cause_of(record))
+        return cls(line=encode_record(record), verdict=verdict, cause=_cause(record))
+
+
+def _cause(record: SampleRecord) -> str | None:
+    is_invalid = record.judgement.verdict is Verdict.INVALID
+    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
 
 
 class SampleRunner(Protocol):
-    """Others who play the samples of a run, each with a model, tools and worlds of its own.
+    """Runs the samples elsewhere, each with its own model, tools and state.
 
     Plan, retries, journal and progress stay with the run.
     """
 
-    async def play(self, job: PlannedSample, attempt: int) -> Played:
-        """Have one sample played once; one that got lost on the way is played anew, unnoticed.
+    async def run_sample(self, sample: PlannedSample, attempt: int) -> EncodedRecord:
+        """Run one sample once; one that is lost with its worker is run again.
 
         Raises:
-            ServerUnreachableError: there is nobody any more who could play.
+            ServerUnreachableError: no worker is left.
         """
 
-    async def warm_up(self, openings: Sequence[PlannedSample]) -> int:
-        """Have all of them read what many samples begin with (`warm_up`); return how many."""
+    async def warm_up(self, samples: Sequence[PlannedSample]) -> int:
+        """Have all workers cache the prompt prefixes of `samples`; return how many did."""
 
     @property
-    def state(self) -> str:
-        """A few words for the progress bar."""
-
-
-def _silent(_: Resumption) -> None:
-    """Tell nobody."""
+    def status(self) -> str:
+        """A short text for the progress bar."""
 
 
 async def replay(
@@ -127,7 +125,7 @@ async def replay(
     model: ModelSource,
     *,
     toolset: ToolsetSource = DEFAULT,
-    players: SampleRunner | None = None,
+    runner: SampleRunner | None = None,
     run_dir: Path | None = None,
     repeats: int = 1,
     user: User = "script",
@@ -137,47 +135,48 @@ async def replay(
     keep_states: bool = False,
     keep_records: bool = True,
     progress: bool = True,
-    report: Callable[[Resumption], object] = _silent,
+    on_resume: Callable[[Resumption], object] | None = None,
     provenance: Provenance | None = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Run:
-    """Play every scenario and return the records.
+    """Run every scenario and return the records.
 
-    With a `run_dir`, each finished sample is on disk at once, and a second call takes up where the
-    first one stopped: a sample whose content hash (scenario, model with its weights where they are
-    known, all that reaches it, version of lhkit) is already there and not `invalid` is kept.
-    Cancelling loses only what was still being played.
+    With a `run_dir`, each finished sample is on disk at once, and a second call resumes: a sample
+    is reused if it has a record that is not `invalid`, with the same content hash (scenario, model
+    with its weights if known, everything sent to it, version of lhkit). Cancelling loses only the
+    samples in progress.
 
-    An `invalid` sample whose fault may pass is tried again, with pauses of 1, 2, 4 … seconds. When
-    the server was unreachable for so many tries in a row as all conversations have together
-    (`max_attempts` each), the rest becomes `invalid` without being tried; the next call plays it.
+    A transient error makes a sample `invalid` only after `max_attempts` attempts, with pauses of
+    1, 2, 4 … seconds. If the server is unreachable for as many attempts in a row as all
+    conversations have together, the remaining samples become `invalid` without an attempt; the next
+    call runs them.
 
     Args:
-        scenarios: what to play.
-        model: one model, or a maker of one for each scenario.
-        toolset: opens an isolated world for each sample; or its reference (`toolset.load`).
-        players: who plays instead of this process (see `scale`): `model` is then only who they
-            say they are, and the records stay on disk, as with `keep_records=False`.
-        run_dir: folder of the records; None keeps them in memory only.
+        scenarios: the scenarios.
+        model: a model, or a factory that creates one for each scenario.
+        toolset: a toolset that opens an isolated session for each sample, or its reference.
+        runner: runs the samples elsewhere (see `scale`). `model` then only provides the identity,
+            and the records stay on disk, as with `keep_records=False`.
+        run_dir: the folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
-        user: who clicks where a scenario says yes: the script, a careful reader of the cards, or
-            a hasty one (`Scenario.with_user`).
+        user: the simulated user at the confirmation: `script`, `careful` or `hasty`
+            (`Scenario.with_user`).
         concurrency: conversations at a time.
-        max_attempts: tries per sample.
+        max_attempts: attempts per sample.
         keep_prompts: store prompts as text beside their hash.
-        keep_states: store the whole states at start and end, not only what changed.
-        keep_records: hold the records in memory; otherwise they stay on disk and are read when
-            they are looked at, so that memory does not grow with them. Needs a `run_dir`.
+        keep_states: store the initial and final states, not only the changes.
+        keep_records: hold the records in memory; otherwise each is read from disk when it is
+            accessed, so that memory does not grow with them. Requires a `run_dir`.
         progress: show a progress bar.
-        report: told before the first sample what the folder already holds, and what is asked anew.
-        provenance: what the manifest says of start, commit and hardware.
-        clock: monotonic seconds; by default `plan.clock_of` the model.
+        on_resume: called before the first sample with what is reused from the folder.
+        provenance: metadata for the manifest: start, commit, hardware.
+        clock: monotonic seconds; by default `plan.run_clock`.
         sleep: waits for so many seconds.
 
     Raises:
-        UsageError: a number below 1 or beyond all use (`ReplayOptions`); or scenarios that
-            cannot be played (`ScenarioError`).
+        UsageError: an option is out of range (`ReplayOptions`), or a scenario is invalid
+            (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
     options = checked(
@@ -190,126 +189,131 @@ async def replay(
         keep_states=keep_states,
     )
     options.require_few(len(scenarios))
-    keep_records = keep_records and players is None
+    keep_records = keep_records and runner is None
     if run_dir is None and not keep_records:
-        what = "keep_records=False" if players is None else "players"
-        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
-    wall = WallClock(asyncio.get_running_loop().time)  # also where `clock` is a recording's
-    own = load_toolset(toolset)
-    plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
-    turns = (turn.expect for each in scenarios for turn in each.turns)
-    if any(max(len(each.calls), len(each.results)) > FEW for each in turns):
-        load_solver()  # not in the middle of a turn that is being timed
+        option = "keep_records=False" if runner is None else "runner"
+        raise UsageError(f"{option} requires run_dir: the records are stored there.")
+    wall = WallClock(asyncio.get_running_loop().time)  # real time, even if `clock` is a recording's
+    toolset = load_toolset(toolset)
+    plan = plan_run(scenarios, model, toolset, repeats=repeats, user=user)
+    expected = (turn.expect for scenario in scenarios for turn in scenario.turns)
+    if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
+        load_solver()  # not during a turn that is timed
     provenance = provenance or Provenance()
-    clock = clock or clock_of(model, concurrency=concurrency)
-    stage = SampleContext(
+    clock = clock or run_clock(model, concurrency=concurrency)
+    context = SampleContext(
         model=model,
-        toolset=own,
+        toolset=toolset,
         clock=clock,
         options=options,
         begun_s=clock(),
         started_at=provenance.started_at,
         wall=wall,
     )
-    samples = len(plan.scenarios) * plan.repeats
     with ExitStack() as stack:
         journal = None
         if run_dir is not None:
             journal = stack.enter_context(open_journal(run_dir, reads=keep_records))
-        crew = _Crew(
-            stage=stage,
-            players=players,
+        execution = _Execution(
+            context=context,
+            runner=runner,
             journal=journal,
             keep_records=keep_records,
             writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
             max_attempts=max_attempts,
-            patience=max_attempts * min(concurrency, max(1, samples)),
+            max_unreachable=max_attempts * min(concurrency, max(1, len(plan.hashes))),
             sleep=sleep,
             wall=wall,
         )
-        return await _replayed(
-            plan, crew, provenance, concurrency=concurrency, progress=progress, report=report
+        return await _run_plan(
+            plan,
+            execution,
+            provenance,
+            concurrency=concurrency,
+            progress=progress,
+            on_resume=on_resume,
         )
 
 
-async def _replayed(
+async def _run_plan(
     plan: Plan,
-    crew: "_Crew",
+    execution: "_Execution",
     provenance: Provenance,
     *,
     concurrency: int,
     progress: bool,
-    report: Callable[[Resumption], object],
+    on_resume: Callable[[Resumption], object] | None,
 ) -> Run:
-    folder = crew.journal.folder if crew.journal else None
-    before = Manifest.of(read_manifest(folder) if folder else {})
-    manifest, asked = plan.manifest, plan.questions
-    resumed = resumption(asked, crew.answered(), before, manifest)
-    report(resumed)
-    kept = crew.take_up(asked)
+    folder = execution.journal.folder if execution.journal else None
+    before = read_manifest(folder) if folder else Manifest()
+    hashes = plan.hashes
+    resumption = execution.resume(plan, before)
+    kept = resumption.kept_samples
+    if on_resume:
+        on_resume(resumption)
 
-    def todo() -> Iterator[PlannedSample]:
-        return (job for job in plan.each_job() if job.sample_id not in kept)
+    def pending() -> Iterator[PlannedSample]:
+        return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
-    unsure = ", ".join(resumed.unsure)
-    invocation = Invocation(
-        started_at=crew.stage.moment(),
+    models = ", ".join(resumption.unverified)
+    started = Invocation(
+        started_at=execution.context.moment(),
         concurrency=concurrency,
         kept=len(kept),
-        changes=[asdict(each) for each in resumed.changes],
-        remarks=[load_catalog("en").text("eval.unsure", models=unsure)] if unsure else [],
+        changes=[asdict(change) for change in resumption.changes],
+        remarks=[load_catalog("en").text("eval.unsure", models=models)] if models else [],
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
     )
 
-    def file_manifest(present: Invocation) -> dict[str, Any]:
-        facts = {
+    def store_manifest(invocation: Invocation) -> Manifest:
+        metadata = {
             "git_commit": provenance.git_commit,
             "command": list(provenance.command),
             "hardware": dict(provenance.hardware),
-            "invocations": [*before.invocations, present.model_dump(warnings=False)],
+            "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
         }
-        told = manifest.model_copy(update=facts).plain()
+        manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())
         if folder:
-            write_manifest(folder, told)
-        return told
+            write_manifest(folder, manifest)
+        return manifest
 
-    file_manifest(invocation)
+    store_manifest(started)
     try:
-        with tqdm(total=len(asked), initial=len(kept), unit="sample", disable=not progress) as bar:
-            await crew.warm_up(plan.openings(todo()) if concurrency > 1 else ())
-            await crew.work(todo(), concurrency, lambda: crew.tell(bar))
+        with tqdm(total=len(hashes), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
+            await execution.run_all(pending(), concurrency, bar)
     finally:
-        played = crew.verdicts.total()
-        ended = {
-            "ended_at": crew.stage.moment(),
+        played = execution.verdicts.total()
+        result = {
+            "ended_at": execution.context.moment(),
             "played": played,
-            "invalid": crew.verdicts[Verdict.INVALID],
-            "finished": played + len(kept) == len(asked),
-            "warmed_up": crew.warmed_up,
-            **crew.wall.seconds(),
+            "invalid": execution.verdicts[Verdict.INVALID],
+            "finished": played + len(kept) == len(hashes),
+            "warmed_up": execution.warmed_up,
+            **execution.wall.seconds(),
         }
-        filed = file_manifest(invocation.model_copy(update=ended))
+        manifest = store_manifest(started.model_copy(update=result))
     records: Sequence[SampleRecord]
-    if folder and not crew.keep_records:
-        records = stored_records(folder, asked)
+    if folder and not execution.keep_records:
+        records = stored_records(folder, hashes, is_complete=True)
     else:
-        records = tuple(crew.done[sample] for sample in asked)
+        records = tuple(execution.records[sample] for sample in hashes)
     name = folder.resolve().name if folder else ""
-    return Run(records=records, manifest=filed, kept=len(kept), name=name, folder=folder)
+    return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Crew:
-    """The workers of one run, what they have done, and how long they put up with a dead server."""
+class _Execution:
+    """The workers of one run, and the records they have produced."""
 
-    stage: SampleContext
-    players: SampleRunner | None
+    context: SampleContext
+    runner: SampleRunner | None
     journal: Journal | None
     keep_records: bool
     writer: ThreadPoolExecutor
     max_attempts: int
-    patience: int
+    max_unreachable: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallClock
     unreachable: int = 0
@@ -317,127 +321,118 @@ class _Crew:
     unwritten: deque[SampleRecord | str] = field(default_factory=deque)
     write: "asyncio.Future[None] | None" = None
     is_write_due: bool = False
-    done: dict[SampleId, SampleRecord] = field(default_factory=dict)
+    records: dict[SampleId, SampleRecord] = field(default_factory=dict)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
 
-    def answered(self) -> Iterable[Answered]:
-        """Return what the folder already answers."""
-        if self.journal is None:
-            return ()
-        if self.keep_records:
-            return answered(self.journal.found)
-        return stored_answered(self.journal.folder)
-
-    def take_up(self, asked: Questions) -> Collection[SampleId]:
-        """Return which samples are answered already; their records are kept with the others."""
-        kept = {
-            sample
-            for (sample, question), is_valid in self.answered()
-            if is_valid and asked.get(sample) == question
+    def resume(self, plan: Plan, before: Manifest) -> Resumption:
+        """Take the reusable records of the folder, and return what is reused."""
+        existing = self.journal.records if self.journal else ()
+        if self.journal is None or self.keep_records:
+            statuses: Iterable[RecordStatus] = map(record_status, existing)
+        else:
+            statuses = stored_statuses(self.journal.folder)
+        resumption = check_resumption(plan.hashes, statuses, before, plan.manifest)
+        self.records = {
+            record.sample_id: record
+            for record in select_records(existing, plan.hashes)
+            if record.sample_id in resumption.kept_samples
         }
-        for record in answers(self.journal.found, asked) if self.journal and kept else ():
-            if record.sample_id in kept:
-                self.done[record.sample_id] = record
-        return kept
+        return resumption
 
-    async def warm_up(self, openings: Sequence[PlannedSample]) -> None:
-        """Have the server read what many samples begin with, before they all ask at once."""
-        with self.wall.asking():
-            if self.players is not None:
-                self.warmed_up = await self.players.warm_up(openings)
-                return
-            done = await asyncio.gather(*(warm_up(each, self.stage) for each in openings))
-        self.warmed_up = sum(done)
+    async def warm_up(self, samples: Sequence[PlannedSample]) -> None:
+        """Have the server cache shared prompt prefixes before the concurrent requests."""
+        with self.wall.request():
+            if self.runner is not None:
+                self.warmed_up = await self.runner.warm_up(samples)
+            else:
+                done = await asyncio.gather(*(warm_up(each, self.context) for each in samples))
+                self.warmed_up = sum(done)
 
-    async def work(
-        self, todo: Iterable[PlannedSample], concurrency: int, tick: Callable[[], object]
+    async def run_all(
+        self, samples: Iterator[PlannedSample], concurrency: int, bar: "tqdm[Any]"
     ) -> None:
-        """Play all jobs, `concurrency` at a time; the first failure of ours stops everybody."""
-        jobs = iter(todo)
+        """Run samples, `concurrency` at a time; the first exception stops all workers."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(concurrency):
-                    group.create_task(self._worker(jobs, tick))
+                    group.create_task(self._worker(samples, bar))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    def tell(self, bar: "tqdm[Any]") -> None:
-        """Show that a sample is done."""
-        passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
-        share = percent(passed / (passed + failed) if passed + failed else None)
-        words = f"{share} passed, {failed} failed"
-        state = "" if self.players is None else f", {self.players.state}"
-        bar.set_postfix_str(words + state, refresh=False)
-        bar.update()
+    async def _worker(self, samples: Iterator[PlannedSample], bar: "tqdm[Any]") -> None:
+        for sample in samples:
+            await self._store(sample, await self._run_with_retries(sample))
+            passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
+            share = percent(passed / (passed + failed) if passed + failed else None)
+            status = f"{share} passed, {failed} failed"
+            if self.runner is not None:
+                status = f"{status}, {self.runner.status}"
+            bar.set_postfix_str(status, refresh=False)
+            bar.update()
 
-    async def _worker(self, jobs: Iterator[PlannedSample], tick: Callable[[], object]) -> None:
-        for job in jobs:
-            record = await self._settled(job)
-            await self._keep(job, record)
-            tick()
-
-    async def _settled(self, job: PlannedSample) -> SampleRecord | Played:
-        record: SampleRecord | Played | None = None
+    async def _run_with_retries(self, sample: PlannedSample) -> SampleRecord | EncodedRecord:
+        record: SampleRecord | EncodedRecord | None = None
         for attempt in range(1, self.max_attempts + 1):
-            if self.unreachable >= self.patience:
+            if self.unreachable >= self.max_unreachable:
                 break
-            record = await self._played(job, attempt)
-            cause = record.cause if isinstance(record, Played) else cause_of(record)
+            record = await self._run_once(sample, attempt)
+            cause = record.cause if isinstance(record, EncodedRecord) else _cause(record)
             self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
-            if cause not in _PASSING:
+            if cause not in _TRANSIENT:
                 break
             if attempt < self.max_attempts:
                 await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
-        times = f"the server was unreachable {self.unreachable} times in a row"
-        return record or self._not_tried(job, times)
+        reason = f"the server was unreachable {self.unreachable} times in a row"
+        return record or self._untried_record(sample, reason)
 
-    async def _played(self, job: PlannedSample, attempt: int) -> SampleRecord | Played:
-        if self.players is None:
-            return await play_sample(job, self.stage, attempt=attempt)
+    async def _run_once(self, sample: PlannedSample, attempt: int) -> SampleRecord | EncodedRecord:
+        if self.runner is None:
+            return await run_planned_sample(sample, self.context, attempt=attempt)
         try:
-            with self.wall.asking():
-                return await self.players.play(job, attempt)
+            with self.wall.request():
+                return await self.runner.run_sample(sample, attempt)
         except ServerUnreachableError as error:
-            return self._not_tried(job, str(error))
+            return self._untried_record(sample, str(error))
 
-    def _not_tried(self, job: PlannedSample, why: str) -> SampleRecord:
+    def _untried_record(self, sample: PlannedSample, why: str) -> SampleRecord:
         reason = f"not tried: {why}"
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
-        started_at = self.stage.moment()
+        started_at = self.context.moment()
         return sample_record(
-            job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
+            sample, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
         )
 
-    async def _keep(self, job: PlannedSample, record: SampleRecord | Played) -> None:
-        """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
-        if isinstance(record, Played):
+    async def _store(self, sample: PlannedSample, record: SampleRecord | EncodedRecord) -> None:
+        """Write a record in a thread, so that a slow disk does not disturb timings."""
+        if isinstance(record, EncodedRecord):
             self.verdicts[record.verdict] += 1
         else:
             self.verdicts[record.judgement.verdict] += 1
-        if self.keep_records and isinstance(record, SampleRecord):
-            self.done[job.sample_id] = record
+            if self.keep_records:
+                self.records[sample.sample_id] = record
         if self.journal is not None:
-            self.unwritten.append(record.line if isinstance(record, Played) else record)
+            self.unwritten.append(record.line if isinstance(record, EncodedRecord) else record)
             try:
-                await asyncio.sleep(0)  # whoever ends at this moment, too, is written with it
+                await asyncio.sleep(0)  # others that finish now are written with it
             finally:
                 write = self._next_write(self.journal)
             with self.wall.writing():
-                await asyncio.wait({write})  # which does not cancel it: it gets written
+                await asyncio.wait({write})  # does not cancel the write
             write.result()
 
     def _next_write(self, journal: Journal) -> "asyncio.Future[None]":
-        """Return the write that takes what waits now: one for all, until it begins."""
+        """Return the write of all waiting records: shared until it begins."""
         if self.write is None or not self.is_write_due:
             self.is_write_due = True  # before it can begin
             loop = asyncio.get_running_loop()
-            self.write = loop.run_in_executor(self.writer, self._write, journal)
-            self.write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits
+            self.write = loop.run_in_executor(self.writer, self._write_all, journal)
+            # retrieves the exception, even if every worker was cancelled
+            self.write.add_done_callback(asyncio.Future.exception)
         return self.write
 
-    def _write(self, journal: Journal) -> None:
-        """Write all that waits: what came while the disk was busy goes there in one step."""
-        self.is_write_due = False  # what comes from here on is for the next one
-        waiting = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
-        if waiting:
-            journal.append(*waiting)
+    def _write_all(self, journal: Journal) -> None:
+        """Write all waiting records in one step."""
+        self.is_write_due = False  # later records belong to the next write
+        records = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
+        if records:
+            journal.append(*records)

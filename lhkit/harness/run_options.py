@@ -1,4 +1,4 @@
-"""What a run is asked for: each option once, for `replay`, the command line, suites and Ray.
+"""The options of a run, declared once for `replay`, the command line, suites and Ray.
 
 A field with a description is an option of `lhkit eval`.
 """
@@ -17,17 +17,17 @@ from lhkit.precision import Dtype
 from lhkit.runtimes import Runtime
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
 
-MOST_SAMPLES = 100_000
-"""The most samples of one run: their records are in memory when it is shown."""
-MOST_CONCURRENCY = 4_096
-MOST_ATTEMPTS = 100
-MOST_TOKENS = 1_000_000
-"""The most tokens of one model message: more than any context has."""
+MAX_SAMPLES = 100_000
+"""The most samples of one run: their records are in memory for its report."""
+MAX_CONCURRENCY = 4_096
+MAX_ATTEMPTS = 100
+MAX_TOKENS = 1_000_000
+"""The most tokens of one model message, above any context length."""
 
 ToolsetReference = Annotated[
     str,
     Field(
-        description="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER; then give "
+        description="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; requires "
         "PATHS.",
         json_schema_extra={"metavar": "FILE.py:NAME"},
     ),
@@ -41,22 +41,20 @@ ModelName = Annotated[
 ]
 DialectName = Annotated[
     str,
-    Field(
-        description=f"How calls are written: {', '.join(DIALECTS)}; openai: the server parses them."
-    ),
+    Field(description=f"Format of calls: {', '.join(DIALECTS)}; openai: parsed by the server."),
 ]
 ConstraintName = Annotated[
     Constraint,
     Field(
-        description="Decoding: off, auto (words or a valid call), required (a valid call).",
+        description="Constrained decoding: off, auto (text or valid call), required (valid call).",
         json_schema_extra={"option": "--constrain"},
     ),
 ]
 DtypeName = Annotated[
     Dtype | None,
     Field(
-        description="bfloat16 or float32. Default: LHKIT_DTYPE, else what this processor is quick "
-        "in."
+        description="bfloat16 or float32. Default: LHKIT_DTYPE, else the faster one on this "
+        "processor."
     ),
 ]
 RuntimeName = Annotated[
@@ -70,9 +68,9 @@ Count = Annotated[int, Field(strict=True)]
 
 
 class ReplayOptions(BaseModel):
-    """What is played and what is kept of it, whoever answers.
+    """What is run and what is stored, independent of the model.
 
-    Without `concurrency` as many conversations play at once as fit the server.
+    The default of `concurrency` is what the server can run at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,53 +79,53 @@ class ReplayOptions(BaseModel):
     limit: Count | None = Field(default=None, ge=1, description="The first N scenarios.")
     user: User = Field(
         default="script",
-        description="Who clicks: script (the scenario), careful (yes to expected calls only), "
-        "hasty (yes to all). Where a scenario says no, lists answers or has nobody to ask, that "
-        "stays.",
+        description="Simulated user at the confirmation: script (the scenario), careful (accepts "
+        "expected calls only), hasty (accepts all). A scenario's reject, list of answers or absent "
+        "gate stays.",
     )
-    repeats: Count = Field(
-        default=1, ge=1, le=MAX_REPEATS, description="Times to play each scenario."
-    )
+    repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS, description="Samples per scenario.")
     concurrency: Count | None = Field(
         default=None,
         ge=1,
-        le=MOST_CONCURRENCY,
-        description="Conversations at once; by default what fits the server.",
+        le=MAX_CONCURRENCY,
+        description="Conversations at once. Default: as many as the server can run.",
     )
-    max_attempts: Count = Field(default=3, ge=1, le=MOST_ATTEMPTS)
+    max_attempts: Count = Field(default=3, ge=1, le=MAX_ATTEMPTS)
     max_tokens: Count = Field(
-        default=REPLY_TOKENS, ge=1, le=MOST_TOKENS, description="Tokens of one model message."
+        default=REPLY_TOKENS, ge=1, le=MAX_TOKENS, description="Most tokens of one model message."
     )
-    keep_prompts: bool = Field(default=False, description="Keep prompt texts in records.")
+    keep_prompts: bool = Field(default=False, description="Store prompt texts in records.")
     keep_states: bool = Field(
-        default=False, description="Keep whole states in records, not only what changed."
+        default=False, description="Store whole states in records, not only changes."
     )
 
     def require_few(self, scenarios: int) -> None:
-        """Refuse more samples than a run can show.
+        """Refuse more samples than a run may have.
 
         Raises:
-            UsageError: as the summary says.
+            UsageError: too many samples.
         """
-        if scenarios * self.repeats > MOST_SAMPLES:
+        if scenarios * self.repeats > MAX_SAMPLES:
             raise UsageError(
-                f"repeats={self.repeats} of {scenarios} scenarios are more than {MOST_SAMPLES} "
-                "samples: give fewer, or several runs with files of their own"
+                f"{self.repeats} repeats of {scenarios} scenarios are more than {MAX_SAMPLES} "
+                "samples. Use fewer, or split the scenario files over several runs."
             )
 
 
 class RunOptions(ReplayOptions):
-    """What one run is asked for, and of which model.
+    """The options of one run, with its model.
 
-    `base_urls` are addresses of servers of one model. `stress` is as `parse_stress` reads it.
-    `instructions` replace the assistant's, by locale.
+    Attributes:
+        base_urls: servers of the same model.
+        stress: the text for `parse_stress`.
+        instructions: replacements of the assistant's instructions, by locale.
     """
 
     model: ModelName = None
     base_urls: tuple[str, ...] = Field(
         default=(),
         description="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000. "
-        "Several of one model: give it again, or @FILE with one address a line.",
+        "For several servers of one model repeat it, or give @FILE with one address a line.",
         json_schema_extra={"option": "--base-url"},
     )
     dialect: DialectName = "json"
@@ -135,6 +133,6 @@ class RunOptions(ReplayOptions):
     dtype: DtypeName = None
     runtime: RuntimeName = None
     stress: str = Field(
-        default="", description="Make it harder: distractors=10, shuffle, seed=1; joined by commas."
+        default="", description="Stress test: distractors=10, shuffle, seed=1; joined by commas."
     )
     instructions: Mapping[str, str] = Field(default_factory=dict)

@@ -1,7 +1,4 @@
-"""One sample: a scripted conversation through the real controller, in a world of its own.
-
-Everything live (model, session, gate) stays in here; what comes out is a record.
-"""
+"""Running one sample: a scripted conversation through the controller, in a session of its own."""
 
 import asyncio
 import hashlib
@@ -18,7 +15,7 @@ from lhkit.errors import LhkitError
 from lhkit.events import EndReason
 from lhkit.harness.fingerprint import tool_specs
 from lhkit.harness.matching import ActualCall, match_calls
-from lhkit.harness.plan import ModelSource, PlannedSample, chosen_model, seeded
+from lhkit.harness.plan import ModelSource, PlannedSample, seed_sampling, select_model
 from lhkit.harness.record import (
     BrokenRule,
     Evidence,
@@ -32,7 +29,7 @@ from lhkit.harness.record import (
 from lhkit.harness.run_options import ReplayOptions
 from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.sessions import row_keys_of, rules_broken
+from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
@@ -53,13 +50,13 @@ from lhkit.toolset import (
     state_of,
 )
 
-_OPENING = "…"
-"""What nobody says in a scenario: of a sample's own words nothing is to be in the cache."""
+_WARM_UP_MESSAGE = "…"
+"""The warm-up message; no scenario has it, so that nothing of a sample's own turns is cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleContext:
-    """What all samples of a run share. `clock` gives monotonic seconds, `wall` adds them up."""
+    """What all samples of a run share. `clock` returns monotonic seconds."""
 
     model: ModelSource
     toolset: Toolset
@@ -70,15 +67,15 @@ class SampleContext:
     wall: WallClock | None = None
 
     def moment(self) -> str | None:
-        """Return the present, counted from the start of the run; None if nobody told that."""
+        """Return the present time by `clock`; None without a start of the run."""
         if self.started_at is None:
             return None
         return (self.started_at + timedelta(seconds=self.clock() - self.begun_s)).isoformat()
 
 
 @dataclass(slots=True)
-class _SoFar:
-    """What is known of a conversation so far, so that a crash does not lose it."""
+class _Progress:
+    """The evidence of a conversation so far, so that a crash does not lose it."""
 
     turns: list[TurnRecord] = field(default_factory=list)
     before: State = field(default_factory=dict)
@@ -96,62 +93,55 @@ class _SoFar:
         )
 
 
-async def warm_up(job: PlannedSample, stage: SampleContext) -> bool:
-    """Have the server read what samples like this one begin with: instructions and tools.
-
-    Return whether it did. It has to come before many of them ask at once, or each has the same
-    beginning read anew. A fault is left for the samples to meet, which tell it better.
-    """
-    scenario = job.scenario
-    async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
-        request = ModelRequest(
-            messages=(UserMessage(text=_OPENING),),
-            tools=session.registry.definitions,
-            instructions=session.assistant.instructions,
-            sampling=session.assistant.sampling,
-        )
-        try:
-            if not isinstance(model, ReadsAhead):
-                return False
-            await model.warm(request)
-        except LhkitError:
-            return False
-        finally:
-            if model is not stage.model:
-                await model.aclose()
-    return True
+async def run_sample(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
+    """Run one sample of a scenario; an infrastructure error makes its record `invalid`."""
+    context = SampleContext(
+        model=model,
+        toolset=toolset,
+        clock=lambda: 0.0,
+        options=ReplayOptions(keep_states=True),
+    )
+    return await run_planned_sample(
+        PlannedSample(scenario=scenario, repeat=0, content_hash=""), context
+    )
 
 
-async def play_sample(
-    job: PlannedSample, stage: SampleContext, *, attempt: int = 1
+async def run_planned_sample(
+    sample: PlannedSample, context: SampleContext, *, attempt: int = 1
 ) -> SampleRecord:
-    """Play one scenario once and return its record. A fault of ours makes it `invalid`."""
-    started_at, started_s = stage.moment(), stage.clock()
-    play = _SoFar()
+    """Run one sample and return its record; an infrastructure error makes it `invalid`."""
+    started_at, started_s = context.moment(), context.clock()
+    progress = _Progress()
     fault = None
     try:
-        judgement = await _play(job, stage, play)
-    except LhkitError as error:  # their world, state or server: it says what to mend
+        async with _open_sample(sample, context) as (session, model):
+            await _converse(sample, context, progress, session, model)
+            judgement = judge(
+                sample.scenario,
+                progress.evidence(),
+                ToolMetadata.of(real_tools(session.registry), session.today),
+                today=session.today,
+                row_keys=progress.row_keys,
+            )
+    except LhkitError as error:  # an invalid state or a server: the message says how to fix it
         fault = str(error)
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
-    except Exception:  # noqa: BLE001 - boundary: a bug of ours must not count against the model
+    except Exception:  # noqa: BLE001 - boundary: our bug must not count against the model
         fault = traceback.format_exc()
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
-    wall_s = stage.clock() - started_s
     return sample_record(
-        job,
-        play.evidence(fault),
+        sample,
+        progress.evidence(fault),
         judgement,
         attempts=attempt,
-        wall_s=wall_s,
+        wall_s=context.clock() - started_s,
         started_at=started_at,
-        keep_states=stage.options.keep_states,
+        keep_states=context.options.keep_states,
     )
 
 
 def sample_record(
-    job: PlannedSample,
+    sample: PlannedSample,
     evidence: Evidence,
     judgement: Judgement,
     *,
@@ -160,95 +150,129 @@ def sample_record(
     started_at: str | None = None,
     keep_states: bool = False,
 ) -> SampleRecord:
-    """Put the record of a sample together; of its states what changed, unless they are kept."""
+    """Create the record of a sample, without its states unless they are kept."""
     before, after = evidence.initial_state, evidence.final_state
     if (before or after) and not keep_states:
         digest = state_sha256(before)
         evidence = replace(evidence, initial_state={}, final_state={}, initial_sha256=digest)
+    outside_s = sum(
+        sum(call.handler_s + call.waiting_s for call in turn.calls)
+        + sum(call.duration_s for call in turn.model_calls)
+        for turn in evidence.turns
+    )
     return SampleRecord(
-        sample_id=job.sample_id,
-        content_hash=job.content_hash,
-        ac=job.scenario.ac,
-        locale=job.scenario.locale,
-        tags=job.scenario.tags,
+        sample_id=sample.sample_id,
+        content_hash=sample.content_hash,
+        ac=sample.scenario.ac,
+        locale=sample.scenario.locale,
+        tags=sample.scenario.tags,
         judgement=judgement,
         evidence=evidence,
         state_diff=state_diff(before, after),
         attempts=attempts,
         wall_s=wall_s,
-        harness_s=wall_s - sum(map(_elsewhere_s, evidence.turns)),
+        harness_s=wall_s - outside_s,
         started_at=started_at,
     )
 
 
 def state_sha256(state: State) -> str:
-    """Return the hash of a state; of plain JSON in its own order, which `repr` tells exactly."""
+    """Return the hash of a state, which depends on the order of keys."""
     return hashlib.sha256(repr(state).encode(errors="surrogatepass")).hexdigest()
 
 
-async def _play(job: PlannedSample, stage: SampleContext, play: _SoFar) -> Judgement:
-    scenario = job.scenario
-    async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
+async def warm_up(sample: PlannedSample, context: SampleContext) -> bool:
+    """Have the server cache the prompt prefix of a sample; return whether it did.
+
+    Without it, the first concurrent samples would each have the same instructions and tools
+    processed. Errors are ignored here: the samples report them better.
+    """
+    async with _open_sample(sample, context) as (session, model):
+        if not isinstance(model, ReadsAhead):
+            return False
+        request = ModelRequest(
+            messages=(UserMessage(text=_WARM_UP_MESSAGE),),
+            tools=session.registry.definitions,
+            instructions=session.assistant.instructions,
+            sampling=session.assistant.sampling,
+        )
         try:
-            await _converse(job, stage, play, session, model)
+            await model.warm(request)
+        except LhkitError:
+            return False
+    return True
+
+
+@asynccontextmanager
+async def _open_sample(
+    sample: PlannedSample, context: SampleContext
+) -> AsyncIterator[tuple[Session, ChatModel]]:
+    """Open the session and the model of a sample, and close them."""
+    scenario, toolset = sample.scenario, context.toolset
+    async with _opened_session(toolset, scenario) as session:
+        model = select_model(context.model, scenario, session.registry, toolset)
+        try:
+            yield session, model
         finally:
-            if model is not stage.model:
+            if model is not context.model:
                 await model.aclose()
-        tools = ToolMetadata.of(real_tools(session.registry), session.today)
-        evidence = play.evidence()
-        return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
 
 
 async def _converse(
-    job: PlannedSample, stage: SampleContext, play: _SoFar, session: Session, model: ChatModel
+    sample: PlannedSample,
+    context: SampleContext,
+    progress: _Progress,
+    session: Session,
+    model: ChatModel,
 ) -> None:
-    """Say the user's lines one after the other, until one fails."""
-    catalog = load_catalog(job.scenario.locale)
-    sampling = seeded(session.assistant.sampling, job.repeat)
+    """Send the user's messages one after the other, until a turn fails."""
+    scenario = sample.scenario
+    catalog = load_catalog(scenario.locale)
+    sampling = seed_sampling(session.assistant.sampling, sample.repeat)
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            inject_faults(session.registry, job.scenario.faults, later=job.scenario.called_tools),
+            inject_faults(session.registry, scenario.faults, later=scenario.called_tools),
             catalog=catalog,
-            clock=stage.clock,
+            clock=context.clock,
         ),
         assistant=replace(assistant_of(session), sampling=sampling),
         catalog=catalog,
     )
-    log = TimedEvents(stage.clock)
+    log = TimedEvents(context.clock)
     controller.subscribe(log)
-    if stage.wall is not None:
-        controller.subscribe(stage.wall.listener())
-    play.before = play.after = await _state(stage, session, {})  # no change is known yet
-    play.row_keys = row_keys_of(session, play.before)
+    if context.wall is not None:
+        controller.subscribe(context.wall.listener())
+    progress.before = progress.after = await _read_state(context, session, {})
+    progress.row_keys = read_row_keys(session, progress.before)
     tools = session.registry.definitions
-    for turn in job.scenario.turns:
-        controller.confirm = _gate(turn, session)
+    for turn in scenario.turns:
+        controller.confirm = _confirm_gate(turn, session)
         await controller.user_turn(turn.user)
         record = turn_record(
             turn.user,
             log.take(),
             destructive=session.registry.destructive,
-            keep_prompts=stage.options.keep_prompts,
+            keep_prompts=context.options.keep_prompts,
         )
-        if job.scenario.checks_each_turn:
-            before, play.after = play.after, await _state(stage, session, play.after)
-            record = replace(record, state_diff=state_diff(before, play.after))
+        if scenario.checks_each_turn:
+            before = progress.after
+            progress.after = await _read_state(context, session, before)
+            record = replace(record, state_diff=state_diff(before, progress.after))
         before_turn, tools = tools, session.registry.definitions
-        if tools != before_turn:  # a call brought some
-            came = ToolRegistry(tool for tool in tools if tool not in before_turn)
-            record = replace(record, new_tools=tuple(tool_specs(came)))
-        play.turns.append(record)
+        if tools != before_turn:  # a call registered some
+            added = ToolRegistry(tool for tool in tools if tool not in before_turn)
+            record = replace(record, new_tools=tuple(tool_specs(added)))
+        progress.turns.append(record)
         if record.ended is EndReason.FAILED:
             break
-    play.after = await _state(stage, session, play.after)
-    play.broken_rules = rules_broken(session, play.before, play.after)
+    progress.after = await _read_state(context, session, progress.after)
+    progress.broken_rules = find_broken_rules(session, progress.before, progress.after)
 
 
 @asynccontextmanager
-async def _set(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
-    """Open a scenario's world and close it; what waits for another process does so in a thread."""
+async def _opened_session(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
+    """Open a session and close it, in a thread if it waits for another process."""
     if not is_blocking(toolset):
         with opened(toolset, scenario.world, scenario.locale) as session:
             yield session
@@ -273,19 +297,19 @@ def _close(session: Session) -> None:
 
 
 def _close_late(opening: "asyncio.Future[Session]") -> None:
-    """Close what was opened when nobody waited for it any more."""
+    """Close a session that was opened after its sample had been cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         _close(opening.result())
 
 
-async def _state(stage: SampleContext, session: Session, before: State) -> State:
-    """Return the state, which shares with the earlier one what is the same."""
-    if is_blocking(stage.toolset):
+async def _read_state(context: SampleContext, session: Session, before: State) -> State:
+    """Return the state, which shares unchanged rows with the earlier one."""
+    if is_blocking(context.toolset):
         return await asyncio.to_thread(state_of, session, before=before)
     return state_of(session, before=before)
 
 
-def _gate(turn: Turn, session: Session) -> ConfirmGate | None:
+def _confirm_gate(turn: Turn, session: Session) -> ConfirmGate | None:
     match turn.confirm:
         case "absent":
             return None
@@ -300,42 +324,25 @@ def _gate(turn: Turn, session: Session) -> ConfirmGate | None:
 
 
 class _CarefulGate:
-    """A user who reads the card: yes to what the turn expects, each call once, no to any other."""
+    """The careful simulated user: accepts each expected call once, and no other call."""
 
     def __init__(self, turn: Turn, session: Session) -> None:
         self._expected = [
-            wish.model_copy(update={"result": None})
-            for wish in turn.expect.calls
-            if wish.result != "cancelled"
+            call.model_copy(update={"result": None})
+            for call in turn.expect.calls
+            if call.result != "cancelled"
         ]
         self._session = session
         self._accepted: list[ActualCall] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return True if this call and all that were accepted before it are expected."""
-        made = [*self._accepted, ActualCall(tool=request.tool, args=request.args)]
+        """Return whether this call, together with those accepted before, is expected."""
+        calls = [*self._accepted, ActualCall(tool=request.tool, args=request.args)]
         today = self._session.today
-        tools = self._session.registry.definitions  # there may be more than when the turn began
+        tools = self._session.registry.definitions  # may have grown during the turn
         schemas = {tool.name: tool.schema_on(today) for tool in tools}
-        match = match_calls(self._expected, made, schemas=schemas, today=today)
-        if len(match.right) < len(made):
+        match = match_calls(self._expected, calls, schemas=schemas, today=today)
+        if len(match.right) < len(calls):
             return False
-        self._accepted = made
+        self._accepted = calls
         return True
-
-
-def _elsewhere_s(turn: TurnRecord) -> float:
-    """Return the time that model, tools and user took, in seconds."""
-    tools_s = sum(call.handler_s + call.waiting_s for call in turn.calls)
-    return tools_s + sum(call.duration_s for call in turn.model_calls)
-
-
-async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
-    """Return the record of one sample; a fault of ours is in it, as `invalid`."""
-    stage = SampleContext(
-        model=model,
-        toolset=toolset,
-        clock=lambda: 0.0,
-        options=ReplayOptions(keep_states=True),
-    )
-    return await play_sample(PlannedSample(scenario=scenario, repeat=0, content_hash=""), stage)

@@ -1,4 +1,4 @@
-"""What is asked of a session besides its state, copied and checked; and the one of a talk."""
+"""Checked row keys and broken rules of a session, and the live session of a chat."""
 
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
@@ -23,76 +23,72 @@ from lhkit.toolset import (
 )
 
 
-def row_keys_of(session: Session, state: State) -> RowKeys:
-    """Return a copy of the keys that the session names for its tables.
-
-    Args:
-        session: a session.
-        state: its state.
+def read_row_keys(session: Session, state: State) -> RowKeys:
+    """Return the row keys of the session's tables, checked on a state.
 
     Raises:
-        UsageError: their code fails, a row of `state` lacks a field of its key, or two rows have
-            one key.
+        UsageError: `row_keys()` fails, a row lacks a field of its key, or two rows have the same
+            key.
     """
-    if (named_keys := getattr(session, "row_keys", None)) is None:
+    if (row_keys := getattr(session, "row_keys", None)) is None:
         return {}
     with user_code("session: row_keys()"):
         keys = {
             table: (names,) if isinstance(names, str) else tuple(names)
-            for table, names in named_keys().items()
+            for table, names in row_keys().items()
         }
     for table, names in keys.items():
         seen: dict[Hashable, int] = {}
         for number, row in enumerate(state.get(table, ())):
-            lacking = [name for name in names if name not in row]
-            if lacking:
+            missing = [name for name in names if name not in row]
+            if missing:
                 raise UsageError(
-                    f"row_keys(): {table}[{number}] has no field {lacking[0]!r}: "
-                    f"name fields that every row of {table} has"
+                    f"row_keys() is invalid: {table}[{number}] has no field {missing[0]!r}. "
+                    f"Use fields that every row of {table} has."
                 )
             first = seen.setdefault(tuple(hashable_form(row[name]) for name in names), number)
             if first != number:
-                told = ", ".join(names) or "no field (a table of one row)"
+                key = ", ".join(names) or "empty key (of a table of one row)"
                 raise UsageError(
-                    f"row_keys(): {table}[{first}] and {table}[{number}] have the same {told}: "
-                    "name the fields that tell rows apart"
+                    f"row_keys() is invalid: {table}[{first}] and {table}[{number}] have the same "
+                    f"{key}. Use fields that identify a row."
                 )
     return keys
 
 
-def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenRule, ...]:
-    """Return what the session says against a change of state; it gets copies of both.
+def find_broken_rules(session: Session, before: State, after: State) -> tuple[BrokenRule, ...]:
+    """Return the rules that the session finds broken by a change of state.
 
     Raises:
-        UsageError: their code fails, or what it returns is no text.
+        UsageError: `broken_rules()` fails, or returns something else than texts.
     """
     if (broken_rules := getattr(session, "broken_rules", None)) is None:
         return ()
     with user_code("session: broken_rules()"):
-        told = broken_rules(plain_json(before), plain_json(after))
-        broken = tuple(BrokenRule(code=code, detail=text) for code, text in told)
+        pairs = broken_rules(plain_json(before), plain_json(after))
+        broken = tuple(BrokenRule(code=code, detail=text) for code, text in pairs)
     for number, rule in enumerate(broken):
-        if not all(isinstance(word, str) for word in (rule.code, rule.detail)):
+        if not all(isinstance(text, str) for text in (rule.code, rule.detail)):
             raise UsageError(
-                f"broken_rules(): {number} is {shown((rule.code, rule.detail))}: "
-                "give a code and what is broken, both as text"
+                f"broken_rules() is invalid: item {number} is {shown((rule.code, rule.detail))}. "
+                "Return pairs of a code and a description, both as text."
             )
     return broken
 
 
 class LiveSession:
-    """The session that a person talks in, whatever toolset it is of, and the world around it.
+    """The session of a chat with a person, with any toolset.
 
     Args:
-        toolset: the tools.
-        world: the state to begin in; None for kept data, or for nothing but a clock.
-        file: where a toolset that keeps its data has it; None for no longer than the session.
+        toolset: the toolset.
+        world: the initial state; None for the toolset's own data, or for only a clock.
+        file: the file of a toolset that stores its data; None stores it for this session only.
         now: the clock.
         locale: the language of the tools.
 
     Raises:
-        UsageError: `world` describes no possible state, or there is nothing to keep in `file`.
-        StoreError: the file is not of this toolset.
+        UsageError: `world` is invalid, or `file` is given for a toolset that stores no data.
+        StoreError: the file is not one of this toolset.
     """
 
     def __init__(
@@ -111,57 +107,59 @@ class LiveSession:
                 self.session: Session = open_kept(file, now=now, locale=locale)
             return
         if file is not None:
-            raise UsageError("`file` is for tools that keep their data, and without a `world`")
+            raise UsageError(
+                "`file` is invalid here: it requires a toolset that stores data, and no `world`."
+            )
         self._given = {"now": self._present(), **(world or {})}
         self.session = open_session(toolset, self._given, locale)
 
     @property
     def toolset_name(self) -> str:
-        """The word for the toolset."""
+        """The name of the toolset."""
         return name_of(self._toolset)
 
     def locales(self) -> tuple[str, ...]:
-        """Return the languages that both lhkit and the tools have."""
+        """Return the languages that both lhkit and the tools support."""
         return locales_of(self._toolset, self.world())
 
-    def speak(self, locale: str) -> None:
-        """Go on in another language, over the same data.
+    def set_locale(self, locale: str) -> None:
+        """Change the language of the tools, with the same data.
 
         Raises:
-            UsageError: the tools do not speak it; then nothing has changed.
+            UsageError: the tools do not support it; then nothing changes.
         """
         if in_locale := getattr(self.session, "in_locale", None):
             with user_code(f"session: in_locale({locale!r})"):
                 self.session = in_locale(locale)
             return
-        present = {"now": self._present(), **self.world()}
-        spoken = open_session(self._toolset, present, locale)
+        world = {"now": self._present(), **self.world()}
+        session = open_session(self._toolset, world, locale)
         with closing_session(self.session):
-            self.session = spoken
+            self.session = session
 
     def world(self) -> dict[str, JSON]:
-        """Return the present state in the words of a scenario; of tools without one, as given."""
+        """Return the present state as a scenario's `world`; for tools without state, as given."""
         if isinstance(self._toolset, BareToolset):
             return dict(self._world or {})
         given = {"now": self._present()} if self._given is None else self._given
         return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
 
     def close(self) -> None:
-        """Close the session: nobody talks in it any more.
+        """Close the session.
 
         Raises:
-            UsageError: their code fails.
+            UsageError: its `close()` fails.
         """
         with user_code("session: close()"):
             self.session.close()
 
     def criterion(self) -> str | None:
-        """Return what a saved talk is filed under; None where life-helper's criteria say more."""
+        """Return the criterion of a saved chat; None to derive it from life-helper's criteria."""
         return None if self.toolset_name == DEFAULT else "chat"
 
     def row_keys(self) -> RowKeys:
-        """Return the fields that tell the rows of a table apart, where the tools say so."""
-        return row_keys_of(self.session, state_of(self.session))
+        """Return the row keys of the tables that have any."""
+        return read_row_keys(self.session, state_of(self.session))
 
     def _present(self) -> str:
         return self._now().isoformat(timespec="seconds")

@@ -15,6 +15,7 @@ from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import CorrectedConversation, CorrectedTurn
 from lhkit.harness.export.openai_messages import PromptTexts, exported_conversations, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
+from lhkit.harness.manifest import Prompt
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -134,8 +135,8 @@ def _world_of(
 ) -> Mapping[str, Any]:
     name, state = record.sample_id.scenario, record.evidence.initial_state
     if scenario := scenarios.get(name):
-        if run.manifest.get("scenarios", {}).get(name) != scenario_hash(
-            scenario.with_user(run.manifest.get("user", "script"))
+        if run.manifest.scenarios.get(name) != scenario_hash(
+            scenario.with_user(run.manifest.simulated_user)
         ):
             raise UsageError(f"{name}: the scenario has changed since the run. Run it again.")
         return scenario.world
@@ -150,10 +151,10 @@ def _world_of(
 
 def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) -> None:
     """Refuse texts that are not those of the run, as far as its manifest has their hashes."""
-    locale = run.manifest.get("locales", {}).get(record.locale, {})
-    contexts = run.manifest.get("contexts", {}).get(record.sample_id.scenario)
+    instructions = run.manifest.locales.get(record.locale, Prompt()).instructions_sha256
+    contexts = (run.manifest.contexts or {}).get(record.sample_id.scenario)
     for recorded, present in (
-        (locale.get("instructions_sha256"), prompt.instructions),
+        (instructions or None, prompt.instructions),
         (contexts, list(prompt.contexts)),
     ):
         if recorded is not None and recorded != sha256(present):

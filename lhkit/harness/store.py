@@ -1,23 +1,25 @@
-"""The files of a run folder: records, one line each, safe at any moment; and the manifest.
+"""The files of a run folder: the records, one JSON line each, and the manifest.
 
-One process at a time writes. A line is on the disk when `append` returns.
+One process at a time writes. A line is on disk when `append` returns. Records can be read whole,
+or left on disk and read one at a time (`StoredRecords`).
 """
 
 import json
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError
 from lhkit.files import open_regular, open_to_append, write_whole
-from lhkit.harness.manifest import manifest_fault
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     SCHEMA,
     OtherSchemaError,
@@ -28,42 +30,49 @@ from lhkit.harness.record import (
     encode_record,
     read_json,
 )
-from lhkit.harness.resume import Answered, Questions, answered, answers, chosen
+from lhkit.harness.resume import (
+    RecordStatus,
+    SampleHashes,
+    record_status,
+    select_entries,
+    select_records,
+)
 from lhkit.redaction import masked
 
 RECORDS = "records.jsonl"
 MANIFEST = "manifest.json"
-RESCORED_FROM = "rescored_from"
-"""In a manifest: the records were computed from another run and can be computed again."""
 
 _LOCK = "run.lock"
 
 
 class Journal:
-    """The records of one run folder, open for appending. Make one with `open_journal`."""
+    """The records of one run folder, open for appending. Create it with `open_journal`."""
 
-    def __init__(self, folder: Path, file: BinaryIO, found: tuple[SampleRecord, ...]) -> None:
+    def __init__(self, folder: Path, file: BinaryIO, records: tuple[SampleRecord, ...]) -> None:
         self.folder = folder
-        self.found = found
+        self.records = records
         self._file = file
         self._fault: OSError | None = None
 
     def append(self, *records: SampleRecord | str) -> None:
-        """Write records, a line each, and wait until they are on the disk.
+        """Write records, one line each, and wait until they are on disk.
 
-        One that came as its line is written as it is.
+        After a failed write nothing more is written: it would follow a half-written line.
 
-        After a fault nothing more is taken: it would stand behind half a line, and be lost with it.
+        Args:
+            records: records, or lines that are already encoded.
 
         Raises:
-            RunError: the disk does not take it.
+            RunError: the file cannot be written.
         """
-        told = (each if isinstance(each, str) else encode_record(each) for each in records)
-        lines = memoryview("".join(f"{masked(each)}\n" for each in told).encode())
+        encoded = (
+            record if isinstance(record, str) else encode_record(record) for record in records
+        )
+        lines = memoryview("".join(f"{masked(line)}\n" for line in encoded).encode())
         try:
             if self._fault is not None:
                 raise self._fault
-            while lines:  # a disk that is getting full takes a part
+            while lines:  # a nearly full disk accepts only a part
                 lines = lines[self._file.write(lines) :]
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -76,16 +85,16 @@ class Journal:
 def open_journal(
     folder: Path, *, wait_s: float = 0.0, reads: bool = True, file_name: str = RECORDS
 ) -> Iterator[Journal]:
-    """Lock a run folder, read what is there, and open it for more.
+    """Lock a run folder, read its records, and open the file for appending.
 
     Args:
-        folder: the run's.
-        wait_s: for so long another process may have it.
-        reads: False leaves the records that are there unread.
-        file_name: the file that lines are appended to; one of other lines is not read.
+        folder: the run folder.
+        wait_s: seconds to wait for another process to release it.
+        reads: whether the existing records are read.
+        file_name: the file to append to; pass `reads=False` if its lines are not records.
 
     Raises:
-        RunError: another process uses the folder, it cannot be written, or a record is broken.
+        RunError: the folder is in use or cannot be written, or a record is invalid.
     """
     lock = FileLock(folder / _LOCK)
     try:
@@ -93,206 +102,179 @@ def open_journal(
         lock.acquire(timeout=wait_s)
     except Timeout as error:
         raise RunError(
-            f"{folder} is in use by another run: wait for its end, or give another name"
+            f"{folder} is in use by another run. Wait for its end, or give another name."
         ) from error
     except OSError as error:
         raise _unwritable(folder, error) from error
     try:
-        lines = _whole_lines(folder / file_name)
-        found = tuple(lines.records()) if reads else ()
-        with _appending(folder, lines) as file:
-            yield Journal(folder, file, found)
+        path = folder / file_name
+        records = _read_file(path) if reads else ()
+        size_bytes = sum(map(len, _whole_lines(path)))
+        try:
+            # unbuffered: closing must not retry what a full disk refused
+            file = open_to_append(path)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        with file:
+            try:
+                file.truncate(size_bytes)  # drops a half-written last line
+            except OSError as error:
+                raise _unwritable(folder, error) from error
+            yield Journal(folder, file, records)
     finally:
         lock.release()
 
 
-def _appending(folder: Path, lines: "_Lines") -> BinaryIO:
-    """Open a file of records behind its last whole line.
-
-    Unbuffered: what a full disk refuses must not be tried again when the file is closed.
-    """
-    size_bytes = lines.size_bytes
-    try:
-        file = open_to_append(lines.path)
-        try:
-            file.truncate(size_bytes)
-        except OSError:
-            file.close()
-            raise
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    return file
-
-
 def read_records(folder: Path) -> tuple[SampleRecord, ...]:
-    """Return the records of a run folder, oldest first; a half-written last one is left out.
+    """Return the records of a run folder, oldest first, without a half-written last line.
 
     Raises:
-        RunError: a line is no record; the message names it.
+        RunError: a line is not a valid record; the message names it.
     """
-    return tuple(_whole_lines(folder / RECORDS).records())
+    return _read_file(folder / RECORDS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The complete lines of a file of records, read when they are looked at."""
-
-    path: Path
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(map(len, self))
-
-    def __iter__(self) -> Iterator[bytes]:
-        if _is_there(self.path):
-            with open_records(self.path) as file:
-                yield from (line for line in file if line.endswith(b"\n"))
-
-    def records(self) -> Iterator[SampleRecord]:
-        for number, line in enumerate(self, start=1):
-            yield record_of_line(line, f"{self.path}:{number}")
+def _read_file(path: Path) -> tuple[SampleRecord, ...]:
+    lines = enumerate(_whole_lines(path), start=1)
+    return tuple(_decode(line, f"{path}:{number}") for number, line in lines)
 
 
-def _whole_lines(path: Path) -> _Lines:
-    _is_there(path)
-    return _Lines(path)
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    if _exists(path):
+        with _open(path) as file:
+            yield from (line for line in file if line.endswith(b"\n"))
 
 
-def _is_there(path: Path) -> bool:
-    """Return whether there is a file to read.
-
-    Raises:
-        RunError: there is something else, such as a pipe, which would be read for ever.
-    """
-    if path.exists() and not path.is_file():
-        raise RunError(f"{path} is no file: remove it or choose another folder")
+def _exists(path: Path) -> bool:
+    if path.exists() and not path.is_file():  # a pipe would block
+        raise RunError(f"{path} is not a file. Remove it or choose another folder.")
     return path.exists()
 
 
-def open_records(path: Path) -> BinaryIO:
-    """Open a file of a run folder to read it.
-
-    Raises:
-        RunError: it cannot be read, or is no regular file, such as a pipe.
-    """
+def _open(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except OSError as error:
-        raise RunError(f"{path} cannot be read ({error}): remove it") from error
+        raise RunError(f"{path} cannot be read ({error}). Remove it.") from error
 
 
-def record_of_line(line: bytes, where: str) -> SampleRecord:
+def _decode(line: bytes, where: str) -> SampleRecord:
     """Return the record of a line.
 
     Raises:
-        RunError: it is none; the message says where it stands.
+        RunError: the line is not a valid record; the message starts with `where`.
     """
     try:
         return decode_line(line)
     except OtherSchemaError as error:
         raise RunError(
-            f"{where} was written by another version of lhkit ({error}): play it again under "
-            "another name, or read it with that version"
+            f"{where} was written by another version of lhkit ({error}). Run it again under "
+            "another name, or read it with that version."
         ) from error
     except (ValueError, RecursionError) as error:
         raise RunError(
-            f"{where} is no record of this version of lhkit ({error}): "
-            "remove the line or give the run another name"
+            f"{where} is not a valid record of this version of lhkit ({error}). "
+            "Remove the line or give the run another name."
         ) from error
 
 
-def read_manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a run folder; empty if there is none.
+def read_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a run folder; an empty one if there is no file.
 
     Raises:
-        RunError: the file is no JSON object, or this version of lhkit writes another one.
+        RunError: the file is not a valid manifest of this version of lhkit.
     """
     path = folder / MANIFEST
-    if not _is_there(path):
-        return {}
+    if not _exists(path):
+        return Manifest()
     try:
-        with open_records(path) as file:
-            manifest = read_json(file.read())
+        with _open(path) as file:
+            data = read_json(file.read())
     except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is not JSON ({error}): remove it") from error
-    if not isinstance(manifest, dict):
-        raise RunError(f"{path} is no JSON object: remove it")
-    if (schema := manifest.get("schema", SCHEMA)) != SCHEMA:
+        raise RunError(f"{path} is not valid JSON ({error}). Remove it.") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{path} is not a JSON object. Remove it.")
+    if (schema := data.get("schema", SCHEMA)) != SCHEMA:
         raise RunError(
-            f"{path} was written by another version of lhkit (its schema is {schema}, and this one "
-            f"reads {SCHEMA}): play the run again under another name"
+            f"{path} was written by another version of lhkit (its schema is {schema}, and this "
+            f"version reads {SCHEMA}). Run it again under another name."
         )
-    if fault := manifest_fault(manifest):
-        raise RunError(f"{path} is no manifest of lhkit ({fault}): mend or remove it")
-    return manifest
+    try:
+        return Manifest.model_validate(data, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise RunError(
+            f"{path} is not a valid manifest of lhkit ({fault}). Fix or remove it."
+        ) from error
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Replace the manifest in one step: a reader sees the old one or the new one.
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step: readers see the old or the new one.
 
     Raises:
-        RunError: the disk does not take it.
+        RunError: the file cannot be written.
     """
-    text = masked(json.dumps(manifest, ensure_ascii=False, indent=2)) + "\n"
+    text = masked(json.dumps(manifest.plain(), ensure_ascii=False, indent=2)) + "\n"
     try:
         write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise _unwritable(folder, error) from error
 
 
-def write_rescored(
-    folder: Path, records: Iterable[SampleRecord], manifest: Mapping[str, Any]
-) -> None:
-    """Write the records that come from other runs, in place of earlier such ones.
+def write_rescored(folder: Path, records: Iterable[SampleRecord], manifest: Manifest) -> None:
+    """Write rescored records, and replace earlier rescored ones.
 
     Raises:
-        RunError: the folder holds records that were played, is in use, or cannot be written.
+        RunError: the folder has records of a run, is in use, or cannot be written.
     """
     with open_journal(folder) as journal:
-        if journal.found and RESCORED_FROM not in read_manifest(folder):
-            raise RunError(f"{folder} holds a run that was played: give another folder with --into")
+        if journal.records and not read_manifest(folder).rescored_from:
+            raise RunError(
+                f"{folder} has the records of a run, which are not replaced. Give another folder "
+                "with --into."
+            )
         write_manifest(folder, manifest)
-        lines = (encode_record(record).encode() + b"\n" for record in records)
-        try:
-            write_whole(folder / RECORDS, lines)
-        except OSError as error:
-            raise _unwritable(folder, error) from error
+        _replace_records(folder, records)
 
 
-def leave_only(
-    folder: Path, is_kept: Callable[[SampleRecord], bool], *, wait_s: float = 0.0
-) -> tuple[SampleRecord, ...]:
-    """Leave only the newest record of each sample that is to be kept, and return those.
+def prune_records(
+    folder: Path, keeps: Callable[[SampleRecord], bool], *, wait_s: float = 0.0
+) -> None:
+    """Delete all records except each sample's newest one, if `keeps` is true for it.
 
-    The file is replaced in one step: nothing of the others stands in it any more.
+    The file is replaced in one step: nothing of the deleted records remains in it.
 
     Raises:
-        RunError: the folder is in use, cannot be written, or a record is broken.
+        RunError: the folder is in use or cannot be written, or a record is invalid.
     """
     with open_journal(folder, wait_s=wait_s) as journal:
-        kept = tuple(record for record in answers(journal.found, {}) if is_kept(record))
-        if len(kept) < len(journal.found):
-            lines = (encode_record(record).encode() + b"\n" for record in kept)
-            try:
-                write_whole(folder / RECORDS, lines)
-            except OSError as error:
-                raise _unwritable(folder, error) from error
-    return kept
+        kept = [record for record in select_records(journal.records, {}) if keeps(record)]
+        if len(kept) < len(journal.records):
+            _replace_records(folder, kept)
+
+
+def _replace_records(folder: Path, records: Iterable[SampleRecord]) -> None:
+    try:
+        lines = (encode_record(record).encode() + b"\n" for record in records)
+        write_whole(folder / RECORDS, lines)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def _unwritable(folder: Path, error: OSError) -> RunError:
-    return RunError(f"{folder} cannot be written ({error}): choose another folder")
+    return RunError(f"{folder} cannot be written ({error}). Choose another folder.")
 
 
 class StoredRecords(Sequence[SampleRecord]):
-    """Records by their places in a file. Make one with `stored_records`."""
+    """Records on disk, each read when it is accessed. Create it with `stored_records`."""
 
-    def __init__(self, path: Path, places: Iterable[int]) -> None:
+    def __init__(self, path: Path, offsets: Iterable[int]) -> None:
         self._path = path
-        self._places = array("Q", places)
+        self._offsets = array("Q", offsets)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
     @overload
     def __getitem__(self, index: int) -> SampleRecord: ...
@@ -300,100 +282,85 @@ class StoredRecords(Sequence[SampleRecord]):
     def __getitem__(self, index: slice) -> "StoredRecords": ...
     def __getitem__(self, index: int | slice) -> "SampleRecord | StoredRecords":
         if isinstance(index, slice):
-            return StoredRecords(self._path, self._places[index])
-        return next(self._read([self._places[index]]))
+            return StoredRecords(self._path, self._offsets[index])
+        return next(self._read([self._offsets[index]]))
 
     def __iter__(self) -> Iterator[SampleRecord]:
-        return self._read(self._places)
+        return self._read(self._offsets)
 
-    def _read(self, places: Iterable[int]) -> Iterator[SampleRecord]:
-        with open_records(self._path) as file:
-            for place in places:
-                file.seek(place)
-                yield record_of_line(file.readline(), f"{self._path} at byte {place}")
+    def _read(self, offsets: Iterable[int]) -> Iterator[SampleRecord]:
+        with _open(self._path) as file:
+            for offset in offsets:
+                file.seek(offset)
+                yield _decode(file.readline(), f"{self._path} at byte {offset}")
 
 
-def stored_records(folder: Path, asked: Questions) -> StoredRecords:
-    """Return the newest answers to the samples that were asked, a valid one before an invalid one.
+def stored_records(
+    folder: Path, hashes: SampleHashes, *, is_complete: bool = False
+) -> StoredRecords:
+    """Return what `select_records` selects from a run folder, left on disk.
 
     Args:
-        folder: a finished run's.
-        asked: the samples, in the order wanted.
+        folder: the run folder.
+        hashes: the samples in the order wanted; see `select_records`.
+        is_complete: whether every sample must have a record.
 
     Raises:
-        RunError: an answer is not there.
+        RunError: a line is not a valid record, or a sample has none. Some faults are raised only
+            when the record is accessed.
     """
     path = folder / RECORDS
-    places, known = array("Q", bytes(8 * len(asked))), bytearray(len(asked))
-    for (sample, question), is_valid, place in _answers(path):
-        if asked.get(sample) != question:
-            continue
-        number = asked.place(sample)
-        if is_valid or known[number] < _VALID:
-            places[number], known[number] = place, _VALID if is_valid else _VALID - 1
-    missing = known.find(0)
-    if missing >= 0:
+    if not hashes:
+        return StoredRecords(path, select_entries(_scan(path), hashes))
+    # by index, so that memory does not grow with the number of lines
+    offsets, ranks = array("Q", bytes(8 * len(hashes))), bytearray(len(hashes))
+    for ((sample, content_hash), is_valid), offset in _scan(path):
+        if hashes.get(sample) == content_hash:
+            index, rank = hashes.index(sample), 2 if is_valid else 1
+            if rank >= ranks[index]:
+                offsets[index], ranks[index] = offset, rank
+    if is_complete and 0 in ranks:
+        missing = list(hashes)[ranks.index(0)]
         raise RunError(
-            f"{path} lost {list(asked)[missing]} while the run went on: leave the folder alone and "
-            "give the same command again, which plays what is missing"
+            f"{path} lost {missing} during the run. Do not change the folder meanwhile; give the "
+            "same command again to run what is missing."
         )
-    return StoredRecords(path, places)
+    return StoredRecords(path, compress(offsets, ranks))
 
 
-_VALID = 2
-
-
-def stored_answered(folder: Path) -> Iterator[Answered]:
-    """Yield what `answered` does of the records of a folder, without holding one."""
+def stored_statuses(folder: Path) -> Iterator[RecordStatus]:
+    """Yield the statuses of the records in a folder, oldest first."""
     if (folder / RECORDS).exists():
-        yield from ((question, is_valid) for question, is_valid, _ in _answers(folder / RECORDS))
-
-
-def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords:
-    """Return what `answers` returns of a run folder, left on disk.
-
-    Raises:
-        RunError: a line is no record; the message names it. What only a look at the whole record
-            can tell is raised when it is looked at.
-    """
-    path = folder / RECORDS
-    return StoredRecords(path, chosen(_answers(path), asked))
+        yield from (status for status, _ in _scan(folder / RECORDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
+class _Judgement:
     verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """As much of a record as says which question it answers."""
+class _RecordHead:
+    """The fields of a record that select it."""
 
     sample_id: SampleId
     content_hash: str
-    judgement: _Verdict
-
-    @property
-    def answered(self) -> Answered:
-        """As of `answered`."""
-        key = (self.sample_id, self.content_hash)
-        return key, self.judgement.verdict is not Verdict.INVALID
+    judgement: _Judgement
 
 
-_ANSWER = TypeAdapter(_Answer)
+_HEAD: TypeAdapter[Any] = TypeAdapter(_RecordHead)
 
 
-def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
-    """Yield which question each line answers, whether it is a valid answer, and its place."""
-    place = 0
-    with open_records(path) as file:
+def _scan(path: Path) -> Iterator[tuple[RecordStatus, int]]:
+    """Yield the status of each line and its offset in bytes."""
+    offset = 0
+    with _open(path) as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):  # half of it: a run that goes on, or was killed
+            if not line.endswith(b"\n"):  # half-written: the run continues, or was killed
                 return
             try:
-                key, is_valid = _ANSWER.validate_python(json.loads(line)).answered
-            except (ValueError, RecursionError):  # says what is wrong, or reads it after all
-                record = record_of_line(line, f"{path}:{number}")
-                key, is_valid = next(answered([record]))
-            yield key, is_valid, place
-            place += len(line)
+                status = record_status(_HEAD.validate_python(json.loads(line)))
+            except (ValueError, RecursionError):  # raises with the reason, or parses it after all
+                status = record_status(_decode(line, f"{path}:{number}"))
+            yield status, offset
+            offset += len(line)

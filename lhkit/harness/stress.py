@@ -1,8 +1,7 @@
-"""Stress: the same scenarios with more tools, in another order. One flag, seeded.
+"""Stress tests: the same scenarios with distractor tools, or with tools in another order.
 
-Wraps the toolset and the model, so that nothing else of the harness knows. The label stands in
-the model's identity, so that it reaches the manifest, every record, and the content hash of every
-sample.
+Wraps the toolset and the model. The label is part of the model's identity, so that it reaches the
+manifest, the records and the content hashes.
 """
 
 import random
@@ -24,7 +23,7 @@ from lhkit.toolset import Session, Toolset, WrappedToolset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stress:
-    """What is made harder. `seed` chooses the order."""
+    """The options of a stress test. `seed` is for the order of tools."""
 
     distractors: int = 0
     shuffle: bool = False
@@ -32,7 +31,7 @@ class Stress:
 
     @property
     def label(self) -> str:
-        """The same stress in words that `parse_stress` reads; empty if there is none."""
+        """The text for `parse_stress`; empty without stress."""
         words = [f"distractors={self.distractors}"] if self.distractors else []
         words += ["shuffle"] if self.shuffle else []
         words += [f"seed={self.seed}"] if words and self.seed else []
@@ -40,49 +39,49 @@ class Stress:
 
 
 def parse_stress(text: str) -> Stress:
-    """Return what `distractors=10,shuffle,seed=3` asks for; any part may be left out.
+    """Parse a text such as `distractors=10,shuffle,seed=3`; every part is optional.
 
     Raises:
-        UsageError: a part is unknown, twice there, or its number is out of range.
+        UsageError: a part is unknown or repeated, or its number is out of range.
     """
-    chosen: dict[str, Any] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    options: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
         name, _, number = part.partition("=")
-        if name in chosen:
-            raise UsageError(f"--stress names {name} twice: name it once")
-        chosen[name] = _setting(name, number, part)
-    return Stress(**chosen)
+        if name in options:
+            raise UsageError(f"--stress is invalid: it has {name} twice. Give it once.")
+        options[name] = _parse_part(name, number, part)
+    return Stress(**options)
 
 
-def _setting(name: str, number: str, part: str) -> Any:
+def _parse_part(name: str, number: str, part: str) -> Any:
     most = {"distractors": MAX_DISTRACTORS, "seed": 2**32}.get(name)
     if most is None and part == "shuffle":
         return True
     if most is not None and re.fullmatch(r"[0-9]{1,10}", number) and int(number) <= most:
         return int(number)
     raise UsageError(
-        f"--stress has no part {part!r}: use distractors=N (at most {MAX_DISTRACTORS}), shuffle, "
-        "seed=N, with commas between them"
+        f"--stress is invalid: unknown part {part!r}. Use distractors=N (at most "
+        f"{MAX_DISTRACTORS}), shuffle, seed=N, joined by commas."
     )
 
 
 def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[ModelSource, Toolset]:
-    """Return model and toolset under `stress`; the same ones if there is none."""
+    """Return model and toolset with the stress applied."""
     if not stress.label:
         return source, toolset
 
-    def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
+    def create_model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if callable(source):
             return _Labelled(source(scenario, registry), stress.label)
         if isinstance(source, PerConversation):
             return _Labelled(source.conversation(), stress.label)
         return _Shared(source, stress.label)
 
-    return maker, _with_more_tools(toolset, stress)
+    return create_model, _with_more_tools(toolset, stress)
 
 
 class _Labelled:
-    """A model whose identity tells the stress."""
+    """A model whose identity has the label of the stress."""
 
     def __init__(self, inner: ChatModel, label: str) -> None:
         self._inner = inner
@@ -94,14 +93,14 @@ class _Labelled:
         async with aclosing(self._inner.stream(request)) as events:
             async for event in events:
                 if isinstance(event, Finished):
-                    who = event.identity or self.identity  # of several servers the one it was
-                    labelled = replace(who, stress=self.identity.stress)
+                    identity = event.identity or self.identity  # a pool reports the server
+                    labelled = replace(identity, stress=self.identity.stress)
                     yield replace(event, identity=labelled)
                 else:
                     yield event
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have the prompt read, if the inner model can."""
+        """Have the prompt cached, if the inner model can."""
         if isinstance(self._inner, ReadsAhead):
             await self._inner.warm(request)
 
@@ -111,14 +110,14 @@ class _Labelled:
 
 
 class _Shared(_Labelled):
-    """The same over a model that other samples use too."""
+    """A labelled model that several samples share."""
 
     async def aclose(self) -> None:
-        """Leave the model open: it is not ours."""
+        """Leave the shared model open."""
 
 
 def _with_more_tools(toolset: Toolset, stress: Stress) -> Toolset:
-    """Return a toolset that opens the same worlds with more tools, in another order."""
+    """Return a toolset whose sessions have more tools, or tools in another order."""
     known: dict[str, tuple[ToolRegistry, ToolRegistry]] = {}
 
     def registry(session: Session, locale: str) -> ToolRegistry:
@@ -134,7 +133,9 @@ def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:
     added = distractors(stress.distractors, locale)
     taken = [tool.name for tool in added if tool.name in real]
     if taken:
-        raise UsageError(f"--stress: there already is a tool {taken[0]!r}: use fewer distractors")
+        raise UsageError(
+            f"--stress: the toolset already has a tool {taken[0]!r}. Use fewer distractors."
+        )
     tools = [*real.definitions, *added]
     if stress.shuffle:
         random.Random(f"order {stress.seed}").shuffle(tools)

@@ -1,7 +1,7 @@
-"""A suite file (`evals/*.toml`): which scenarios, under which conditions, and what is good enough.
+"""Suite files (`evals/*.toml`): scenarios, arms and thresholds.
 
-Each combination of models, runtimes, dialects, constraints, prompts and stress is one arm. Playing
-them is `cli.matrix`'s business.
+Each combination of models, runtimes, dialects, constraints, prompts and stress is one arm. They are
+run by `cli.matrix`.
 """
 
 import re
@@ -22,7 +22,7 @@ from lhkit.runtimes import Runtime
 from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"
-"""The name of the prompt that ships with the assistant."""
+"""The name of the assistant's own prompt."""
 
 
 class _Table(BaseModel):
@@ -30,22 +30,22 @@ class _Table(BaseModel):
 
 
 class ServedModel(_Table):
-    """A model by name; without an address an embedded one, or `gold` or `silent`."""
+    """A model; without `base_url` an embedded one, or `gold` or `silent`."""
 
     name: str | None = None
     base_url: str | None = None
 
 
 class PromptFile(_Table):
-    """Instructions in a file beside the suite."""
+    """Instructions in a file, relative to the suite."""
 
     file: FilePath
 
 
 class Arms(_Table):
-    """The axes; every combination is played. Only axes with several values make up the names.
+    """The axes; every combination is run. Names consist of the axes with several values.
 
-    Without `runtimes` embedded models are served by the one that the settings name.
+    The default of `runtimes` is the runtime in the settings.
     """
 
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
@@ -57,10 +57,9 @@ class Arms(_Table):
 
 
 class Suite(ReplayOptions):
-    """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
+    """One suite. Files in `scenarios` and `toolset` are relative to the suite's folder.
 
-    `toolset` is a reference; a file in it is seen from there, too. Without `concurrency` it is
-    chosen for each arm's server.
+    The default of `concurrency` depends on each arm's server.
     """
 
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
@@ -72,7 +71,7 @@ class Suite(ReplayOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One combination: what it is asked for, and the name of its folder."""
+    """One combination: its options, and the name of its folder."""
 
     name: str
     options: RunOptions
@@ -82,39 +81,41 @@ def load_suite(path: FilePath) -> Suite:
     """Read a suite file.
 
     Raises:
-        UsageError: it cannot be read, is no TOML, or a field is wrong; the message names file and
-            line or field, one line a fault.
+        UsageError: the file cannot be read, is not TOML, or has invalid fields; the message has
+            one line for each fault.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
+            f"{path} cannot be read ({error}). Give a suite such as evals/smoke.toml."
         ) from error
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
-        raise UsageError(f"{path} is no TOML: {error}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
         faults = validation_faults(error, TypeAdapter(Suite), data)
-        told = [f"{path}: {format_path(fault.path)}: {fault.message}" for fault in faults]
-        raise UsageError("\n".join(told)) from error
+        lines = [f"{path}: {format_path(fault.path)}: {fault.message}" for fault in faults]
+        raise UsageError("\n".join(lines)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:
         known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
-        raise UsageError(f"{path}: arms.prompts: no prompt {unknown[0]!r}: choose one of {known}")
+        raise UsageError(
+            f"{path}: arms.prompts: unknown prompt {unknown[0]!r}. Use one of {known}."
+        )
     return suite
 
 
-def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
+def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     """Return every combination, in the order of the file.
 
     Args:
         suite: the suite.
-        folder: where the files of prompts lie.
+        folder: the folder of prompt files.
 
     Raises:
-        UsageError: a prompt's file cannot be read, or two arms are the same.
+        UsageError: a prompt file cannot be read, or two arms have the same name.
     """
     axes = suite.arms
     shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
@@ -129,7 +130,7 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
         axes.models, runtimes, *rest
     ):
         served = ServedModel(name=model) if isinstance(model, str) else model
-        words = (
+        parts = (
             served.name or served.base_url or "served",
             runtime or "",
             dialect,
@@ -137,10 +138,10 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             prompt,
             stress,
         )
-        name = "-".join(word or "plain" for word in compress(words, is_named))
+        name = "-".join(part or "plain" for part in compress(parts, is_named))
         name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
         if name in arms:
-            raise UsageError(f"two arms are called {name!r}: list each value of an axis once")
+            raise UsageError(f"Two arms have the name {name!r}. List each value of an axis once.")
         instructions = suite.prompts.get(prompt, {}).items()
         options = RunOptions(
             **shared,
@@ -162,4 +163,6 @@ def _text(text: str | PromptFile, folder: FilePath) -> str:
     try:
         return (folder / text.file).read_text(encoding="utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"prompt file {folder / text.file} cannot be read ({error})") from error
+        raise UsageError(
+            f"The prompt file {folder / text.file} cannot be read ({error})."
+        ) from error

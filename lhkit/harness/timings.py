@@ -1,7 +1,7 @@
-"""Times and tokens of requests and of user turns, as percentiles. Pure, over records.
+"""Durations and tokens of requests and user turns, and the time breakdown of a run. Pure.
 
-A request is timed from its sending, a user turn from the user's message; time spent waiting for a
-person's answer is taken out of everything but `waiting_time`.
+A request is timed from its sending, a user turn from the user's message. Time spent waiting for the
+user's confirmation is subtracted from everything but `waiting_time`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ WARM_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Percentiles of `n` durations in seconds, linearly interpolated; None where n is 0."""
+    """Percentiles of `n` durations in seconds, linearly interpolated; None if n is 0."""
 
     n: int = 0
     p50_s: float | None = None
@@ -33,9 +33,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Tokens as the server counts them.
+    """Token counts reported by the server.
 
-    `cached_of` are the prompt tokens of those requests that report how many were cached.
+    `cached_of` are the prompt tokens of the requests that report cached tokens.
     """
 
     prompt: int = 0
@@ -45,7 +45,7 @@ class Tokens:
 
     @property
     def cached_share(self) -> float | None:
-        """The share of prompt tokens that came from the cache; None where nobody says."""
+        """The share of prompt tokens that came from the cache; None if not reported."""
         return self.cached / self.cached_of if self.cached_of else None
 
 
@@ -54,11 +54,11 @@ class TimeBreakdown:
     """Where the wall time of one invocation went, in seconds; the parts add up to `wall_s`.
 
     Attributes:
-        setup_s: starting, reading, weights: all before the first sample but the server's start.
+        setup_s: start-up, reading of files and weights, without `server_s`.
         server_s: waiting for the server that was started for it.
-        model_s: a request was with the model, of at least one conversation.
-        writing_s: no request was, and a record was on its way to the disk.
-        harness_s: the rest: worlds, rules, scores.
+        model_s: at least one request was open.
+        writing_s: no request was open, and a record was being written.
+        harness_s: the rest: initial states, rules, scoring.
     """
 
     setup_s: float = 0.0
@@ -69,39 +69,34 @@ class TimeBreakdown:
 
     @property
     def wall_s(self) -> float:
-        """All of it."""
+        """The sum of the parts."""
         return self.setup_s + self.server_s + self.model_s + self.writing_s + self.harness_s
 
     @property
     def own_share(self) -> float | None:
-        """The share that was not the model's; None where there is nothing to share."""
+        """The share of the wall time outside the model; None if it is zero."""
         return 1 - self.model_s / self.wall_s if self.wall_s else None
-
-
-def spent(manifest: Mapping[str, Any]) -> TimeBreakdown | None:
-    """Return where the time of a run's newest invocation went; None if it played nothing."""
-    invocation = next(reversed(manifest.get("invocations") or [{}]))
-    parts = ("setup_s", "server_s", "model_s", "writing_s")
-    told = {name: invocation.get(name) for name in (*parts, "wall_s")}
-    seconds = {name: value for name, value in told.items() if isinstance(value, float)}
-    if not invocation.get("played") or len(seconds) < len(told):
-        return None
-    harness_s = seconds.pop("wall_s") - seconds["model_s"] - seconds["writing_s"]
-    return TimeBreakdown(**seconds, harness_s=max(0.0, harness_s))
 
 
 def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
     """Return the durations of valid samples by stage; [names] are those of `vllm bench serve`.
 
-    Requests, each timed from its sending: `first_byte` (headers), `first_token` [TTFT] with
-    `first_token_cold` and `first_token_warm` (`is_warm`), `first_text` (that a user can see),
-    `call_ready` (the first call complete), `last_token` [E2EL], `per_token` (mean after the first)
-    [TPOT], `token_gap` (between chunks with tokens, all requests pooled) [ITL].
+    Requests, timed from their sending:
+        `first_byte`: the response headers.
+        `first_token` [TTFT], also as `first_token_cold` and `first_token_warm` (see `is_warm`).
+        `first_text`: the first text shown to the user.
+        `call_ready`: the first call is complete.
+        `last_token` [E2EL].
+        `per_token` [TPOT]: the mean after the first token.
+        `token_gap` [ITL]: between chunks with tokens, pooled over all requests.
 
-    User turns, each timed from the user's message, without waiting for a person: `turn_time`, and
-    `turn_first_token`, `turn_first_text`, `turn_call_ready`, `turn_last_token` in any request;
-    `tool_time` (handlers, of turns that ran one), `harness_time` (the rest). `waiting_time` is a
-    person's, per question.
+    User turns, timed from the user's message, without waiting for confirmation:
+        `turn_time`.
+        `turn_first_token`, `turn_first_text`, `turn_call_ready`, `turn_last_token`: in any request.
+        `tool_time`: the handlers, for turns that ran one.
+        `harness_time`: the time outside model and handlers.
+
+    `waiting_time` is the user's, per confirmation.
     """
     turns = [
         turn
@@ -111,7 +106,7 @@ def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
     ]
     requests = [request for turn in turns for request in turn.model_calls]
     timings = [request.response.timing for request in requests]
-    first_tokens = [(is_warm(each), each.response.timing.first_token_s) for each in requests]
+    first_tokens = [(is_warm(call), call.response.timing.first_token_s) for call in requests]
     durations: Mapping[str, Iterable[float | None]] = {
         "turn_time": (turn.active_s for turn in turns),
         "first_byte": (timing.headers_s for timing in timings),
@@ -137,7 +132,7 @@ def times(records: Iterable[SampleRecord]) -> Mapping[str, Latency]:
 
 
 def is_warm(request: ModelCallRecord) -> bool | None:
-    """Return True if enough of the prompt came from the cache; None if the server does not say."""
+    """Return whether enough of the prompt came from the cache; None if not reported."""
     usage = request.response.usage
     if usage.cached_tokens is None or usage.prompt_tokens == 0:
         return None
@@ -145,7 +140,7 @@ def is_warm(request: ModelCallRecord) -> bool | None:
 
 
 def tokens(requests: Sequence[ModelCallRecord]) -> Tokens:
-    """Return the tokens of some requests."""
+    """Return the token counts of requests."""
     usages = [request.response.usage for request in requests]
     reporting = [usage for usage in usages if usage.cached_tokens is not None]
     return Tokens(
@@ -157,11 +152,11 @@ def tokens(requests: Sequence[ModelCallRecord]) -> Tokens:
 
 
 def latency(durations_s: Iterable[float | None]) -> Latency:
-    """Return the percentiles of the durations that were measured."""
+    """Return the percentiles of the durations that are not None."""
     measured = [value for value in durations_s if value is not None]
     if not measured:
         return Latency()
-    # NumPy's default method; one value has no quantiles, two of it have
+    # NumPy's default method; `quantiles` needs at least two values
     cuts = quantiles(measured if len(measured) > 1 else measured * 2, n=100, method="inclusive")
     return Latency(n=len(measured), p50_s=cuts[49], p90_s=cuts[89], p95_s=cuts[94], p99_s=cuts[98])
 
@@ -174,7 +169,6 @@ def _per_token_s(request: ModelCallRecord) -> float | None:
 
 
 def _first_s(turn: TurnRecord, moment: _Moment) -> float | None:
-    """Return when something first happened in a turn, in seconds from its start."""
     return next(_moments_s(turn, moment), None)
 
 
@@ -183,16 +177,16 @@ def _last_s(turn: TurnRecord, moment: _Moment) -> float | None:
 
 
 def _moments_s(turn: TurnRecord, moment: _Moment) -> Iterator[float]:
-    for m, call in enumerate(turn.model_calls):
-        at_s = moment(call.response.timing)
-        if at_s is not None:
-            yield call.offset_s + call.response.timing.retried_s + at_s - _waited_s(turn, before=m)
-
-
-def _waited_s(turn: TurnRecord, *, before: int) -> float:
-    """Return the time spent waiting for a person before a request of the turn."""
-    waits = (c.waiting_s for c in turn.calls if c.model_call is not None and c.model_call < before)
-    return sum(waits)
+    """Yield a moment of each request in seconds from the start of the turn, without waiting."""
+    for number, call in enumerate(turn.model_calls):
+        timing = call.response.timing
+        if (at_s := moment(timing)) is not None:
+            waiting_s = sum(
+                tool_call.waiting_s
+                for tool_call in turn.calls
+                if tool_call.model_call is not None and tool_call.model_call < number
+            )
+            yield call.offset_s + timing.retried_s + at_s - waiting_s
 
 
 def _tools_s(turn: TurnRecord) -> float | None:
@@ -206,25 +200,28 @@ def _harness_s(turn: TurnRecord) -> float:
 
 
 class WallClock:
-    """What an invocation's time goes into: the model while any request is open, else the writing.
+    """Measures how long requests are open and, while none is, how long records are written.
 
-    All conversations share one. `clock` gives monotonic seconds of the machine.
+    All conversations of an invocation share one.
+
+    Args:
+        clock: monotonic seconds of the machine.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._begun_s = self._since_s = clock()
+        self._started_s = self._since_s = clock()
         self._requests = self._writes = 0
         self._model_s = self._writing_s = 0.0
 
     def seconds(self) -> dict[str, Any]:
-        """Return what has gone by and into what, by the names that an invocation has for it."""
-        whole_s = self._clock() - self._begun_s
-        return {"wall_s": whole_s, "model_s": self._model_s, "writing_s": self._writing_s}
+        """Return the elapsed seconds under the names of the fields of `Invocation`."""
+        elapsed_s = self._clock() - self._started_s
+        return {"wall_s": elapsed_s, "model_s": self._model_s, "writing_s": self._writing_s}
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Count the block as a request that is open."""
+    def request(self) -> Iterator[None]:
+        """Count the block as an open request."""
         self._shift(requests=1)
         try:
             yield
@@ -233,7 +230,7 @@ class WallClock:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Count the block as records that are being written."""
+        """Count the block as writing of records."""
         self._shift(writes=1)
         try:
             yield
@@ -241,10 +238,10 @@ class WallClock:
             self._shift(writes=-1)
 
     def listener(self) -> Callable[[ChatEvent], None]:
-        """Return a subscriber for one conversation: its requests count while they are open."""
+        """Return an event handler that counts the requests of one conversation."""
         is_open = False
 
-        def hear(event: ChatEvent) -> None:
+        def handle(event: ChatEvent) -> None:
             nonlocal is_open
             if isinstance(event, ModelCalled):
                 is_open = True
@@ -253,7 +250,7 @@ class WallClock:
                 is_open = False
                 self._shift(requests=-1)
 
-        return hear
+        return handle
 
     def _shift(self, *, requests: int = 0, writes: int = 0) -> None:
         now_s = self._clock()

@@ -1,6 +1,6 @@
-"""The events of one user turn to its record: a pure fold, so that nothing fails while it plays.
+"""Building the record of a user turn from the controller's events. Pure.
 
-Events are only collected during the turn; what they mean is decided after it is over.
+Events are only collected during the turn, so that nothing here can fail it.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,18 +18,18 @@ Timed: TypeAlias = tuple[float, ChatEvent]
 
 
 class TimedEvents:
-    """Subscribes to a controller and keeps its events with the time, until they are taken."""
+    """Collects the events of a controller with their times; subscribe it to one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._events: list[Timed] = []
 
     def __call__(self, event: ChatEvent) -> None:
-        """Keep `event`."""
+        """Collect an event."""
         self._events.append((self._clock(), event))
 
     def take(self) -> tuple[Timed, ...]:
-        """Return the events since the last time."""
+        """Return the events since the last call."""
         taken, self._events = tuple(self._events), []
         return taken
 
@@ -44,13 +44,13 @@ def turn_record(
     """Return the record of one turn.
 
     Args:
-        user: what the user said.
-        events: everything from `TurnStarted` on.
+        user: the user's message.
+        events: the events from `TurnStarted` to `TurnEnded`.
         destructive: names of the tools that change data.
         keep_prompts: store the prompts' text beside their hash.
 
     Raises:
-        ValueError: the events are not those of one turn (a bug of ours).
+        ValueError: the events are not those of one turn.
     """
     if not events or not isinstance(events[0][1], TurnStarted):
         raise ValueError(f"the turn {user!r} did not start")
@@ -61,12 +61,9 @@ def turn_record(
     hint: str | None = None
     for at_s, event in events:
         if isinstance(event, Finished | TurnEnded) and sent_s is not None:
-            broken_off = Finished(reason="", text=streamed)
-            response = (
-                _kept(event, keep_prompts=keep_prompts)
-                if isinstance(event, Finished)
-                else broken_off
-            )
+            response = Finished(reason="", text=streamed)  # interrupted
+            if isinstance(event, Finished):
+                response = _stored_response(event, keep_prompts=keep_prompts)
             model_calls.append(
                 ModelCallRecord(
                     offset_s=sent_s - started_s, duration_s=at_s - sent_s, response=response
@@ -79,9 +76,9 @@ def turn_record(
             case TextDelta(text=text):
                 streamed += text
             case CallCompleted(message=message):
-                made_by = len(model_calls) - 1 if model_calls else None
+                number = len(model_calls) - 1 if model_calls else None
                 calls.append(
-                    _call_record(message, made_by, is_destructive=message.name in destructive)
+                    _call_record(message, number, is_destructive=message.name in destructive)
                 )
             case SystemMessage(text=text):
                 hint = text
@@ -100,7 +97,7 @@ def turn_record(
         detail=end.detail,
         calls=tuple(calls),
         model_calls=tuple(model_calls),
-        reply="\n".join(text for each in model_calls if (text := each.response.text).strip()),
+        reply="\n".join(text for call in model_calls if (text := call.response.text).strip()),
         hint=hint,
         duration_s=ended_s - started_s,
     )
@@ -132,11 +129,11 @@ def _call_record(
 
 
 _PROMPT_IDS = 2
-"""Ids of a prompt that are kept: enough to see a `<bos>` that stands twice or not at all."""
+"""Prompt token ids that are stored: enough to see a missing or doubled `<bos>`."""
 
 
-def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
-    """Return a response as it is recorded: see `ModelCallRecord`."""
+def _stored_response(response: Finished, *, keep_prompts: bool) -> Finished:
+    """Return the response as it is stored: see `ModelCallRecord`."""
     if not (
         response.prompt_token_ids
         or (response.prompt_text and not keep_prompts)

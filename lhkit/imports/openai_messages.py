@@ -13,8 +13,8 @@ from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.author.written import changes, literals, spoken
-from lhkit.harness.sample import tried
-from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.sample import run_sample
+from lhkit.harness.sessions import read_row_keys
 from lhkit.imports.functions import (
     INSTRUCTIONS,
     RECORDED,
@@ -191,7 +191,7 @@ class _Converter:
             "world": world,
             "turns": [self._convert_turn(turn, losses) for turn in self.reader.turns],
         }
-        record = await tried(to_scenario(scenario), gold_model, self.toolset)
+        record = await run_sample(to_scenario(scenario), gold_model, self.toolset)
         for claim in record.judgement.false_claims:
             tools = {recorded.call.name for recorded in self.reader.turns[claim.turn].calls}
             has_write = bool(tools & self.toolset.registry.destructive)
@@ -200,7 +200,7 @@ class _Converter:
             if has_write:
                 scenario["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, scenario["locale"]) as session:
-            keys = row_keys_of(session, record.evidence.initial_state)
+            keys = read_row_keys(session, record.evidence.initial_state)
         return scenario | changes(record.evidence.initial_state, record.evidence.final_state, keys)
 
     def _recorded_results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:

@@ -97,7 +97,7 @@ class _ModelChat:
         if isinstance(event, TurnEnded):
             self.has_failed = event.reason is EndReason.FAILED
         self.screen.apply(blinded(event))
-        self.recorder.hear(event)
+        self.recorder.handle(event)
 
     def turn(self, text: str | None) -> Coroutine[Any, Any, None]:
         """Return the coroutine of a turn; without a text it resumes the failed one."""
@@ -364,8 +364,8 @@ class ABPanel(Board[ABState]):
     def _save_records(self) -> None:
         """Save both conversations, under one name."""
         first, second = self._chats
-        first.recorder.keep(self._catalog.locale)
-        second.recorder.keep(self._catalog.locale, name=first.recorder.name)
+        first.recorder.save(self._catalog.locale)
+        second.recorder.save(self._catalog.locale, name=first.recorder.name)
 
     def _stop(self, outcome: QuestionOutcome) -> None:
         for chat in self._chats:

@@ -49,7 +49,7 @@ class PanelConversation:
 
     def set_catalog(self, catalog: Catalog) -> None:
         """Switch to the language of `catalog`."""
-        self._live_session.speak(catalog.locale)
+        self._live_session.set_locale(catalog.locale)
         self._catalog = catalog
         self.controller = self._new_controller(self.controller.state.transcript)
 

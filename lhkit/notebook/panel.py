@@ -172,7 +172,7 @@ class ChatPanel:
         elif (text := self._conversation.drop_last_turn()) is not None:
             self._screen.apply(TurnDropped())
             if self._recorder is not None:
-                self._recorder.take_back()
+                self._recorder.discard_turn()
             await self._run(self._conversation.controller.user_turn(text))
 
     def stop(self) -> None:
@@ -305,14 +305,14 @@ class ChatPanel:
     def _on_event(self, event: ChatEvent) -> None:
         self._screen.apply(event)
         if self._recorder is not None:
-            self._recorder.hear(event)
+            self._recorder.handle(event)
 
     def _save_record(self) -> None:
         """Save the turn; an error is shown, and the next save includes the turn."""
         if self._recorder is None:
             return
         try:
-            self._recorder.keep(self._screen.catalog.locale)
+            self._recorder.save(self._screen.catalog.locale)
         except (LhkitError, OSError) as error:
             self._show_error(error)
 

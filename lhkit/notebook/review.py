@@ -90,8 +90,8 @@ class Review(Board[ReviewState]):
             reviewer=reviewer,
             records=records,
             tools={
-                language: {tool["name"]: tool["parameters"] for tool in entry.get("tools", ())}
-                for language, entry in self._run.manifest.get("locales", {}).items()
+                language: {tool["name"]: tool["parameters"] for tool in prompt.tools}
+                for language, prompt in self._run.manifest.locales.items()
             },
             labels={
                 place: label for record in records for place, label in self._file.of(record).items()

@@ -1,35 +1,35 @@
-"""One run over many replicas, placed and watched by Ray: the only package that knows Ray.
+"""One run over many replicas on Ray: the only package that imports Ray.
 
-A replica is an actor: it starts a server on its node (or talks to servers that are there), opens
-the toolset and plays samples. The driver keeps what must be one: plan, hashes, journal, retries. A
-replica that is lost gives back what it had not finished; it was never a verdict.
+A replica is an actor: it starts a server on its node (or connects to existing servers), opens the
+toolset and runs samples. The driver keeps the plan, the journal and the retries. The unfinished
+samples of a lost replica are run again by another one.
 """
 
-from lhkit.scale.cluster import Cluster, connected
+from lhkit.scale.cluster import Cluster, connect
 from lhkit.scale.placement import (
-    AT_ONCE_ON_GPUS,
+    GPU_CONCURRENCY,
     LOG,
     SCRIPTED,
-    Part,
     Placement,
-    Room,
-    instructions_for,
+    ReplicaConfig,
+    Resources,
     require_model,
     require_ray,
+    with_instructions,
 )
 from lhkit.scale.runner import RaySampleRunner
 
 __all__ = [
-    "AT_ONCE_ON_GPUS",
+    "GPU_CONCURRENCY",
     "LOG",
     "SCRIPTED",
     "Cluster",
-    "Part",
     "Placement",
     "RaySampleRunner",
-    "Room",
-    "connected",
-    "instructions_for",
+    "ReplicaConfig",
+    "Resources",
+    "connect",
     "require_model",
     "require_ray",
+    "with_instructions",
 ]

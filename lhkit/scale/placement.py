@@ -1,4 +1,4 @@
-"""Where replicas are put, what they play with, what is sent to them: plain values, no secrets."""
+"""The configuration of replicas, and the messages between driver and replica. No secrets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,24 +21,27 @@ SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
     "gold": gold_models,
     "silent": silent_model,
 }
-"""Models that are scripts: nothing is served for them."""
+"""Scripted models, which need no server."""
 
-AT_ONCE_ON_GPUS = 64
-"""Conversations at once that a server on graphics cards is started for where nobody says."""
+GPU_CONCURRENCY = 64
+"""The default number of conversations at once for a server on GPUs."""
 
 LOCAL = "local"
-"""An address: a cluster that is started here, for this command only."""
+"""The address of a cluster that is started for this command only."""
 
 LOG = "replicas.log"
-"""The file in a run's folder that tells of its replicas, their servers, and what Ray says."""
+"""The log file of replicas, their servers and Ray in a run folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where replicas are put: how many, and what each takes.
+    """Number and resources of the replicas.
 
-    `address` is `local`, `auto` (the cluster of this node) or the HOST:PORT of a cluster's head.
-    A node that could hold a replica is waited for `patience_s` seconds.
+    Attributes:
+        address: `local`, `auto` (the cluster of this node), or HOST:PORT of a cluster's head.
+        gpus: GPUs per replica.
+        cpus: CPUs per replica.
+        patience_s: seconds to wait for a node that is large enough for a replica.
     """
 
     address: str
@@ -49,26 +52,29 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What every replica plays with. A key is not in it: each node has it in its environment.
+class ReplicaConfig:
+    """The configuration of every replica; API keys come from each node's environment.
 
-    Without `base_urls` in its options a replica starts a server of its own. `at_once` is how many
-    conversations one has.
+    Attributes:
+        options: the run's options; without `base_urls` each replica starts its own server.
+        concurrency: conversations at once in one replica.
+        gpus: GPUs per replica.
+        versions: the driver's versions, which every node must have.
     """
 
     options: RunOptions
-    at_once: int = served.UNKNOWN_CONCURRENCY
+    concurrency: int = served.UNKNOWN_CONCURRENCY
     gpus: int = 0
     versions: Mapping[str, str] = field(default_factory=versions)
 
     @property
     def is_scripted(self) -> bool:
-        """Whether a script plays."""
+        """Whether the model is scripted."""
         return not self.options.base_urls and self.options.model in SCRIPTED
 
 
-class Asked(NamedTuple):
-    """One try of one sample, by the number of its scenario among those that a replica has."""
+class SampleRequest(NamedTuple):
+    """One attempt at one sample; `scenario` is its index in the scenarios of the replica."""
 
     ticket: int
     scenario: int
@@ -77,50 +83,51 @@ class Asked(NamedTuple):
     attempt: int
 
 
-class Room(NamedTuple):
-    """Graphics cards and cores."""
+class Resources(NamedTuple):
+    """Numbers of GPUs and CPUs."""
 
     gpus: float
     cpus: float
 
 
-class Introduction(NamedTuple):
-    """Who a replica is; `identity` is None of a script, and `server_s` how long it took."""
+class ReplicaInfo(NamedTuple):
+    """The model of a replica (None if scripted), and the seconds until its server was ready."""
 
     identity: ModelIdentity | None
     server_s: float
 
 
 def require_ray(address: str) -> None:
-    """Tell before anything is started that Ray is not there, or is not reached so.
+    """Check that Ray is installed and the address is supported.
 
     Raises:
-        UsageError: the address is that of Ray's client.
-        MissingPackageError: it is not installed.
+        UsageError: the address is one of Ray Client.
+        MissingPackageError: Ray is not installed.
     """
     if "://" in address:
         raise UsageError(
-            f"--ray {address}: the driver has to run on a node of the cluster: give the command "
-            "there with --ray auto, for example by `ray job submit`"
+            f"--ray {address} is invalid: the driver must run on a node of the cluster. Run the "
+            "command there with --ray auto, for example by `ray job submit`."
         )
     if find_spec("ray") is None:
         raise MissingPackageError(
-            "Ray is not installed here: `pip install 'lhkit[ray]'`, in the clone `pip install -e "
-            "'.[ray]'`; several servers without it are given by --base-url"
+            "Ray is not installed. Install it with `pip install 'lhkit[ray]'`, or in a clone with "
+            "`pip install -e '.[ray]'`; for several servers without Ray use --base-url."
         )
 
 
 def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
-    """Refuse a model that no replica could have.
+    """Refuse a model that replicas cannot serve.
+
+    Besides the embedded models, `org/model` and a folder are allowed, served by vLLM.
 
     Raises:
-        UsageError: as `app.require_choice`; beside the embedded ones, `org/model` and a folder
-            may be named, for which each replica starts a vLLM, and no other runtime.
+        UsageError: as `app.require_choice`, or another runtime.
     """
     if runtime != VLLM and choice.base_url is None:
         raise UsageError(
-            f"the replicas of --ray are served by {VLLM}: leave --runtime {runtime} out, or name "
-            "servers of your own by --base-url"
+            f"--runtime {runtime} is not supported with --ray, whose replicas use {VLLM}. Leave it "
+            "out, or give running servers with --base-url."
         )
     if choice.is_embedded and "/" in (choice.name or ""):
         served.require_constraint(choice.dialect, choice.constraint, choice.tools)
@@ -128,11 +135,11 @@ def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
         app.require_choice(choice)
 
 
-def instructions_for(toolset: Toolset, told: Mapping[str, str]) -> Toolset:
-    """Return the toolset with other instructions, by language; the same one for none."""
+def with_instructions(toolset: Toolset, instructions: Mapping[str, str]) -> Toolset:
+    """Return the toolset with the instructions replaced, by locale."""
 
     def assistant(session: Session, locale: str) -> Assistant:
-        own = session.assistant
-        return replace(own, instructions=told.get(locale, own.instructions))
+        original = session.assistant
+        return replace(original, instructions=instructions.get(locale, original.instructions))
 
-    return WrappedToolset(inner=toolset, assistant=assistant) if told else toolset
+    return WrappedToolset(inner=toolset, assistant=assistant) if instructions else toolset

@@ -1,4 +1,4 @@
-"""The actor's side: an ordinary class, so that it runs without Ray as well."""
+"""The actor of a replica: an ordinary class, which also runs without Ray."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.manifest import versions
 from lhkit.harness.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
-from lhkit.harness.run import Played
-from lhkit.harness.sample import SampleContext, play_sample, warm_up
+from lhkit.harness.run import EncodedRecord
+from lhkit.harness.sample import SampleContext, run_planned_sample, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.models import served
@@ -24,54 +24,67 @@ from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.weights_hash import require_unchanged, weights_sha256
-from lhkit.scale.logs import end_of
-from lhkit.scale.placement import SCRIPTED, Asked, Introduction, Part, instructions_for
+from lhkit.scale.placement import (
+    SCRIPTED,
+    ReplicaConfig,
+    ReplicaInfo,
+    SampleRequest,
+    with_instructions,
+)
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import Toolset, limit_tokens, load, registry_of
 
-_TAKE_AFTER_S = 0.02
-"""So long more is waited for what else is there, so that a message carries more than one sample.
+_COLLECT_AFTER_S = 0.02
+"""The delay before results are returned, so that one message carries several.
 
-What is asked next goes with the call that takes what comes next: messages are what a driver costs.
+The driver's cost is the number of messages; so `collect` also takes the next samples.
 """
+
+_LOG_BYTES = 2**20
 
 
 class Replica:
-    """Plays samples where it is. `begin` it, `give` it samples, `take` what has become of them."""
+    """Runs samples on its node: `start` it, `submit` samples, `collect` their records."""
 
-    def __init__(self, part: Part, scenarios: Sequence[Scenario]) -> None:
-        self._part = part
+    def __init__(self, config: ReplicaConfig, scenarios: Sequence[Scenario]) -> None:
+        self._config = config
         self._scenarios = scenarios
         self._stack = AsyncExitStack()
-        self._stage: SampleContext | None = None
+        self._context: SampleContext | None = None
         self._planned: dict[int, PlannedScenario] = {}
-        self._playing: set[asyncio.Task[None]] = set()
-        self._done: list[tuple[int, Played]] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._finished: list[tuple[int, EncodedRecord]] = []
         self._server_log: Path | None = None
         self._fault: BaseException | None = None
-        self._news = asyncio.Event()
+        self._has_finished = asyncio.Event()
 
-    async def where(self) -> str:
-        """Return the name of the machine, as soon as this has a place on one."""
+    async def node(self) -> str:
+        """Return the name of the node, as soon as the replica is placed."""
         return platform.node()
 
-    async def begin(self) -> Introduction:
-        """Make all ready and tell who plays.
+    async def start(self) -> ReplicaInfo:
+        """Start the server and open the toolset.
 
         Raises:
-            UsageError: this node has another lhkit, or the toolset cannot be opened here.
-            SetupError: the server cannot be had.
-            ModelError: a server does not answer as it should.
+            UsageError: this node has other versions, or the toolset cannot be opened here.
+            SetupError: the server cannot be started.
+            ModelError: the server does not respond as expected.
         """
-        _require_same(self._part.versions, versions())
-        options, settings = self._part.options, load_settings()
-        began_s = time.perf_counter()
-        toolset = limit_tokens(_loaded(options.toolset), options.max_tokens)
+        _require_versions(self._config.versions)
+        options, settings = self._config.options, load_settings()
+        started_s = time.perf_counter()
+        try:
+            toolset = limit_tokens(load(options.toolset), options.max_tokens)
+        except UsageError as error:
+            raise UsageError(
+                f"{error} (A toolset of FILE.py:NAME is uploaded with its folder. Install other "
+                "modules that it imports on every node.)"
+            ) from error
         source = await self._stack.enter_async_context(self._source(toolset, settings))
-        server_s = time.perf_counter() - began_s
+        server_s = time.perf_counter() - started_s
         stress = parse_stress(options.stress)
-        model, toolset = stressed(source, instructions_for(toolset, options.instructions), stress)
-        self._stage = SampleContext(
+        model, toolset = stressed(source, with_instructions(toolset, options.instructions), stress)
+        self._context = SampleContext(
             model=model,
             toolset=toolset,
             clock=time.perf_counter,
@@ -79,98 +92,103 @@ class Replica:
             begun_s=time.perf_counter(),
             started_at=settings.now(),
         )
-        return Introduction(None if callable(source) else source.identity, server_s)
+        return ReplicaInfo(None if callable(source) else source.identity, server_s)
 
-    async def give(self, asked: Sequence[Asked]) -> None:
-        """Take samples to play."""
-        for each in asked:
-            task = asyncio.create_task(self._play(each))
-            self._playing.add(task)
-            task.add_done_callback(self._playing.discard)
+    async def submit(self, requests: Sequence[SampleRequest]) -> None:
+        """Run samples in the background."""
+        for request in requests:
+            task = asyncio.create_task(self._run(request))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
-    async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:
-        """Take samples to play, wait until one is done, return all that are, by their tickets.
+    async def collect(
+        self, requests: Sequence[SampleRequest] = ()
+    ) -> list[tuple[int, EncodedRecord]]:
+        """Submit samples, wait for a finished one, and return all finished ones by ticket.
 
         Raises:
-            UsageError: a sample would be another question here than where it was planned.
+            UsageError: a sample has another content hash here than in the plan.
         """
-        await self.give(asked)
-        await self._news.wait()
-        await asyncio.sleep(_TAKE_AFTER_S)
+        await self.submit(requests)
+        await self._has_finished.wait()
+        await asyncio.sleep(_COLLECT_AFTER_S)
         if self._fault is not None:
             raise self._fault
-        self._news.clear()
-        done, self._done = self._done, []
-        return done
+        self._has_finished.clear()
+        finished, self._finished = self._finished, []
+        return finished
 
-    async def warm(self, openings: Sequence[Asked]) -> int:
-        """Have the server read what many samples begin with; return how many it did."""
-        stage = self._ready()
-        return sum(await asyncio.gather(*(warm_up(self._job(each), stage) for each in openings)))
+    async def warm_up(self, requests: Sequence[SampleRequest]) -> int:
+        """Have the server cache the prompt prefixes of samples; return how many it did."""
+        context = self._require_context()
+        done = await asyncio.gather(
+            *(warm_up(self._planned_sample(request), context) for request in requests)
+        )
+        return sum(done)
 
-    async def end(self) -> str:
-        """Leave no server behind; return the end of what it has said."""
-        for task in self._playing:
+    async def stop(self) -> str:
+        """Stop the server and return the end of its log."""
+        for task in self._running:
             task.cancel()
-        await asyncio.gather(*self._playing, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._stack.aclose()
-        return await asyncio.to_thread(end_of, self._server_log)
+        return await asyncio.to_thread(_log_end, self._server_log)
 
-    async def _play(self, asked: Asked) -> None:
+    async def _run(self, request: SampleRequest) -> None:
         try:
-            job = self._job(asked)
-            record = await play_sample(job, self._ready(), attempt=asked.attempt)
-            self._done.append((asked.ticket, Played.of(record)))
+            sample, context = self._planned_sample(request), self._require_context()
+            record = await run_planned_sample(sample, context, attempt=request.attempt)
+            self._finished.append((request.ticket, EncodedRecord.from_record(record)))
         except LhkitError as error:
             self._fault = error
-        self._news.set()
+        self._has_finished.set()
 
-    def _ready(self) -> SampleContext:
-        if self._stage is None:
-            raise UsageError("a replica was given samples before it began: call begin() first")
-        return self._stage
+    def _require_context(self) -> SampleContext:
+        if self._context is None:
+            raise UsageError("The replica has not started. Call start() first.")
+        return self._context
 
-    def _job(self, asked: Asked) -> PlannedSample:
-        """Return the sample, which has to be the same question here as where it was planned.
+    def _planned_sample(self, request: SampleRequest) -> PlannedSample:
+        """Return the sample of a request.
 
         Raises:
-            UsageError: it is another one.
+            UsageError: it has another content hash here than in the plan.
         """
-        scenario, stage = self._scenarios[asked.scenario], self._ready()
-        if asked.scenario not in self._planned:
-            repeats = self._part.options.repeats
-            plan = plan_run([scenario], stage.model, stage.toolset, repeats=repeats)
-            (self._planned[asked.scenario],) = plan.scenarios
-        job = self._planned[asked.scenario].job(asked.repeat)
-        if job.content_hash != asked.content_hash:
+        scenario, context = self._scenarios[request.scenario], self._require_context()
+        if request.scenario not in self._planned:
+            repeats = self._config.options.repeats
+            plan = plan_run([scenario], context.model, context.toolset, repeats=repeats)
+            (self._planned[request.scenario],) = plan.scenarios
+        sample = self._planned[request.scenario].sample(request.repeat)
+        if sample.content_hash != request.content_hash:
             raise UsageError(
-                f"{scenario.id} would be asked otherwise than where the run was planned: the "
-                f"toolset {self._part.options.toolset} is another one here, or what it reads: give "
-                "all nodes the same files"
+                f"{scenario.id} has another content hash on this node than in the plan: the "
+                f"toolset {self._config.options.toolset}, or a file that it reads, differs. Give "
+                "all nodes the same files."
             )
-        return job
+        return sample
 
     @asynccontextmanager
     async def _source(self, toolset: Toolset, settings: Settings) -> AsyncIterator[ModelSource]:
-        options = self._part.options
-        if self._part.is_scripted:
+        options = self._config.options
+        if self._config.is_scripted:
             yield SCRIPTED[options.model]()
         elif options.base_urls:
-            first, *beside = options.base_urls
-            opening = self._scenarios[0]
+            first, *others = options.base_urls
+            scenario = self._scenarios[0]
             choice = app.ModelChoice(
                 name=options.model,
                 base_url=first,
-                beside=tuple(beside),
+                beside=tuple(others),
                 api_key=settings.api_key,
                 dialect=options.dialect,
                 constraint=options.constraint,
-                tools=registry_of(toolset, opening.world, opening.locale).definitions,
+                tools=registry_of(toolset, scenario.world, scenario.locale).definitions,
             )
             async with app.open_model(choice, settings) as model:
                 yield model
         else:
-            plan = await _server_plan(self._part, settings)
+            plan = await _server_settings(self._config, settings)
             self._server_log = plan.log_path
             async with VllmServer(plan) as server:
                 if plan.served_name in EMBEDDED_NAMES:
@@ -188,36 +206,36 @@ class Replica:
                     await model.aclose()
 
 
-def _loaded(reference: str) -> Toolset:
-    try:
-        return load(reference)
-    except UsageError as error:
-        raise UsageError(
-            f"{error} - a toolset of FILE.py:NAME travels with all that lies in its folder, what "
-            "it imports from elsewhere has to be installed on every node"
-        ) from error
-
-
-def _require_same(there: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Refuse to play with other versions than the run was planned with.
+def _require_versions(required: Mapping[str, str]) -> None:
+    """Refuse a node with other versions than the driver.
 
     Raises:
-        UsageError: one differs; the message names all that do.
+        UsageError: a version differs; the message names all that do.
     """
+    installed = versions()
     different = [
-        f"{name} {here.get(name, 'not installed')} instead of {version}"
-        for name, version in there.items()
-        if here.get(name) != version
+        f"{name} {installed.get(name, 'not installed')} instead of {version}"
+        for name, version in required.items()
+        if installed.get(name) != version
     ]
     if different:
         raise UsageError(
-            f"this node has {', '.join(different)}: install on all nodes what the driver has"
+            f"This node has {', '.join(different)}. Install the driver's versions on all nodes."
         )
 
 
-async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
-    """Return how this node serves the model, on a free port."""
-    options = part.options
+def _log_end(path: Path | None) -> str:
+    """Return the last MiB of a file; empty if there is none."""
+    if path is None or not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        return file.read().decode(errors="replace")
+
+
+async def _server_settings(config: ReplicaConfig, settings: Settings) -> ServerSettings:
+    """Return the settings of this node's server, on a free port."""
+    options = config.options
     settings = settings.model_copy(update={"dtype": options.dtype})
     is_parsing = options.dialect == OPENAI
     name = options.model or app.EMBEDDED
@@ -234,7 +252,7 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
             extra_args=(
                 *(family.serve_args if family else ()),
                 *(family.parser_args if family and is_parsing else ()),
-                *(("--tensor-parallel-size", str(part.gpus)) if part.gpus > 1 else ()),
+                *(("--tensor-parallel-size", str(config.gpus)) if config.gpus > 1 else ()),
             ),
             env={} if is_folder else {"HF_HUB_OFFLINE": "0"},
             weights_sha256=await weights_sha256(Path(name), settings.cache_dir)
@@ -242,7 +260,7 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
             else "",
             dtype=options.dtype or "auto",
         )
-        plan = replace(plan, **GPU) if part.gpus else plan
+        plan = replace(plan, **GPU) if config.gpus else plan
         plan = await for_installed_vllm(plan, settings.cache_dir)
     log = plan.log_path.with_stem(f"{plan.log_path.stem}-{os.getpid()}")
-    return replace(plan, log_path=log, max_num_seqs=max(plan.max_num_seqs, part.at_once))
+    return replace(plan, log_path=log, max_num_seqs=max(plan.max_num_seqs, config.concurrency))

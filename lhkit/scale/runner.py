@@ -1,4 +1,4 @@
-"""The replicas of one run on the side of the driver: started, kept up, given samples."""
+"""The driver's side of the replicas of one run: it starts and replaces them and sends samples."""
 
 import asyncio
 import logging
@@ -10,351 +10,344 @@ from typing import Any, Self
 
 from lhkit.errors import LhkitError, ServerUnreachableError, UsageError
 from lhkit.harness.plan import PlannedSample
-from lhkit.harness.run import Played
+from lhkit.harness.run import EncodedRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import ModelIdentity
-from lhkit.scale.cluster import Cluster, LostError
-from lhkit.scale.placement import LOCAL, Asked, Introduction, Part, Room
+from lhkit.scale.cluster import Cluster, ReplicaLostError
+from lhkit.scale.placement import LOCAL, ReplicaConfig, ReplicaInfo, Resources, SampleRequest
 
 _log = logging.getLogger(__package__)
 
-_GIVE_AFTER_S = 0.01
-"""So long more is waited for what else is there, so that a message carries more than one sample."""
+_SEND_AFTER_S = 0.01
+"""The delay before samples are sent, so that one message carries several."""
 
-_LOOK_S = 2.0
-_TELL_AFTER_S = 20.0
-_END_S = 25.0
-_DEATHS_A_REPLICA = 3
+_POLL_S = 2.0
+_REPORT_WAIT_AFTER_S = 20.0
+_STOP_TIMEOUT_S = 25.0
+_LOSSES_PER_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Life:
-    """One actor from its start to its end, and what it has not finished yet, by ticket."""
+class _Replica:
+    """One actor from its start to its end; `unfinished` are its samples by ticket."""
 
     actor: Any
     is_up: bool = False
-    has_finished: bool = False
-    takes_soon: bool = False
-    unfinished: dict[int, asyncio.Future[Played]] = field(default_factory=dict)
-    outbox: list[Asked] = field(default_factory=list)
-
-
-def _nobody_asks(_: Room) -> None:
-    """Tell nobody."""
+    has_finished_one: bool = False
+    collects_soon: bool = False
+    unfinished: dict[int, asyncio.Future[EncodedRecord]] = field(default_factory=dict)
+    outbox: list[SampleRequest] = field(default_factory=list)
 
 
 class RaySampleRunner:
-    """The replicas of one run, kept up: `harness.run.SampleRunner` over a cluster.
+    """Runs samples on replicas and replaces lost ones: a `harness.run.SampleRunner`.
 
-    `async with RaySampleRunner(…) as runner:` begins as soon as one replica is ready. `waits` is
-    called with the free room where none can be placed after a while.
+    `async with RaySampleRunner(…) as runner:` starts as soon as one replica is ready.
+
+    Args:
+        cluster: the cluster.
+        config: the configuration of the replicas.
+        scenarios: the scenarios of the run.
+        sleep: waits for so many seconds.
+        on_wait: called once with the free resources if no replica can be placed for a while.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        part: Part,
+        config: ReplicaConfig,
         scenarios: Sequence[Scenario],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        waits: Callable[[Room], object] = _nobody_asks,
+        on_wait: Callable[[Resources], object] | None = None,
     ) -> None:
-        self.deaths = 0
+        self.losses: list[str] = []
         self.server_s = 0.0
-        self.causes: list[str] = []
         self._cluster = cluster
-        self._part = part
+        self._config = config
         self._scenarios = scenarios
-        self._numbers = {each.id: number for number, each in enumerate(scenarios)}
+        self._numbers = {scenario.id: number for number, scenario in enumerate(scenarios)}
         self._sleep = sleep
-        self._waits = waits
-        self._has_waited = False
+        self._on_wait = on_wait
         self._identity: ModelIdentity | None = None
-        self._has_begun = asyncio.Event()
-        self._openings: list[Asked] = []
-        self._lives: set[_Life] = set()
-        self._room: deque[_Life] = deque()
+        self._is_started = asyncio.Event()
+        self._warm_up_requests: list[SampleRequest] = []
+        self._replicas: set[_Replica] = set()
+        self._free: deque[_Replica] = deque()  # one entry for each free conversation
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._keepers: list[asyncio.Task[None]] = []
-        self._in_a_row = 0
+        self._losses_in_a_row = 0
         self._tickets = 0
         self._fault: LhkitError | None = None
 
     @property
-    def replicas(self) -> int:
-        """How many there are to be."""
-        return self._cluster.placement.replicas
-
-    @property
-    def up(self) -> int:
-        """How many play."""
-        return sum(each.is_up for each in self._lives)
-
-    @property
-    def at_once(self) -> int:
-        """How many conversations all of them have together."""
-        return self.replicas * self._part.at_once
+    def concurrency(self) -> int:
+        """The number of conversations at once on all replicas."""
+        return self._cluster.placement.replicas * self._config.concurrency
 
     @property
     def identity(self) -> ModelIdentity | None:
-        """What all of them say they are, None of a script; each has an address of its own."""
-        if self._identity is None or self._part.options.base_urls:
+        """The identity of the model, without the replicas' addresses; None if scripted."""
+        if self._identity is None or self._config.options.base_urls:
             return self._identity
         return replace(self._identity, base_url="ray")
 
     @property
-    def state(self) -> str:
-        """A few words for the progress bar."""
-        died = f", {self.deaths} died" if self.deaths else ""
-        return f"{self.up} of {self.replicas} replicas{died}"
+    def status(self) -> str:
+        """A short text for the progress bar."""
+        lost = f", {len(self.losses)} lost" if self.losses else ""
+        up = len(self._running())
+        return f"{up} of {self._cluster.placement.replicas} replicas{lost}"
+
+    def _running(self) -> list[_Replica]:
+        return [replica for replica in self._replicas if replica.is_up]
 
     async def __aenter__(self) -> Self:
-        """Ask for all replicas and wait until one is ready.
+        """Request all replicas and wait until one is ready.
 
         Raises:
-            LhkitError: a replica says why it cannot be, or none can.
+            LhkitError: no replica can be placed or started.
         """
-        scenarios = self._cluster.keep(list(self._scenarios))
-        for _ in range(self.replicas):
+        scenarios = self._cluster.put(list(self._scenarios))
+        for _ in range(self._cluster.placement.replicas):
             self._keepers.append(asyncio.create_task(self._keep_up(scenarios)))
         try:
-            await self._has_begun.wait()
-            self._require_no_fault()
+            await self._is_started.wait()
+            self._raise_fault()
         except BaseException:
             await self.aclose()
             raise
         return self
 
-    @property
-    def _is_over(self) -> bool:
-        return self._fault is not None
-
-    def _require_no_fault(self) -> None:
+    def _raise_fault(self) -> None:
         if self._fault is not None:
             raise self._fault
 
     async def __aexit__(self, *_: object) -> None:
-        """End all replicas and their servers."""
+        """Stop all replicas and their servers."""
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End all replicas: first as they like to, after a while for sure."""
-        ending = [asyncio.ensure_future(self._ended(each)) for each in self._lives if each.is_up]
-        if ending:
-            await asyncio.wait(ending, timeout=_END_S)
+        """Stop all replicas, and kill them after a timeout."""
+        stopping = [asyncio.ensure_future(self._stop(replica)) for replica in self._running()]
+        if stopping:
+            await asyncio.wait(stopping, timeout=_STOP_TIMEOUT_S)
         for task in self._keepers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
 
-    async def play(self, job: PlannedSample, attempt: int) -> Played:
-        """Have one sample played once; where its replica is lost, by another one.
+    async def run_sample(self, sample: PlannedSample, attempt: int) -> EncodedRecord:
+        """Run one sample once; if its replica is lost, on another one.
 
         Raises:
-            ServerUnreachableError: replicas were lost again and again and nothing got finished.
-            UsageError: a node would ask another question.
+            ServerUnreachableError: too many replicas were lost in a row.
+            UsageError: a sample has another content hash on a node than in the plan.
         """
         while True:
-            life = await self._with_room()
+            replica = await self._free_replica()
             self._tickets += 1
             ticket = self._tickets
-            answer: asyncio.Future[Played] = asyncio.get_running_loop().create_future()
-            life.unfinished[ticket] = answer
-            self._send(life, self._asked(job, attempt, ticket))
+            result: asyncio.Future[EncodedRecord] = asyncio.get_running_loop().create_future()
+            replica.unfinished[ticket] = result
+            self._send(replica, self._request(sample, attempt, ticket))
             try:
-                return await answer
-            except LostError:
+                return await result
+            except ReplicaLostError:
                 continue
             finally:
-                life.unfinished.pop(ticket, None)
+                replica.unfinished.pop(ticket, None)
 
-    async def warm_up(self, openings: Sequence[PlannedSample]) -> int:
-        """Have every replica read what many samples begin with, also those that come later."""
-        self._openings = [self._asked(each, 1, 0) for each in openings]
-        up = [each for each in self._lives if each.is_up]
-        done = await asyncio.gather(*map(self._warm, up))
+    async def warm_up(self, samples: Sequence[PlannedSample]) -> int:
+        """Have every replica cache the prompt prefixes of `samples`, including later replicas."""
+        self._warm_up_requests = [self._request(sample, 1, 0) for sample in samples]
+        done = await asyncio.gather(*map(self._warm_up, self._running()))
         return max(done, default=0)
 
-    async def _warm(self, life: _Life) -> int:
-        if not self._openings:
+    async def _warm_up(self, replica: _Replica) -> int:
+        if not self._warm_up_requests:
             return 0
         try:
-            return int(await self._cluster.answer(life.actor.warm.remote(self._openings)))
-        except LostError:  # whoever keeps it up is told as well
+            call = replica.actor.warm_up.remote(self._warm_up_requests)
+            return int(await self._cluster.result(call))
+        except ReplicaLostError:  # `_keep_up` notices it, too
             return 0
 
-    def _asked(self, job: PlannedSample, attempt: int, ticket: int) -> Asked:
-        number = self._numbers[job.scenario.id]
-        return Asked(ticket, number, job.repeat, job.content_hash, attempt)
+    def _request(self, sample: PlannedSample, attempt: int, ticket: int) -> SampleRequest:
+        number = self._numbers[sample.scenario.id]
+        return SampleRequest(ticket, number, sample.repeat, sample.content_hash, attempt)
 
-    async def _with_room(self) -> _Life:
-        """Return a replica that can take one more conversation, and count it there."""
+    async def _free_replica(self) -> _Replica:
+        """Wait for a replica with a free conversation, and take that."""
         while True:
-            self._require_no_fault()
-            while self._room:
-                life = self._room.popleft()
-                if life.is_up:
-                    return life
+            self._raise_fault()
+            while self._free:
+                replica = self._free.popleft()
+                if replica.is_up:
+                    return replica
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
 
-    def _make_room(self, life: _Life) -> None:
-        if life.is_up:
-            self._room.append(life)
+    def _release(self, replica: _Replica) -> None:
+        if replica.is_up:
+            self._free.append(replica)
             while self._waiting:
                 waiter = self._waiting.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
                     break
 
-    def _send(self, life: _Life, asked: Asked) -> None:
-        """Send a sample, with all others that come at the same time."""
-        if not life.outbox and not life.takes_soon:
-            asyncio.get_running_loop().call_later(_GIVE_AFTER_S, self._flush, life)
-        life.outbox.append(asked)
+    def _send(self, replica: _Replica, request: SampleRequest) -> None:
+        """Send a sample after a short delay, together with others."""
+        if not replica.outbox and not replica.collects_soon:
+            asyncio.get_running_loop().call_later(_SEND_AFTER_S, self._flush, replica)
+        replica.outbox.append(request)
 
-    def _flush(self, life: _Life) -> None:
-        asked, life.outbox = life.outbox, []
-        if asked and life.is_up:
-            life.actor.give.remote(asked)  # a fault shows where answers are taken
+    def _flush(self, replica: _Replica) -> None:
+        requests, replica.outbox = replica.outbox, []
+        if requests and replica.is_up:
+            replica.actor.submit.remote(requests)  # a fault is raised by `collect`
 
     async def _keep_up(self, scenarios: Any) -> None:
-        """Have a replica, and another one whenever it is lost, until too many were."""
+        """Run a replica, and replace it whenever it is lost, until too many were."""
         pauses = 0
-        while not self._is_over:
-            life = _Life(actor=self._cluster.start(self._part, scenarios))
-            self._lives.add(life)
+        while self._fault is None:
+            replica = _Replica(actor=self._cluster.start(self._config, scenarios))
+            self._replicas.add(replica)
             try:
-                await self._live(life)
-            except LostError as error:
-                self._count_death(str(error))
+                await self._serve(replica)
+            except ReplicaLostError as error:
+                self._count_loss(str(error))
             except LhkitError as error:
-                _log.warning("a replica fails: %s", error)
-                if isinstance(error, UsageError) or not self._has_begun.is_set():
-                    self._stop(error)
+                _log.warning("a replica failed: %s", error)
+                if isinstance(error, UsageError) or not self._is_started.is_set():
+                    self._fail(error)
                 else:
-                    self._count_death(str(error))
+                    self._count_loss(str(error))
             finally:
-                self._bury(life)
-            pauses = 0 if life.has_finished else pauses + 1
-            if pauses > 1 and not self._is_over:
+                self._remove(replica)
+            pauses = 0 if replica.has_finished_one else pauses + 1
+            if pauses > 1 and self._fault is None:
                 await self._sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (pauses - 2)))
 
-    async def _live(self, life: _Life) -> None:
-        """Begin a replica, and hear what it has finished for as long as it is there."""
-        told: Introduction = await self._begun(life)
-        if self._has_begun.is_set():
-            _require_one_model(self._identity, told.identity)
+    async def _serve(self, replica: _Replica) -> None:
+        """Start a replica, and collect its records until it is lost."""
+        info = await self._start(replica)
+        if self._is_started.is_set():
+            _require_same_model(self._identity, info.identity)
         else:
-            self._identity, self.server_s = told.identity, told.server_s
-        await self._warm(life)
-        life.is_up = True
-        self._has_begun.set()
-        for _ in range(self._part.at_once):
-            self._make_room(life)
+            self._identity, self.server_s = info.identity, info.server_s
+        await self._warm_up(replica)
+        replica.is_up = True
+        self._is_started.set()
+        for _ in range(self._config.concurrency):
+            self._release(replica)
         while True:
-            life.takes_soon = True
-            await asyncio.sleep(_GIVE_AFTER_S)  # whoever gets an answer has the next question
-            asked, life.outbox, life.takes_soon = life.outbox, [], False
-            for ticket, played in await self._cluster.answer(life.actor.take.remote(asked)):
-                self._in_a_row, life.has_finished = 0, True
-                answer = life.unfinished.pop(ticket, None)
-                if answer is not None and not answer.done():
-                    answer.set_result(played)
-                self._make_room(life)
+            replica.collects_soon = True
+            await asyncio.sleep(_SEND_AFTER_S)  # workers that got a record send their next sample
+            requests, replica.outbox, replica.collects_soon = replica.outbox, [], False
+            call = replica.actor.collect.remote(requests)
+            for ticket, record in await self._cluster.result(call):
+                self._losses_in_a_row, replica.has_finished_one = 0, True
+                result = replica.unfinished.pop(ticket, None)
+                if result is not None and not result.done():
+                    result.set_result(record)
+                self._release(replica)
 
-    async def _begun(self, life: _Life) -> Introduction:
-        """Begin a replica where it has got a place; a fault names the node.
+    async def _start(self, replica: _Replica) -> ReplicaInfo:
+        """Start a replica once it is placed.
 
         Raises:
-            LostError: it is gone, or no node could ever hold it.
-            LhkitError: it says why it cannot be.
+            ReplicaLostError: it no longer exists, or no node is large enough.
+            LhkitError: it cannot start; the message names the node.
         """
-        node = await self._placed(life)
+        node = await self._wait_for_node(replica)
         try:
-            told: Introduction = await self._cluster.answer(life.actor.begin.remote())
+            info: ReplicaInfo = await self._cluster.result(replica.actor.start.remote())
         except LhkitError as error:
             error.args = (f"on node {node}: {error}",)
-            await self._ended(life)
+            await self._stop(replica)
             raise
-        _log.info("a replica plays on node %s, its server took %.1f s", node, told.server_s)
-        return told
+        _log.info("a replica runs on node %s, its server took %.1f s", node, info.server_s)
+        return info
 
-    async def _placed(self, life: _Life) -> str:
-        """Wait for as long as a node could hold it, and for one that could a while only."""
-        where = asyncio.ensure_future(self._cluster.answer(life.actor.where.remote()))
-        is_local = self._cluster.placement.address == LOCAL
-        patience_s = 0.0 if is_local else self._cluster.placement.patience_s
-        unfit_s = waited_s = 0.0
+    async def _wait_for_node(self, replica: _Replica) -> str:
+        """Return the node; give up after `patience_s` seconds without a large enough node."""
+        placed = asyncio.ensure_future(self._cluster.result(replica.actor.node.remote()))
+        placement = self._cluster.placement
+        patience_s = 0.0 if placement.address == LOCAL else placement.patience_s
+        missing_s = waited_s = 0.0
         try:
-            while not (await asyncio.wait({where}, timeout=_LOOK_S))[0]:
-                waited_s += _LOOK_S
-                unfit_s = 0.0 if self._cluster.fits() else unfit_s + _LOOK_S
-                if unfit_s > patience_s and not self.up:
-                    self._stop(ServerUnreachableError(self._cluster.unfit()))
-                    raise LostError(self._cluster.unfit())
-                if waited_s > _TELL_AFTER_S and not (self.up or self._has_waited):
-                    self._has_waited = True
-                    self._waits(self._cluster.free())
-            node: str = where.result()
+            while not (await asyncio.wait({placed}, timeout=_POLL_S))[0]:
+                waited_s += _POLL_S
+                missing = self._cluster.missing_resources()
+                missing_s = missing_s + _POLL_S if missing else 0.0
+                if missing_s > patience_s and not self._running():
+                    self._fail(ServerUnreachableError(missing))
+                    raise ReplicaLostError(missing)
+                if waited_s > _REPORT_WAIT_AFTER_S and self._on_wait and not self._running():
+                    on_wait, self._on_wait = self._on_wait, None  # once
+                    on_wait(self._cluster.free_resources())
+            node: str = placed.result()
         finally:
-            where.cancel()
+            placed.cancel()
         return node
 
-    async def _ended(self, life: _Life) -> None:
-        """Have a replica end as it likes to, and keep what its server has said."""
-        with suppress(LostError, LhkitError):
-            told: str = await self._cluster.answer(life.actor.end.remote())
-            for line in told.splitlines():
+    async def _stop(self, replica: _Replica) -> None:
+        """Stop a replica, and log the end of its server's log."""
+        with suppress(ReplicaLostError, LhkitError):
+            server_log: str = await self._cluster.result(replica.actor.stop.remote())
+            for line in server_log.splitlines():
                 _log.info("(server) %s", line)
 
-    def _count_death(self, why: str) -> None:
-        _log.warning("a replica is lost: %s", why)
-        self.deaths += 1
-        self._in_a_row += 1
-        if why not in self.causes:
-            self.causes.append(why)
-        if self._in_a_row >= _DEATHS_A_REPLICA * self.replicas:
-            self._stop(
+    def _count_loss(self, reason: str) -> None:
+        _log.warning("a replica was lost: %s", reason)
+        self.losses.append(reason)
+        self._losses_in_a_row += 1
+        if self._losses_in_a_row >= _LOSSES_PER_REPLICA * self._cluster.placement.replicas:
+            self._fail(
                 ServerUnreachableError(
-                    f"{self._in_a_row} replicas were lost in a row and nothing got finished ({why})"
+                    f"{self._losses_in_a_row} replicas were lost in a row without a finished "
+                    f"sample ({reason})"
                 )
             )
 
-    def _stop(self, fault: LhkitError) -> None:
-        """Let nobody wait any more for a replica."""
+    def _fail(self, fault: LhkitError) -> None:
+        """End the run of samples with an error."""
         self._fault = self._fault or fault
-        self._has_begun.set()
-        for life in self._lives:
-            for answer in life.unfinished.values():
-                if not answer.done():
-                    answer.set_exception(LostError(str(fault)))
+        self._is_started.set()
+        for replica in self._replicas:
+            _give_back(replica, str(fault))
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _bury(self, life: _Life) -> None:
-        """Give back what a replica has not finished, and see that it is gone."""
-        life.is_up = False
-        self._lives.discard(life)
-        self._cluster.end(life.actor)
-        for answer in life.unfinished.values():
-            if not answer.done():
-                answer.set_exception(LostError("its replica is gone"))
+    def _remove(self, replica: _Replica) -> None:
+        replica.is_up = False
+        self._replicas.discard(replica)
+        self._cluster.kill(replica.actor)
+        _give_back(replica, "the replica was lost")
 
 
-def _require_one_model(first: ModelIdentity | None, other: ModelIdentity | None) -> None:
-    """Refuse a replica that is another model than the first one.
+def _give_back(replica: _Replica, reason: str) -> None:
+    """Have the unfinished samples of a replica run again."""
+    for result in replica.unfinished.values():
+        if not result.done():
+            result.set_exception(ReplicaLostError(reason))
+
+
+def _require_same_model(first: ModelIdentity | None, other: ModelIdentity | None) -> None:
+    """Refuse a replica with another model than the first one.
 
     Raises:
-        UsageError: it is.
+        UsageError: the models differ.
     """
     if first is None or other is None or replace(other, base_url=first.base_url) == first:
         return
     raise UsageError(
-        f"two replicas serve different models ({first} and {other}): give all nodes the same "
-        "weights and the same vLLM"
+        f"Two replicas serve different models ({first} and {other}). Give all nodes the same "
+        "weights and the same vLLM."
     )

@@ -146,7 +146,7 @@ async def test_accept_names_a_sample_that_is_not_there(
     run = await played(file)
     with pytest.raises(RunError, match=f"has no sample {sample}"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await accept_sample(AcceptOptions(run=file.parent, sample=sample), settings)
 
 
@@ -155,5 +155,5 @@ async def test_accept_refuses_what_names_no_sample(
     file: Path, settings: Settings, sample: str
 ) -> None:
     run = await played(file)
-    with pytest.raises(UsageError, match="names no sample: write SCENARIO, or SCENARIO#2"):
+    with pytest.raises(UsageError, match="expected SCENARIO or SCENARIO#2"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)

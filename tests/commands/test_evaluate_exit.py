@@ -326,7 +326,7 @@ async def test_a_baseline_of_other_scenarios_fails_instead_of_passing_unseen(
 async def test_a_baseline_that_is_none_is_refused_before_anything_is_played(
     run_eval: Eval, tmp_path: Path
 ) -> None:
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await run_eval("gold", baseline=Path("nowhere"))
     assert not (tmp_path / "runs").exists()
 
@@ -365,7 +365,7 @@ async def test_two_runs_are_compared_from_their_folders(
     capsys.readouterr()
     assert await compare_runs(silent, gold, locale="ko", settings=settings) == 0
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await compare_runs(gold, tmp_path, settings=settings)
 
 
@@ -385,7 +385,9 @@ async def test_a_run_is_rescored_beside_itself(
     assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
     assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
-    assert "Records that could not be scored again (1):\n  chat-1: there is no such" in out
+    assert (
+        "Records that could not be scored again (1):\n  chat-1: the scenario does not exist" in out
+    )
     records = read_records(tmp_path / "runs" / "silent-rescored")
     assert [
         each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS

@@ -67,7 +67,7 @@ def test_a_folder_without_a_run_is_one_sentence(option: str, runs: Path, tmp_pat
     args = [empty] if option == "folder" else [good, "--baseline", empty]
     done = lhkit("report", *args)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-    assert f"{empty} holds no run" in done.stderr
+    assert f"{empty} is not a run folder" in done.stderr
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(runs: Path, tmp_path: Path) -> None:

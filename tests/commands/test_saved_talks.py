@@ -17,7 +17,7 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
@@ -129,7 +129,7 @@ async def require_fit(file: Path, reference: str, settings: Settings) -> None:
     """Require that a saved scenario is clean in lint and passed by gold."""
     assert await lint_paths(LintOptions(paths=(file,), toolset=reference), settings) == 0
     (scenario,) = load_scenarios([file])
-    record = await tried(scenario, gold_model, load(reference))
+    record = await run_sample(scenario, gold_model, load(reference))
     assert record.judgement.verdict is Verdict.PASS
 
 

@@ -24,7 +24,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
@@ -320,7 +320,7 @@ async def test_whatever_fails_in_a_session_is_told_with_their_line(
     shown = capsys.readouterr().out
     assert re.search(told, shown), shown
     (played,) = [
-        await tried(each, gold_model, load(f"{faulty}:{part}"))
+        await run_sample(each, gold_model, load(f"{faulty}:{part}"))
         for each in load_scenarios([scenario])
     ]
     if part == "known_ids":  # only lint asks for them

@@ -11,7 +11,7 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.models.scripted import call, say
 from lhkit.notebook.panel import ChatPanel
@@ -46,7 +46,7 @@ async def test_pantry_scenarios_lint_clean_and_only_gold_passes() -> None:
     sources = read_sources([SCENARIOS])
     assert await lint(sources, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
-        records = [await tried(scenario, model, toolset) for scenario in sources.scenarios]
+        records = [await run_sample(scenario, model, toolset) for scenario in sources.scenarios]
         wrong = [record for record in records if record.judgement.verdict is not verdict]
         assert [record.sample_id for record in wrong] == []
         assert model is not gold_model or not any(r.judgement.violations for r in records)
@@ -56,7 +56,7 @@ async def test_pantry_scenarios_lint_clean_and_only_gold_passes() -> None:
 async def test_pantry_scenarios_notice_every_mutation() -> None:
     report = await mutate(load_scenarios([SCENARIOS]), load(REFERENCE))
     assert [f"{outcome.scenario} {outcome.key}" for outcome in report.survivors] == []
-    assert report.total.tried > 500
+    assert report.total.run_sample > 500
 
 
 def test_pantry_context_contains_mentioned_dates() -> None:
@@ -105,7 +105,9 @@ async def test_panel_over_the_pantry_saves_a_scenario(panel: ChatPanel, tmp_path
     assert await lint(read_sources([saved]), load(REFERENCE)) == ()
     (scenario,) = load_scenarios([saved])
     assert scenario.final == {"items": ({**_EGG, "amount": 3},)}
-    assert (await tried(scenario, gold_model, load(REFERENCE))).judgement.verdict is Verdict.PASS
+    assert (
+        await run_sample(scenario, gold_model, load(REFERENCE))
+    ).judgement.verdict is Verdict.PASS
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -22,7 +22,7 @@ async def test_plain_scenarios_lint_clean_and_only_gold_passes() -> None:
     toolset = LifeHelperToolset()
     assert await lint(SOURCES, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
-        records = [await tried(scenario, model, toolset) for scenario in SOURCES.scenarios]
+        records = [await run_sample(scenario, model, toolset) for scenario in SOURCES.scenarios]
         wrong = [record for record in records if record.judgement.verdict is not verdict]
         assert [record.sample_id for record in wrong] == []
 
@@ -30,4 +30,4 @@ async def test_plain_scenarios_lint_clean_and_only_gold_passes() -> None:
 async def test_plain_scenarios_notice_every_mutation() -> None:
     report = await mutate(SOURCES.scenarios, LifeHelperToolset())
     assert [f"{outcome.scenario} {outcome.key}" for outcome in report.survivors] == []
-    assert report.total.tried > 500
+    assert report.total.run_sample > 500

@@ -13,7 +13,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.bfcl import import_bfcl
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -217,7 +217,7 @@ async def test_bfcl_wrong_state_after_a_turn_fails(
         say("Done."),
     ]
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     assert record.judgement.state_equal
     assert record.judgement.verdict is Verdict.FAIL
 
@@ -226,11 +226,11 @@ async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenario, gold_model, toolset)
+    record = await run_sample(scenario, gold_model, toolset)
     names = [[tool["name"] for tool in turn.new_tools] for turn in record.evidence.turns]
     assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
-    record = await tried(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
+    record = await run_sample(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
     assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
 
 
@@ -277,7 +277,7 @@ async def test_bfcl_other_calls_with_equal_state_and_results_pass(
     into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     reasons = record.judgement.reasons
     assert record.judgement.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
     assert expected is None or reasons[0].startswith(expected)
@@ -286,7 +286,7 @@ async def test_bfcl_other_calls_with_equal_state_and_results_pass(
 async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
-    record = await tried(scenarios_in(into)["long_0"], early, toolset)
+    record = await run_sample(scenarios_in(into)["long_0"], early, toolset)
     (reason,) = record.judgement.reasons
     assert reason.startswith("turn 1: the turn has 0 calls")
 
@@ -320,7 +320,7 @@ async def test_bfcl_other_arguments_fail(
         say("Done."),
     ]
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     assert record.judgement.verdict is expected
 
 
@@ -328,7 +328,7 @@ async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
     into: Path,
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await tried(scenarios_in(into)["base_1"], gold_model, toolset)
+    record = await run_sample(scenarios_in(into)["base_1"], gold_model, toolset)
     results = [each.result for turn in record.evidence.turns for each in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")

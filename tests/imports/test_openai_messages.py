@@ -17,7 +17,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.imported import Imported, to_scenario
 from lhkit.imports.openai_messages import import_messages
@@ -185,7 +185,7 @@ async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Pat
     into, _ = await folder_of(tmp_path, CHAT)
     other = ScriptedModel([call("get_order", order_id="8"), say("Nowhere."), say("No.")])
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
-    record = await tried(scenario, other, toolset_in(into))
+    record = await run_sample(scenario, other, toolset_in(into))
     assert record.evidence.turns[0].calls[0].result["code"] == "not_recorded"
     assert record.judgement.verdict is Verdict.FAIL
 
@@ -204,7 +204,7 @@ async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: 
     ]
     into, _ = await folder_of(tmp_path, chat)
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
-    record = await tried(scenario, gold_model, toolset_in(into))
+    record = await run_sample(scenario, gold_model, toolset_in(into))
     results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
@@ -219,10 +219,10 @@ async def test_import_messages_with_functions_compares_the_final_state(
     assert code == 0
     assert scenario.final == {"orders": ({"_key": "7", "city": "Bonn"},)}
     for _ in range(2):  # a session changes nothing for the next one
-        record = await tried(scenario, gold_model, toolset_in(into))
+        record = await run_sample(scenario, gold_model, toolset_in(into))
         assert record.judgement.verdict is Verdict.PASS
     wrong = ScriptedModel([call("get_order", order_id="7"), say("Ulm."), say("Bonn, done.")])
-    record = await tried(scenario, wrong, toolset_in(into))
+    record = await run_sample(scenario, wrong, toolset_in(into))
     assert record.judgement.state_equal is False
 
 

@@ -10,7 +10,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.tau import import_tau
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
@@ -130,7 +130,7 @@ def scenarios_in(folder: Path) -> dict[str, Scenario]:
 async def verdict(folder: Path, number: str, *replies: Reply) -> Verdict:
     scenario = scenarios_in(folder)[number]
     toolset = load(f"{folder / 'toolset.py'}:airline")
-    return (await tried(scenario, ScriptedModel(replies), toolset)).judgement.verdict
+    return (await run_sample(scenario, ScriptedModel(replies), toolset)).judgement.verdict
 
 
 @pytest.mark.promise("imports.tau")
@@ -220,7 +220,7 @@ async def test_import_tau_drops_failing_reference_calls(
 async def test_tau_exceptions_reach_the_model(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:airline")
     model = ScriptedModel([call("get_seat", seat_id="s7"), say("ann")])
-    record = await tried(scenarios_in(into)["002"], model, toolset)
+    record = await run_sample(scenarios_in(into)["002"], model, toolset)
     result = record.evidence.turns[0].calls[0].result
     assert (result["code"], result["reason"]) == ("error", "Error: 's7'")
 

@@ -100,7 +100,7 @@ async def test_server_version_is_in_manifest_and_hash(own: McpToolset, tmp_path:
     facts = [dict(plan.manifest.locales["en"].runs_on) for plan in plans]
     assert facts[0] == {"server": "ledger", "version": "7.1"}
     assert facts[1] == {"server": "ledger", "version": "7.0"}
-    hashes = [plan.jobs[0].content_hash for plan in plans]
+    hashes = [next(plan.samples()).content_hash for plan in plans]
     assert hashes[0] == hashes[2] != hashes[1]
 
 

@@ -25,7 +25,7 @@ from lhkit.harness.corrections import (
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
@@ -193,13 +193,13 @@ async def test_reference_calls_are_refused_on_a_shared_server(
     model, toolset = stressed(maker, ledger(), parse_stress(stress))
     with pytest.raises(NotIsolatedError):
         await replay([rent(), rent(id="more")], model, toolset=toolset, progress=False)
-    record = await tried(rent(), model, toolset)
+    record = await run_sample(rent(), model, toolset)
     assert record.judgement.verdict is Verdict.INVALID
     assert written(file) == ""
 
 
 async def test_always_call_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    record = await tried(rent(), always_call_model(rent(), ledger()), ledger())
+    record = await run_sample(rent(), always_call_model(rent(), ledger()), ledger())
     assert record.judgement.verdict is Verdict.INVALID
     assert written(file) == ""
 

@@ -173,14 +173,16 @@ async def test_records_and_manifest_say_which_server_played_and_never_the_key(
         run = await played(talks, pool, tmp_path)
     both = {a.base_url, b.base_url}
     assert {address for record in run.records for address in addresses(record)} == both
-    [told] = read_manifest(tmp_path)["models"]
+    [told] = read_manifest(tmp_path).models
     assert told["base_url"].split() == [a.base_url, b.base_url]
     [shown] = summarise(run.records).models
     assert set(shown.base_url.split()) == both
-    without = replace(run, manifest={**run.manifest, "command": ()})
+    without = replace(run, manifest=run.manifest.model_copy(update={"command": ()}))
     assert eval_command(without, summarise(run.records)).count("--base-url http") == 2
     assert {each["Authorization"] for each in a.headers + b.headers} == {"Bearer SECRET"}
-    assert "SECRET" not in "".join(map(encode_record, run.records)) + json.dumps(run.manifest)
+    assert "SECRET" not in "".join(map(encode_record, run.records)) + json.dumps(
+        run.manifest.plain()
+    )
 
 
 async def test_under_stress_too_a_conversation_stays_and_records_name_its_server(
@@ -277,7 +279,7 @@ async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
     assert f"{gone.base_url} failed and got no new conversation" in said
     assert a.base_url in said
     assert len(set(a.talks()) | set(b.talks())) == MANY + 1  # and the common beginning
-    assert "SECRET" not in json.dumps(read_manifest(tmp_path / "runs" / "run")) + said
+    assert "SECRET" not in json.dumps(read_manifest(tmp_path / "runs" / "run").plain()) + said
 
 
 @pytest.mark.parametrize(

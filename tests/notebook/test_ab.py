@@ -132,7 +132,7 @@ async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_pat
     assert lee.p_value == 1.0
     bare, _ = runs(tmp_path)
     assert bare.records[0].judgement.reasons == ("better", "because 0")
-    assert {each["model"] for each in bare.manifest["models"]} == {"bare"}
+    assert {each["model"] for each in bare.manifest.models} == {"bare"}
 
 
 @pytest.mark.promise("ab.pairs")
@@ -362,7 +362,7 @@ async def test_ab_rejects_another_model_of_the_same_name(
 ) -> None:
     await make_ab([say("hi")], [say("hi")]).send("hello")
     other = ScriptedModel([], identity=ModelIdentity(model="bare", weights_sha256="0" * 64))
-    with pytest.raises(UsageError, match="another model under the same name"):
+    with pytest.raises(UsageError, match="another model with the same name"):
         ABPanel(
             models=[other, ScriptedModel([], name="tuned")],
             toolset=NOTES,

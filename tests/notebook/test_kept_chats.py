@@ -141,7 +141,7 @@ async def test_record_rejects_a_folder_of_other_tools(
     make_panel: MakePanel, settings: Settings, tmp_path: Path
 ) -> None:
     await make_panel([say("hi")], record=tmp_path).send("one")
-    with pytest.raises(UsageError, match="keeps chats over tools, and this one is over"):
+    with pytest.raises(UsageError, match="has chats with the toolset tools, and this one has"):
         demo_panel(pace_s=0, record=tmp_path, settings=settings)
 
 
@@ -195,11 +195,11 @@ async def test_record_excludes_the_pause_before_a_retry(tmp_path: Path) -> None:
     keeper = ChatRecorder(tmp_path, around, now=lambda: noon, clock=lambda: present_s)
     model = ScriptedModel([Reply(error=ServerUnreachableError("down")), say("back")])
     chat = ChatController(model=model, dispatcher=ToolDispatcher(NOTES))
-    chat.subscribe(keeper.hear)
+    chat.subscribe(keeper.handle)
     await chat.user_turn("one")
     present_s = 3600.0
     await chat.retry()
-    keeper.keep("ko")
+    keeper.save("ko")
     (turn,) = kept(tmp_path)[0].turns
     assert (turn.reply, turn.duration_s) == ("back", 0.0)
 
@@ -239,7 +239,7 @@ async def test_record_write_error_is_shown_and_repaired(
     folder.write_text("a file is in the way", encoding="utf-8")
     await panel.send("one")
     assert isinstance(panel.state.items[-1], ErrorItem)
-    assert "choose another folder" in panel.state.items[-1].detail
+    assert "Choose another folder" in panel.state.items[-1].detail
     folder.unlink()
     await panel.send("two")
     assert [said(each) for each in kept(folder)] == [["one", "two"]]
@@ -247,10 +247,10 @@ async def test_record_write_error_is_shown_and_repaired(
 
 async def test_record_rejects_the_folder_of_a_run(make_panel: MakePanel, tmp_path: Path) -> None:
     (tmp_path / RECORDS).write_bytes(b"{}\n")
-    with pytest.raises(UsageError, match="holds a run that was played"):
+    with pytest.raises(UsageError, match="has a run"):
         make_panel([], record=tmp_path)
     (tmp_path / RECORDS).write_bytes(b"")
-    with pytest.raises(UsageError, match="holds a run that was played"):
+    with pytest.raises(UsageError, match="has a run"):
         await remove_chats((), tmp_path, settings=Settings(), is_all=True)
 
 
@@ -283,7 +283,7 @@ async def test_chats_forget_deletes_only_the_named_chat(
         await panel.send(word)
         await panel.send(f"more of {word}")
     names = [str(record.sample_id) for record in Run.load(tmp_path).records]
-    with pytest.raises(UsageError, match="keeps no chat 'nope'"):
+    with pytest.raises(UsageError, match="has no chat 'nope'"):
         await remove_chats([names[0], "nope"], tmp_path, settings=Settings())
     for mistaken in ({"names": (), "is_all": False}, {"names": names, "is_all": True}):
         with pytest.raises(UsageError, match="name the chats to forget"):
@@ -298,5 +298,5 @@ async def test_chats_forget_deletes_only_the_named_chat(
 
 
 async def test_chats_commands_report_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await list_chats(tmp_path / "none", settings=Settings())

@@ -376,6 +376,6 @@ async def test_review_rejects_empty_runs_and_missing_folders(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError, match="contains no conversation"):
-        Review(Run(records=(), manifest={}), folder=tmp_path)
+        Review(Run(records=()), folder=tmp_path)
     with pytest.raises(UsageError, match="Review needs the folder of the run"):
-        Review(Run(records=(), manifest={}))
+        Review(Run(records=()))

@@ -1,4 +1,4 @@
-"""Real nodes of Ray on this machine: what a run is on them, and what it is when they die."""
+"""Runs on real Ray nodes on this machine, also when nodes die."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from tests.models.fake_vllm import FakeVllm, completion, streams
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
-TOOLSET = f"{HERE / 'deeds.py'}:TOOLS"
+TOOLSET = f"{HERE / 'killing_tools.py'}:TOOLS"
 COUNT = 24
 CANARY = f"canary-{os.getpid()}"
 OWN = f"magpie-{os.getpid()}"
@@ -72,7 +72,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @contextmanager
 def started(count: int, *version: str, **more: str) -> Iterator[Nodes]:
-    """Start so many nodes beside the head; `more` is in their environment."""
+    """Start `count` nodes and a head; `more` is in their environment."""
     logs = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # a socket's path is short
     with (
         (logs / "nodes.log").open("w") as log,
@@ -106,9 +106,9 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    (tmp_path / "deeds").mkdir()
+    (tmp_path / "kills").mkdir()
     file = tmp_path / "work.yaml"
-    lines = (SCENARIO.format(n=n, folder=tmp_path / "deeds") for n in range(1, COUNT + 1))
+    lines = (SCENARIO.format(n=n, folder=tmp_path / "kills") for n in range(1, COUNT + 1))
     file.write_text("".join(lines), encoding="utf-8")
     return file
 
@@ -142,8 +142,8 @@ def on(nodes: Nodes, replicas: int = 2) -> tuple[str, ...]:
     return ("--ray", nodes.address, "--replicas", str(replicas), "--concurrency", "4")
 
 
-def deed(suite: Path, n: int, told: str) -> None:
-    (suite.parent / "deeds" / str(n)).write_text(told)
+def kill_in_call(suite: Path, n: int, victim: str) -> None:
+    (suite.parent / "kills" / str(n)).write_text(victim)
 
 
 def records(suite: Path, name: str = "run") -> tuple[SampleRecord, ...]:
@@ -163,13 +163,13 @@ def assert_each_is_answered_once(suite: Path) -> None:
 def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
     calls = [call for each in found for turn in each.evidence.turns for call in turn.calls]
     payloads = (call.result.get("data", {}) for call in calls)
-    return {told[key] for told in payloads if key in told}
+    return {payload[key] for payload in payloads if key in payload}
 
 
-def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, suite: Path) -> None:
+def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) -> None:
     here = lhkit(suite, name="here")
-    os.mkfifo(suite.parent / "deeds" / "1")
-    (suite.parent / "deeds" / str(COUNT)).hardlink_to(suite.parent / "deeds" / "1")
+    os.mkfifo(suite.parent / "kills" / "1")
+    (suite.parent / "kills" / str(COUNT)).hardlink_to(suite.parent / "kills" / "1")
     there = lhkit(suite, *on(nodes), name="there")
     assert (here.returncode, there.returncode) == (0, 0), there.stderr
     asked = verdicts(records(suite, "here"))
@@ -180,31 +180,27 @@ def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, su
     assert "sample/s" in there.stderr
 
 
-def test_the_terminal_is_the_commands_alone_and_the_runs_log_tells_the_rest(
-    nodes: Nodes, suite: Path
-) -> None:
+def test_ray_logs_go_to_file_and_not_to_terminal(nodes: Nodes, suite: Path) -> None:
     done = lhkit(suite, *on(nodes))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = done.stdout + done.stderr
-    assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in told] == []
+    output = done.stdout + done.stderr
+    assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in output] == []
     log = (suite.parent / "runs" / "run" / LOG).read_text()
-    assert f"a replica plays on node {platform.node()}" in log
+    assert f"a replica runs on node {platform.node()}" in log
 
 
-def test_a_toolset_of_a_file_travels_with_what_lies_beside_it(nodes: Nodes, suite: Path) -> None:
+def test_toolset_file_is_uploaded_with_its_folder(nodes: Nodes, suite: Path) -> None:
     done = lhkit(suite, *on(nodes))
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = {Path(each) for each in results(records(suite), "file")}
-    assert file.name == "deeds.py"
+    assert file.name == "killing_tools.py"
     assert file.is_relative_to(nodes.logs)  # Ray's folder, where it unpacks
-    assert (file.parent / "neighbour.py").exists()
+    assert (file.parent / "sibling.py").exists()
 
 
-def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
-    nodes: Nodes, suite: Path
-) -> None:
+def test_toolset_with_missing_module_is_refused(nodes: Nodes, suite: Path) -> None:
     (suite.parent / "here").mkdir()
-    (suite.parent / "here" / "only_here.py").write_text("from deeds import TOOLS\n")
+    (suite.parent / "here" / "only_here.py").write_text("from killing_tools import TOOLS\n")
     (suite.parent / "tools").mkdir()
     (suite.parent / "tools" / "own.py").write_text("from only_here import TOOLS\n")
     paths = [suite.parent / "here", HERE, search_paths().get("PYTHONPATH", "")]
@@ -215,43 +211,41 @@ def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
         PYTHONPATH=os.pathsep.join(map(str, paths)),
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    told = " ".join(done.stderr.split())
-    assert f"on node {platform.node()}: " in told
-    assert "No module named 'only_here'" in told
-    assert "what it imports from elsewhere has to be installed on every node" in told
+    stderr = " ".join(done.stderr.split())
+    assert f"on node {platform.node()}: " in stderr
+    assert "No module named 'only_here'" in stderr
+    assert "Install other modules that it imports on every node" in stderr
     assert records(suite) == ()
 
 
-def test_a_folder_that_is_too_large_to_travel_is_told_with_what_to_do(
-    nodes: Nodes, suite: Path
-) -> None:
+def test_too_large_toolset_folder_is_refused(nodes: Nodes, suite: Path) -> None:
     own = suite.parent / "tools"
     shutil.copytree(HERE, own)
     (own / "film").write_bytes(os.urandom(2**20))
     small = {"RAY_max_grpc_message_size": str(2**19)}  # instead of 500 MiB
-    done = lhkit(suite, *on(nodes), toolset=f"{own / 'deeds.py'}:TOOLS", **small)
+    done = lhkit(suite, *on(nodes), toolset=f"{own / 'killing_tools.py'}:TOOLS", **small)
     assert done.returncode == 3, done.stdout + done.stderr
-    told = " ".join(done.stderr.split())
-    assert f"the folder {own} is too large to travel to the nodes" in told
-    assert ".gitignore" in told
+    stderr = " ".join(done.stderr.split())
+    assert f"the folder {own} is too large to upload" in stderr
+    assert ".gitignore" in stderr
 
 
-def test_a_cluster_of_another_ray_or_with_a_token_is_refused_with_what_to_do(suite: Path) -> None:
+def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
     token = "t" * 64
     asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     with started(0, "2.1.0", **asked) as nodes:
         stranger = lhkit(suite, *on(nodes))
         other = lhkit(suite, *on(nodes), **asked)
     assert (stranger.returncode, other.returncode) == (3, 3), stranger.stdout + other.stdout
-    assert "asks for a token" in " ".join(stranger.stderr.split())
-    told = " ".join(other.stderr.split())
-    assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in told
-    assert "install the same versions here and on all nodes" in told
+    assert "requires a token" in " ".join(stranger.stderr.split())
+    stderr = " ".join(other.stderr.split())
+    assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in stderr
+    assert "Install the same versions here and on all nodes" in stderr
     assert token not in stranger.stderr + other.stderr
 
 
-def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite: Path) -> None:
-    deed(suite, 7, "replica")
+def test_samples_of_killed_replica_are_run_again(nodes: Nodes, suite: Path) -> None:
+    kill_in_call(suite, 7, "replica")
     done = lhkit(suite, *on(nodes))
     assert done.returncode == 0, done.stdout + done.stderr
     assert_each_is_answered_once(suite)
@@ -259,8 +253,8 @@ def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite:
     assert "1 replica was lost" in done.stdout
 
 
-def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
-    deed(suite, 9, "node")
+def test_samples_of_killed_node_are_run_again(nodes: Nodes, suite: Path) -> None:
+    kill_in_call(suite, 9, "node")
     done = lhkit(suite, *on(nodes))
     nodes.add()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -268,16 +262,14 @@ def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     assert len(records(suite)) == COUNT
 
 
-def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
-    nodes: Nodes, suite: Path
-) -> None:
+def test_resume_after_killed_driver(nodes: Nodes, suite: Path) -> None:
     driver = subprocess.Popen(
         [sys.executable, "-m", "lhkit", *words(suite, *on(nodes))],
         env=environment(suite.parent),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deed(suite, 20, str(driver.pid))
+    kill_in_call(suite, 20, str(driver.pid))
     assert driver.wait(LIMIT_S) == -9
     before = verdicts(records(suite))
     assert "work-20" not in before
@@ -287,22 +279,20 @@ def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
     assert f"{len(before)} of {COUNT} samples" in done.stdout or not before
 
 
-def test_a_sample_that_kills_every_replica_is_invalid_and_all_others_are_played(
-    nodes: Nodes, suite: Path
-) -> None:
-    deed(suite, 3, "always")
+def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> None:
+    kill_in_call(suite, 3, "always")
     done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
     assert done.returncode == 3, done.stdout + done.stderr
-    told = verdicts(records(suite))
-    assert told["work-3"] is Verdict.INVALID
+    by_name = verdicts(records(suite))
+    assert by_name["work-3"] is Verdict.INVALID
     assert "were lost in a row" in done.stdout
-    (suite.parent / "deeds" / "3").unlink()
+    (suite.parent / "kills" / "3").unlink()
     assert lhkit(suite, *on(nodes)).returncode == 0
     assert_each_is_answered_once(suite)
 
 
 @pytest.mark.anyio
-async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
+async def test_api_key_of_nodes_reaches_server_and_is_not_written(
     nodes: Nodes, suite: Path
 ) -> None:
     keys: set[str] = set()
@@ -321,14 +311,14 @@ async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
     assert len(records(suite)) == COUNT
     assert keys == {f"Bearer {CANARY}"}
     assert any("ray::Replica" in line for line in lines)
-    assert [line for line in lines if _tells_a_key(line)] == []
+    assert [line for line in lines if _has_key(line)] == []
     files = _files(suite.parent, nodes.logs)
     assert suite.parent / "runs" / "run" / LOG in files
-    assert [each for each in files if _tells_a_key(each.read_bytes().decode("latin1"))] == []
-    assert not _tells_a_key(done.stdout + done.stderr)
+    assert [each for each in files if _has_key(each.read_bytes().decode("latin1"))] == []
+    assert not _has_key(done.stdout + done.stderr)
     jobs = run(suite, "-c", JOBS, nodes.address).stdout
-    assert f"{suite.parent}" in jobs  # the command is told there, and what travels
-    assert not _tells_a_key(jobs)
+    assert f"{suite.parent}" in jobs  # Ray stores the command and the uploaded folder
+    assert not _has_key(jobs)
 
 
 JOBS = """
@@ -353,5 +343,5 @@ def _files(*folders: Path) -> list[Path]:
     return [each for folder in folders for each in folder.rglob("*") if each.is_file()]
 
 
-def _tells_a_key(text: str) -> bool:
+def _has_key(text: str) -> bool:
     return CANARY in text or OWN in text

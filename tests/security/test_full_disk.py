@@ -78,7 +78,7 @@ def test_journal_refuses_a_pipe_or_folder_in_place_of_a_file(
     if (make, name) == (os.mkfifo, "run.lock"):
         return  # a pipe can be locked like a file
     make(tmp_path / name)
-    sentence = r"cannot be written|is no file: remove it"
+    sentence = r"cannot be written|is not a file. Remove it"
     with pytest.raises(RunError, match=sentence), open_journal(tmp_path):
         read_manifest(tmp_path)
 

@@ -280,7 +280,9 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
 def test_a_manifest_of_another_shape_is_one_sentence(
     tmp_path: Path, manifest: Mapping[str, Any] | str
 ) -> None:
-    with pytest.raises(RunError, match=r"manifest\.json is (no manifest of lhkit|not JSON) \("):
+    with pytest.raises(
+        RunError, match=r"manifest\.json is not (a valid manifest of lhkit|valid JSON) \("
+    ):
         Run.load(run_folder(tmp_path, manifest))
 
 
@@ -299,7 +301,7 @@ def test_a_manifest_of_another_shape_is_one_sentence(
     ids=lambda line: repr(line[:20]),
 )
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes) -> None:
-    with pytest.raises(RunError, match=r"records\.jsonl:1 is no record") as refused:
+    with pytest.raises(RunError, match=r"records\.jsonl:1 is not a valid record") as refused:
         Run.load(run_folder(tmp_path, {}, line + b"\n"))
     assert len(str(refused.value)) < 1_000
 

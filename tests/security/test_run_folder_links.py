@@ -19,6 +19,7 @@ from lhkit.errors import LhkitError, RunError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.chats import forget_chats
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import Label, LabelKind, ReviewFile, places_of, turn_of, turn_sha256
 from lhkit.harness.run import replay
@@ -56,7 +57,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(anyio.run, play).result()
-    write_manifest(folder, {**run.manifest, "user": "person"})
+    write_manifest(folder, run.manifest.model_copy(update={"user": "person"}))
     return folder
 
 
@@ -215,7 +216,7 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
     name = Run.load(theirs).records[0].sample_id.scenario
     with (theirs / "records.jsonl").open("a") as file:
         file.write(line.replace(f'"scenario":"{name}"', '"scenario":"other"'))
-    write_manifest(theirs, {"user": "person", "locales": {}})
+    write_manifest(theirs, Manifest(user="person"))
     for record in Run.load(theirs).records:
         place = list(places_of(record))[-1]
         seen = turn_sha256(turn_of(place, record))

@@ -241,12 +241,12 @@ BROKEN: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
         "9999-12-31T23:59:59Z",
         "invocations.0.started_at: .*from 1000 to 9000",
     ),
-    "nan": ("manifest", ("sampling", 0, "temperature"), float("nan"), "NaN is no JSON number"),
+    "nan": ("manifest", ("sampling", 0, "temperature"), float("nan"), "NaN is not a JSON number"),
     "rows": (
         "records",
         ("state_diff", "habits"),
         {"added": [{"a": 1}, {"a": 2}], "added_at": [0]},
-        "state_diff.habits: rows and their places",
+        "state_diff.habits: rows and their indexes",
     ),
     "message": (
         "records",
@@ -261,7 +261,7 @@ BROKEN: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
         "judgement.scores.0.calls.0.actual: there is no such call",
     ),
     "seconds": ("records", ("wall_s",), 1e300, r"wall_s: 1e\+300 seconds"),
-    "negative": ("records", ("attempts",), -1, "attempts: -1 is no count"),
+    "negative": ("records", ("attempts",), -1, "attempts: -1 is not a valid count"),
     "new tool": (
         "records",
         ("evidence", "turns", 0, "new_tools"),

@@ -26,6 +26,7 @@ from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, format_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
+from lhkit.harness.manifest import Manifest, Prompt
 from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
@@ -94,25 +95,23 @@ def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
     return tuple(observed)
 
 
-def refuse_changed(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
+def refuse_changed(scenario: Scenario, manifest: Manifest) -> None:
     """Refuse a scenario that is not the one that was played.
 
     Raises:
         UsageError: it changed since, or the run knows nothing of it.
     """
-    if manifest.get("scenarios", {}).get(scenario.id) != scenario_hash(scenario):
+    if manifest.scenarios.get(scenario.id) != scenario_hash(scenario):
         raise UsageError(f"{scenario.id} changed since it was played: play it again first")
 
 
-def schema_of(
-    observed: Observed, record: SampleRecord, manifest: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def schema_of(observed: Observed, record: SampleRecord, manifest: Manifest) -> Mapping[str, Any]:
     """Return the schema of the tool that was called, as the run's manifest has it.
 
     Raises:
         UsageError: the manifest does not describe that tool.
     """
-    for tool in manifest.get("locales", {}).get(record.locale, {}).get("tools", ()):
+    for tool in manifest.locales.get(record.locale, Prompt()).tools:
         if tool["name"] == observed.tool:
             schema: Mapping[str, Any] = tool["parameters"]
             return schema

@@ -23,8 +23,8 @@ from lhkit.harness.author.reference import (
 from lhkit.harness.faults import Path
 from lhkit.harness.loader import Sources
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.rescore import tools_that_came
-from lhkit.harness.sample import tried
+from lhkit.harness.rescore import recorded_new_tools
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ALL_REPLIES
 from lhkit.json_values import JSON, compact
@@ -125,8 +125,8 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
         )
     if isolation_fault(toolset):  # playing would call tools, and so new ids are not known
         return tuple(written_remarks(scenario, Known(registry=registry)))
-    played = await tried(scenario, reference, toolset)
-    came = [each for each in tools_that_came(played.evidence) if each.name not in registry]
+    played = await run_sample(scenario, reference, toolset)
+    came = [each for each in recorded_new_tools(played.evidence) if each.name not in registry]
     known = Known(
         registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
         ids=ids,
@@ -228,7 +228,7 @@ async def _broken_tools(
     ]
     places: dict[str, str] = {}
     if unexpected:
-        await tried(scenario, reference, _noting(toolset, places))
+        await run_sample(scenario, reference, _noting(toolset, places))
     remarks = []
     for number, call in unexpected:
         place = places.get(compact([call.tool, call.args]))
@@ -273,8 +273,8 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
 
 async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:
     """Return a remark for each model that must fail and does not."""
-    calling = await tried(scenario, always_call_model(scenario, toolset), toolset)
-    silent = await tried(scenario, silent_model(), toolset)
+    calling = await run_sample(scenario, always_call_model(scenario, toolset), toolset)
+    silent = await run_sample(scenario, silent_model(), toolset)
     remarks = []
     if silent.judgement.verdict is Verdict.PASS:
         remarks.append(Remark("silent", (), "a model that does nothing passes: demand words"))

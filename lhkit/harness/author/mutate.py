@@ -19,7 +19,7 @@ from lhkit.harness.author.reference import trace_model
 from lhkit.harness.author.reference_run import Played, play_reference
 from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import Evidence, Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import judge
 from lhkit.harness.state_diff import state_diff
@@ -162,7 +162,7 @@ async def _verdict(played: Played, mistake: Mistake, toolset: Toolset) -> Verdic
             row_keys=played.row_keys,
         )
         return judgement.verdict
-    record = await tried(played.scenario, trace_model(mistake.trace, name="mutant"), toolset)
+    record = await run_sample(played.scenario, trace_model(mistake.trace, name="mutant"), toolset)
     if mistake.needs_effect and not _has_effect(record.evidence, played.record.evidence):
         return None
     return record.judgement.verdict

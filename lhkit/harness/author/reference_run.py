@@ -10,10 +10,10 @@ from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trac
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import ExpectedCall, Scenario
 from lhkit.harness.scoring.verdict import ToolMetadata, match_results
-from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.sessions import read_row_keys
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, opened, state_of
@@ -125,9 +125,9 @@ async def play_reference(scenario: Scenario, toolset: Toolset) -> Played:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
-        row_keys = row_keys_of(session, state_of(session))
+        row_keys = read_row_keys(session, state_of(session))
     trace = reference_trajectory(scenario, registry)
-    record = await tried(scenario, trace_model(trace, name="gold"), toolset)
+    record = await run_sample(scenario, trace_model(trace, name="gold"), toolset)
     return Played(
         scenario=scenario,
         registry=registry,

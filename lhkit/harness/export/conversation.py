@@ -70,7 +70,7 @@ class ToolConfig:
 def sample_config(record: SampleRecord, run: Run, configs: Mapping[str, ToolConfig]) -> ToolConfig:
     """Return the tools of one sample: those of its scenario and those added in its turns."""
     config = configs.get(record.locale, ToolConfig())
-    names = run.manifest.get("tools", {}).get(record.sample_id.scenario)
+    names = run.manifest.tools.get(record.sample_id.scenario)
     tools = [tool for tool in config.tools if names is None or tool["name"] in names]
     added = [tool for turn in record.evidence.turns for tool in turn.new_tools]
     return replace(config, tools=(*tools, *added))
@@ -79,8 +79,10 @@ def sample_config(record: SampleRecord, run: Run, configs: Mapping[str, ToolConf
 def tool_configs(run: Run) -> dict[str, ToolConfig]:
     """Return the tools and limits of the manifest, by language."""
     return {
-        locale: ToolConfig(tools=entry.get("tools", ()), limits=entry.get("assistant", {}))
-        for locale, entry in run.manifest.get("locales", {}).items()
+        locale: ToolConfig(
+            tools=prompt.tools, limits=prompt.assistant.model_dump(exclude_unset=True)
+        )
+        for locale, prompt in run.manifest.locales.items()
     }
 
 

@@ -22,16 +22,16 @@ from lhkit.harness.export.conversation import (
     sample_config,
     tool_configs,
 )
+from lhkit.harness.manifest import Invocation
 from lhkit.harness.record import (
     CallRecord,
     ModelCallRecord,
     SampleRecord,
     TurnRecord,
     Verdict,
-    moment_of,
+    parse_moment,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -87,15 +87,15 @@ def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
 def _header(run: Run) -> Json:
     """Return the header of the log, without results."""
     manifest = run.manifest
-    invocations = manifest.get("invocations") or [{}]
-    started = invocations[0].get("started_at") or _UNKNOWN_START
-    names = list(dict.fromkeys(sample.scenario for sample in asked_of(manifest)))
-    models = [model.get("model") for model in manifest.get("models", ())]
-    sampling = [*manifest.get("sampling", ()), {}][0]
-    commit = manifest.get("git_commit")
+    invocations = manifest.invocations or [Invocation(finished=True)]
+    started = invocations[0].started_at or _UNKNOWN_START
+    models = [str(model["model"]) for model in manifest.models if model.get("model")]
+    sampling = [*manifest.sampling, {}][0]
+    commit = manifest.git_commit
+    names = list(manifest.questions)
     return {
         "version": _LOG_VERSION,
-        "status": "success" if invocations[-1].get("finished", True) else "cancelled",
+        "status": "success" if invocations[-1].finished else "cancelled",
         "eval": {
             "eval_id": run.name,
             "run_id": run.name,
@@ -103,17 +103,19 @@ def _header(run: Run) -> Json:
             "created": started,
             "task": run.name or run.toolset,
             "dataset": {"name": run.toolset, "samples": len(names), "sample_ids": names},
-            "model": " + ".join(dict.fromkeys(filter(None, models))) or "none",
+            "model": " + ".join(dict.fromkeys(models)) or "none",
             "model_generate_config": {k: v for k, v in sampling.items() if v is not None},
-            "config": {"epochs": manifest.get("repeats", 1)},
-            "packages": {"lhkit": manifest.get("versions", {}).get("lhkit", "")},
+            "config": {"epochs": manifest.repeats},
+            "packages": {"lhkit": manifest.versions.get("lhkit", "")},
             **({"revision": {"type": "git", "origin": "", "commit": commit}} if commit else {}),
             "metadata": {
-                key: manifest[key] for key in ("toolset", "user", "models") if key in manifest
+                key: value
+                for key, value in manifest.plain().items()
+                if key in {"toolset", "user", "models"}
             },
         },
         "plan": {"name": "lhkit", "steps": []},
-        "stats": {"started_at": started, "completed_at": invocations[-1].get("ended_at") or ""},
+        "stats": {"started_at": started, "completed_at": invocations[-1].ended_at or ""},
     }
 
 
@@ -167,9 +169,9 @@ def _sum(one: Json, other: Json) -> Json:
 
 def start_of(record: SampleRecord, run: Run) -> datetime:
     """Return the start of a sample, else of its run, else 1970."""
-    invocations = run.manifest.get("invocations") or [{}]
-    starts = (record.started_at, invocations[0].get("started_at"), _UNKNOWN_START)
-    return next(moment for start in starts if (moment := moment_of(start)))
+    invocations = run.manifest.invocations or [Invocation()]
+    starts = (record.started_at, invocations[0].started_at, _UNKNOWN_START)
+    return next(moment for start in starts if (moment := parse_moment(start)))
 
 
 class _InspectSample:

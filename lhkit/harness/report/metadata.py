@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lhkit.harness.metrics import Summary
@@ -20,14 +20,14 @@ def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[st
         *(("model", _identity(model)) for model in summary.models),
         *(("dialect", model.dialect) for model in summary.models),
         *(("constraint", model.constraint) for model in summary.models),
-        ("sampling", " · ".join(map(_pairs, manifest.get("sampling", ())))),
+        ("sampling", " · ".join(map(_pairs, manifest.sampling))),
         ("scenarios", _scenarios(run)),
         ("tokens", _tokens(summary)),
         ("time", time_line(summary.time_breakdown, catalog) if summary.time_breakdown else ""),
-        ("started", ", ".join(_starts(manifest))),
-        ("versions", _pairs(manifest.get("versions", {}))),
-        ("commit", str(manifest.get("git_commit") or "")),
-        ("hardware", _pairs(manifest.get("hardware", {}))),
+        ("started", ", ".join(filter(None, (call.started_at for call in manifest.invocations)))),
+        ("versions", _pairs(manifest.versions)),
+        ("commit", manifest.git_commit or ""),
+        ("hardware", _pairs(manifest.hardware)),
         ("command", eval_command(run, summary)),
     )
     return tuple((catalog.text(f"report.metadata.{name}"), value) for name, value in lines if value)
@@ -58,7 +58,7 @@ def eval_command(run: Run, summary: Summary) -> str:
     options += [word for url in urls for word in ("--base-url", url)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
-    repeats = run.manifest.get("repeats", 1)
+    repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
     return shlex.join(["lhkit", "eval", *options])
 
@@ -74,7 +74,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 def _scenarios(run: Run) -> str:
     ids = {record.sample_id.scenario for record in run.records}
-    return f"{len(ids):,} × {run.manifest.get('repeats', 1)}"
+    return f"{len(ids):,} × {run.manifest.repeats}"
 
 
 def _tokens(summary: Summary) -> str:
@@ -83,9 +83,3 @@ def _tokens(summary: Summary) -> str:
         return ""
     share = "" if tokens.cached_share is None else f" (cached {percent(tokens.cached_share)})"
     return f"prompt {tokens.prompt:,}{share}, completion {tokens.completion:,}"
-
-
-def _starts(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for invocation in manifest.get("invocations", ()):
-        if invocation.get("started_at"):
-            yield str(invocation["started_at"])

@@ -86,7 +86,7 @@ def test_ab_votes_on_real_models_are_compared(
             page.locator(".lhkit-ab").screenshot(path=shots / "ab-real.png")
         to_message(page)
     bare, tuned = (Run.load(folder / name) for name in (BASE, TUNED))
-    shown = {run.manifest["models"][0]["weights_sha256"] for run in (bare, tuned)}
+    shown = {run.manifest.models[0]["weights_sha256"] for run in (bare, tuned)}
     assert len(shown) == 2  # really two models
     found = compare(bare, tuned)
     assert (len(found.pairs), found.people[0].votes) == (10, 10)

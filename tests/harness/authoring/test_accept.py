@@ -19,7 +19,7 @@ from lhkit.harness.author.accept import (
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 
@@ -237,7 +237,7 @@ def test_a_phrase_that_nobody_said_or_that_is_there_is_refused(tmp_path: Path) -
 async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
     scenario = load(FILE.replace("QUERY", "호흡").replace("PHRASES", '["네모 호흡"]'))[0]
     model = ScriptedModel([call("search_catalog", query="숨", limit=3), say("네모 호흡")])
-    return scenario, await tried(scenario, model, LifeHelperToolset())
+    return scenario, await run_sample(scenario, model, LifeHelperToolset())
 
 
 async def test_what_can_be_accepted_is_what_was_given_otherwise(load: Callable[[str], Any]) -> None:

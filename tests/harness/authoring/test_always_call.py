@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.harness.author.reference import always_call_model
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
@@ -57,6 +57,6 @@ async def test_however_many_tools_write_the_last_still_gets_to_claim_success(
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
     larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))
     (scenario,) = load(LAX)
-    played = await tried(scenario, always_call_model(scenario, larger), larger)
+    played = await run_sample(scenario, always_call_model(scenario, larger), larger)
     assert [call.tool for call in played.evidence.turns[0].calls] == calls
     assert "It is all done!" in played.evidence.turns[0].reply

@@ -11,7 +11,7 @@ from lhkit.harness.author.mutate import MutationReport, mutate
 from lhkit.harness.author.reference import always_call_model, gold_model
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import WrappedToolset
 from tests.harness.authoring.phone import PhoneToolset, registry
@@ -125,7 +125,7 @@ async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
 
 
 async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> None:
-    played = await tried(
+    played = await run_sample(
         SCENARIOS["wake-no-en"],
         always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
         PhoneToolset(),
@@ -134,6 +134,6 @@ async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> Non
 
 
 async def test_the_record_keeps_whom_the_question_named() -> None:
-    played = await tried(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
+    played = await run_sample(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
     asked = [call.summary for call in played.evidence.turns[0].calls]
     assert asked == ["", "ko: 이서연 (010-3333-4444): 먼저 가"]

@@ -1,4 +1,4 @@
-"""Times of requests and turns, in the definitions of `vllm bench serve`; what waits is apart."""
+"""Durations of requests and turns, by the definitions of `vllm bench serve`."""
 
 from typing import Any
 
@@ -82,24 +82,24 @@ def p50(played: TurnRecord, *stages: str) -> list[float | None]:
     return [found[stage].p50_s for stage in stages]
 
 
-def test_a_request_is_timed_from_its_sending() -> None:
+def test_times_of_request_start_at_its_sending() -> None:
     stages = ("first_byte", "first_token", "first_text", "call_ready", "last_token")
     assert p50(turn(request()), *stages) == [0.1, 0.3, 0.4, 0.8, 1.3]
 
 
-def test_time_per_token_is_that_of_the_tokens_after_the_first() -> None:
+def test_per_token_excludes_first_token() -> None:
     assert p50(turn(request()), "per_token") == [pytest.approx((1.3 - 0.3) / 2)]
     assert p50(turn(request(completion_tokens=1)), "per_token") == [None]
     assert p50(turn(request(timing=Timing())), "per_token") == [None]
 
 
-def test_gaps_between_tokens_are_pooled_over_requests() -> None:
+def test_token_gaps_are_pooled_over_requests() -> None:
     played = turn(request(), request(timing=Timing(chunk_gaps_s=(2.0,))))
     gaps = times([sample(Verdict.PASS, played)])["token_gap"]
     assert (gaps.n, gaps.p50_s) == (3, 0.5)
 
 
-def test_a_turn_is_timed_from_the_message_and_without_waiting_for_a_person() -> None:
+def test_times_of_turn_exclude_waiting() -> None:
     silent = Timing(first_token_s=0.3, call_ready_s=0.8, last_token_s=1.0)
     played = turn(request(0.5, silent), request(7.0), calls=(asked(5.0),))
     assert p50(played, "turn_first_token", "turn_call_ready") == [0.8, 1.3]
@@ -108,12 +108,12 @@ def test_a_turn_is_timed_from_the_message_and_without_waiting_for_a_person() -> 
     assert p50(played, "harness_time") == [pytest.approx(4.0 - 1.5 - 1.5 - 0.2)]
 
 
-def test_a_try_that_failed_before_is_time_that_the_user_waited() -> None:
+def test_times_of_turn_include_retries() -> None:
     retried = Timing(first_token_s=0.3, retries=1, retried_s=2.0)
     assert p50(turn(request(0.5, retried)), "turn_first_token") == [pytest.approx(2.8)]
 
 
-def test_a_turn_without_tools_has_no_time_of_tools() -> None:
+def test_tool_time_is_none_without_tools() -> None:
     assert p50(turn(request()), "tool_time", "waiting_time") == [None, None]
 
 
@@ -121,13 +121,13 @@ def test_a_turn_without_tools_has_no_time_of_tools() -> None:
     ("cached", "prompt", "warm"),
     [(50, 100, True), (49, 100, False), (0, 100, False), (None, 100, None), (0, 0, None)],
 )
-def test_a_request_is_warm_with_half_of_its_prompt_cached(
+def test_is_warm_from_half_of_prompt_cached(
     cached: int | None, prompt: int, warm: bool | None
 ) -> None:
     assert is_warm(request(cached_tokens=cached, prompt_tokens=prompt)) is warm
 
 
-def test_times_are_apart_for_warm_and_cold_and_without_invalid_samples() -> None:
+def test_times_separate_warm_and_cold_and_skip_invalid() -> None:
     cold = request(timing=Timing(first_token_s=3.0), cached_tokens=0)
     warm = request(timing=Timing(first_token_s=1.0), cached_tokens=99)
     unknown = request(timing=Timing(first_token_s=2.0))
@@ -142,7 +142,7 @@ def test_times_are_apart_for_warm_and_cold_and_without_invalid_samples() -> None
     assert [(each.n, each.p50_s) for each in shown] == [(1, 3.0), (1, 1.0), (3, 2.0)]
 
 
-def test_percentiles_are_p50_p90_p95_and_p99() -> None:
+def test_latency_percentiles() -> None:
     assert latency(map(float, range(101))) == Latency(
         n=101, p50_s=50.0, p90_s=90.0, p95_s=95.0, p99_s=99.0
     )

@@ -1,4 +1,4 @@
-"""Records on disk: exact, whole lines only, one writer, whatever kills the process."""
+"""The files of a run folder: exact, whole lines only, one writer."""
 
 import io
 import json
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lhkit.errors import RunError
 from lhkit.events import EndReason
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -78,18 +79,18 @@ def record(name: str = "a", text: str = "안녕") -> SampleRecord:
 
 @given(st.text())
 @settings(deadline=None)
-def test_a_record_survives_writing_and_reading(text: str) -> None:
+def test_record_round_trips_as_json(text: str) -> None:
     line = encode_record(record(text=text))
     assert "\n" not in line
     assert decode_record(json.loads(line.encode())) == record(text=text)
 
 
-def test_a_lone_surrogate_is_still_strict_utf_8() -> None:
+def test_record_with_lone_surrogate_is_utf_8() -> None:
     line = encode_record(record(text="\ud800"))
     assert decode_record(json.loads(line.encode("utf-8"))) == record(text="\ud800")
 
 
-def test_a_record_carries_what_a_reader_looks_for() -> None:
+def test_record_json_has_stable_keys() -> None:
     data = json.loads(encode_record(record()))
     assert data["schema"] == 2
     assert data["sample_id"] == {"scenario": "a", "repeat": 0}
@@ -100,18 +101,18 @@ def test_a_record_carries_what_a_reader_looks_for() -> None:
     assert turn["model_calls"][0]["response"].keys() >= {"raw_text", "token_ids", "usage", "timing"}
 
 
-def test_what_was_appended_is_there(tmp_path: Path) -> None:
+def test_journal_appends_records(tmp_path: Path) -> None:
     with open_journal(tmp_path / "run") as journal:
-        assert journal.found == ()
+        assert journal.records == ()
         journal.append(record("a"))
         assert read_records(tmp_path / "run") == (record("a"),)
         journal.append(record("b"))
     with open_journal(tmp_path / "run") as journal:
-        assert journal.found == (record("a"), record("b"))
+        assert journal.records == (record("a"), record("b"))
 
 
 @pytest.mark.parametrize("half", [b"{", b'{"schema": 2', encode_record(record("b")).encode()])
-def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, half: bytes) -> None:
+def test_journal_overwrites_half_written_line(tmp_path: Path, half: bytes) -> None:
     whole = encode_record(record("a")).encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(whole + half)
     assert read_records(tmp_path) == (record("a"),)
@@ -121,15 +122,15 @@ def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, hal
 
 
 @pytest.mark.parametrize("schema", [1, 3])
-def test_a_run_of_another_versions_shape_says_so_and_stays_as_it_is(
-    tmp_path: Path, schema: int
-) -> None:
+def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
     line = encode_record(record()).replace('"schema":2', f'"schema":{schema}').encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(line)
-    told = rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
-    with pytest.raises(RunError, match=told):
+    message = (
+        rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
+    )
+    with pytest.raises(RunError, match=message):
         read_records(tmp_path)
-    with pytest.raises(RunError, match="play it again under another name"), open_journal(tmp_path):
+    with pytest.raises(RunError, match="Run it again under another name"), open_journal(tmp_path):
         pass
     assert (tmp_path / RECORDS).read_bytes() == line
 
@@ -155,7 +156,7 @@ def test_a_run_of_another_versions_shape_says_so_and_stays_as_it_is(
         ),
     ],
 )
-def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:
+def test_journal_names_invalid_line(tmp_path: Path, bad: bytes) -> None:
     whole = encode_record(record("a")).encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(whole + bad + b"\n" + whole)
     with pytest.raises(RunError, match=rf"{RECORDS}:2 "), open_journal(tmp_path):
@@ -163,7 +164,7 @@ def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:
     assert (tmp_path / RECORDS).read_bytes() == whole + bad + b"\n" + whole
 
 
-def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def test_journal_refuses_second_writer(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from lhkit.errors import RunError\n"
         "from lhkit.harness.store import open_journal\n"
@@ -181,10 +182,10 @@ def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
         )
     assert "in use by another run" in done.stdout
     with open_journal(tmp_path) as journal:
-        assert journal.found == ()
+        assert journal.records == ()
 
 
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+def test_journal_refuses_folder_that_is_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with (
         pytest.raises(RunError, match="cannot be written"),
@@ -198,35 +199,35 @@ class FullDisk(io.BytesIO):
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+def test_append_raises_run_error_on_full_disk(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="No space left"):
         Journal(tmp_path, FullDisk(), ()).append(record())
 
 
-def test_a_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    assert read_manifest(tmp_path) == {}
-    write_manifest(tmp_path, {"a": "가\ud800"})
-    write_manifest(tmp_path, {"a": "나"})
-    assert read_manifest(tmp_path) == {"a": "나"}
+def test_write_manifest_replaces_file(tmp_path: Path) -> None:
+    assert read_manifest(tmp_path) == Manifest()
+    write_manifest(tmp_path, Manifest(toolset="가\ud800"))
+    write_manifest(tmp_path, Manifest(toolset="나"))
+    assert read_manifest(tmp_path) == Manifest(toolset="나")
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
 
 
 @pytest.mark.parametrize("schema", [1, 3, None])
-def test_a_manifest_of_another_version_is_refused(tmp_path: Path, schema: int | None) -> None:
-    write_manifest(tmp_path, {"schema": schema})
-    told = "was written by another version of lhkit .* play the run again under another name"
-    with pytest.raises(RunError, match=told):
+def test_read_manifest_refuses_other_schema(tmp_path: Path, schema: int | None) -> None:
+    (tmp_path / MANIFEST).write_text(json.dumps({"schema": schema}))
+    message = "was written by another version of lhkit .* Run it again under another name"
+    with pytest.raises(RunError, match=message):
         read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize("bad", [b"{", b"[]", b"\xff"])
-def test_a_broken_manifest_is_named(tmp_path: Path, bad: bytes) -> None:
+def test_read_manifest_names_invalid_file(tmp_path: Path, bad: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(bad)
     with pytest.raises(RunError, match=MANIFEST):
         read_manifest(tmp_path)
 
 
-def test_a_diff_counts_rows_and_knows_types() -> None:
+def test_state_diff_counts_rows_and_distinguishes_types() -> None:
     before = {"t": ({"n": 1}, {"n": 1}), "same": ({"x": 1},)}
     after = {"t": ({"n": 1}, {"n": True}), "same": ({"x": 1},), "new": ({"y": 1},)}
     assert state_diff(before, after) == {

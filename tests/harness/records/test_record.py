@@ -1,4 +1,4 @@
-"""A record keeps what was judged, as it was judged."""
+"""Records: round trip, strict verdict, sample ids."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:
     )
 
 
-def test_rows_of_calls_survive_writing_and_reading() -> None:
+def test_call_scores_round_trip_as_json() -> None:
     argument = ArgumentScore(name="n", ok=False, expected={"any": True}, actual=1.0, reason="r")
     row = CallScore(expected=0, actual=2, tool="t", called="t", ok=False, arguments=(argument,))
     calls = (CallRecord(tool="t", raw_args={}, result={}),) * 3
@@ -45,12 +45,12 @@ def test_rows_of_calls_survive_writing_and_reading() -> None:
     assert isinstance(read.judgement.scores[0].calls[0].arguments[0].actual, float)
 
 
-def test_a_pass_that_needed_a_repair_is_no_strict_pass() -> None:
+def test_strict_verdict_fails_repaired_pass() -> None:
     strict = TurnScore(passed=True, strict_passed=True)
-    mended = TurnScore(passed=True)
+    repaired = TurnScore(passed=True)
     assert record(strict).judgement.strict_verdict is Verdict.PASS
-    assert record(strict, mended).judgement.strict_verdict is Verdict.FAIL
-    assert record(mended, verdict=Verdict.INVALID).judgement.strict_verdict is Verdict.INVALID
+    assert record(strict, repaired).judgement.strict_verdict is Verdict.FAIL
+    assert record(repaired, verdict=Verdict.INVALID).judgement.strict_verdict is Verdict.INVALID
 
 
 @given(
@@ -60,6 +60,6 @@ def test_a_pass_that_needed_a_repair_is_no_strict_pass() -> None:
         repeat=st.integers(0, 10_000),
     )
 )
-def test_a_sample_is_written_as_it_is_read(sample: SampleId) -> None:
+def test_sample_id_round_trips_as_text(sample: SampleId) -> None:
     assert SampleId.parse(str(sample)) == sample
     assert str(SampleId(scenario="add-01", repeat=1)) == "add-01#2"

@@ -1,4 +1,4 @@
-"""A copy of a session's state: what later changes do not reach, shared where nothing changed."""
+"""state_of(): copies of a session's state that share unchanged rows."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def people(n: int) -> list[dict[str, Any]]:
     return [{"id": i, "tags": ["a"]} for i in range(n)]
 
 
-def test_a_row_that_a_tool_changes_stays_as_it_was_in_every_copy() -> None:
+def test_state_copy_is_not_changed_by_tools() -> None:
     session = Live({"people": people(600)})
     before = state_of(session)
     session.tables["people"][300]["tags"].append("b")
@@ -55,7 +55,7 @@ def test_a_row_that_a_tool_changes_stays_as_it_was_in_every_copy() -> None:
     assert after["people"][0] == {"id": 0, "tags": ["a"]}
 
 
-def test_rows_that_nobody_touched_are_shared_with_the_state_before() -> None:
+def test_state_copy_shares_unchanged_rows() -> None:
     session = Live({"people": people(600)})
     before = state_of(session)
     session.tables["people"][300]["id"] = "new"
@@ -91,7 +91,7 @@ def containers(value: Any) -> Iterator[int]:
 
 
 @given(value=ANYTHING)
-def test_plain_data_is_what_json_carries_and_shares_no_part_with_what_it_is_of(value: Any) -> None:
+def test_plain_json_equals_json_round_trip_and_copies(value: Any) -> None:
     plain = plain_json(value)
     assert repr(plain) == repr(json.loads(json.dumps(value)))
     assert not {*containers(plain)} & {*containers(value)}
@@ -106,7 +106,7 @@ LONG = 10**5_000
     [LONG, -LONG, [LONG], {"deep": [LONG]}],
     ids=["positive", "negative", "in a list", "deep"],  # pytest cannot print it either
 )
-def test_a_number_too_long_to_be_written_is_refused_with_its_place(value: Any) -> None:
+def test_state_refuses_too_long_number_with_path(value: Any) -> None:
     with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.* is an int .*4,300 digits"):
         state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
     before = state_of(Live({"people": [{"id": 0}]}))
@@ -114,7 +114,7 @@ def test_a_number_too_long_to_be_written_is_refused_with_its_place(value: Any) -
         state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
 
 
-def test_the_longest_number_that_can_be_written_is_kept() -> None:
+def test_state_keeps_longest_writable_number() -> None:
     longest = 10**4_300 - 1
     state = state_of(Live({"people": [{"n": longest}, {"n": -longest}]}))
     assert [row["n"] for row in state["people"]] == [longest, -longest]
@@ -124,25 +124,25 @@ def test_the_longest_number_that_can_be_written_is_kept() -> None:
 @pytest.mark.parametrize(
     "value", [LONG, [LONG], {LONG}, {"a": {LONG: 1}}], ids=["int", "list", "set", "dict"]
 )
-def test_what_cannot_be_told_is_told_by_its_type(value: Any) -> None:
+def test_json_or_repr_shows_type_of_too_long_number(value: Any) -> None:
     assert json_or_repr(value) == f"<{type(value).__name__}: a number of more than 4,300 digits>"
 
 
 class Detached:
-    """A value that cannot be told any more."""
+    """A value whose repr fails."""
 
     def __repr__(self) -> str:
         raise ValueError("detached instance")
 
 
-def test_a_value_that_does_not_tell_itself_is_told_with_its_own_reason() -> None:
+def test_state_error_survives_failing_repr() -> None:
     with pytest.raises(
         UsageError, match=r"t\[0\]\.a is a Detached \(<Detached: detached instance>\)"
     ):
         state_of(Live({"t": [{"a": Detached()}]}))
 
 
-def test_where_python_is_told_to_write_shorter_numbers_these_are_refused_too() -> None:
+def test_number_limit_follows_python_setting() -> None:
     before = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(640)
     try:
@@ -155,7 +155,7 @@ def test_where_python_is_told_to_write_shorter_numbers_these_are_refused_too() -
 
 
 @pytest.mark.parametrize("key", [(1, 2), None, True, 3])
-def test_a_key_that_is_no_text_is_told_as_python_has_it(key: object) -> None:
+def test_state_refuses_key_that_is_not_text(key: object) -> None:
     with pytest.raises(UsageError, match=re.escape(f"has the key {key!r} (a")):
         state_of(Live({"t": [{"a": {key: 1}}]}))
 
@@ -168,7 +168,7 @@ def test_state_keeps_an_equal_value_of_another_type(value: Any) -> None:
 
 
 @given(before=ROWS, after=ROWS)
-def test_a_state_is_the_same_whatever_was_before(
+def test_state_is_independent_of_earlier_state(
     before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> None:
     earlier = state_of(Live({"t": before}))
@@ -180,16 +180,16 @@ def test_a_state_is_the_same_whatever_was_before(
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("invalid", "message"),
     [
         ({"id": 1, "tags": {1}}, r"state\(\): people\[1\]\.tags is a set"),
         ({"id": float("nan")}, r"state\(\): people\[1\]\.id is a float"),
-        ("nobody", r"state\(\): people\[1\] is a str"),
+        ("no row", r"state\(\): people\[1\] is a str"),
     ],
 )
-def test_what_is_no_row_is_named_also_in_a_second_state(spoilt: object, told: str) -> None:
+def test_state_names_invalid_row_in_second_copy(invalid: object, message: str) -> None:
     session = Live({"people": people(3)})
     before = state_of(session)
-    session.tables["people"][1] = spoilt
-    with pytest.raises(UsageError, match=told):
+    session.tables["people"][1] = invalid
+    with pytest.raises(UsageError, match=message):
         state_of(session, before=before)

@@ -1,4 +1,4 @@
-"""A run too large to hold: its records stay on disk and are read when they are looked at."""
+"""StoredRecords: records left on disk, for runs larger than the memory."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Questions
+from lhkit.harness.resume import SampleHashes
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import StoredRecords, stored_records
@@ -45,7 +45,7 @@ async def play(load: Load, toolset: Any, folder: Path, model: Any = gold_model) 
     )
 
 
-async def test_records_left_on_disk_are_those_of_the_run(
+async def test_stored_records_equal_records_of_run(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await play(load, toolset, tmp_path / "run")
@@ -62,7 +62,7 @@ async def test_records_left_on_disk_are_those_of_the_run(
         run.records[8]
 
 
-async def test_a_resumed_run_on_disk_gives_the_newest_answers(
+async def test_stored_records_are_newest_after_resume(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     await play(load, toolset, tmp_path / "run", silent_model())
@@ -71,21 +71,21 @@ async def test_a_resumed_run_on_disk_gives_the_newest_answers(
     assert (again.kept, again.summary().total.passed) == (8, 8)
 
 
-async def test_records_must_be_somewhere(load: Load, toolset: Any) -> None:
-    with pytest.raises(UsageError, match="keep_records=False needs a run_dir"):
+async def test_replay_without_records_requires_run_dir(load: Load, toolset: Any) -> None:
+    with pytest.raises(UsageError, match="keep_records=False requires run_dir"):
         await replay(load(FIND.format(n=0)), gold_model, toolset=toolset, keep_records=False)
 
 
-async def test_a_record_that_has_gone_is_a_sentence(
-    load: Load, toolset: Any, tmp_path: Path
-) -> None:
+async def test_stored_records_name_missing_sample(load: Load, toolset: Any, tmp_path: Path) -> None:
     await play(load, toolset, tmp_path / "run")
     with pytest.raises(RunError, match="find-0"):
-        stored_records(tmp_path / "run", Questions({"find-0": ["another hash"]}, 1))
+        stored_records(
+            tmp_path / "run", SampleHashes({"find-0": ["another hash"]}, 1), is_complete=True
+        )
 
 
 @pytest.mark.slow
-async def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+async def test_stored_records_do_not_grow_memory(tmp_path: Path) -> None:
     """Five times as many samples, and not another record (4 KiB) for each."""
 
     def peak_mib(samples: int) -> float:

@@ -1,4 +1,4 @@
-"""A real Jupyter kernel: run, interrupt, run again, run a cell again, with the same verdicts."""
+"""replay() in a real Jupyter kernel: interrupted, resumed, repeated, with the same verdicts."""
 
 import json
 from collections.abc import Iterator
@@ -46,12 +46,12 @@ class Stalling:
 def stalling(scenario, registry):
     return Stalling(gold_model(scenario, registry), scenario is scenarios[PLAYED_BEFORE])
 
-def told(run):
+def show(run):
     verdicts = [[each.sample_id.scenario, str(each.judgement.verdict)] for each in run.records]
     print(json.dumps({{"kept": run.kept, "verdicts": verdicts}}), flush=True)
 """
 RUN = """
-told(await replay(scenarios, {model}, toolset=toolset, run_dir=folder / "{name}",
+show(await replay(scenarios, {model}, toolset=toolset, run_dir=folder / "{name}",
                   concurrency={concurrency}, progress=False))
 """
 
@@ -81,12 +81,12 @@ class Notebook:
                 return printed, error
 
     def run(self, name: str, *, model: str = "gold_model", concurrency: int = 4) -> dict[str, Any]:
-        """Return what a cell that replays told, without an error."""
+        """Return the output of a cell that calls replay()."""
         code = RUN.format(model=model, name=name, concurrency=concurrency)
         printed, error = self.cell(code)
         assert error is None, printed
-        told: dict[str, Any] = json.loads(printed)
-        return told
+        output: dict[str, Any] = json.loads(printed)
+        return output
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
         manager.shutdown_kernel(now=True)
 
 
-def test_run_interrupt_run_again_and_run_any_cell_again_in_one_kernel(notebook: Notebook) -> None:
+def test_replay_resumes_after_interrupt_in_one_kernel(notebook: Notebook) -> None:
     plain = notebook.run("plain")
     assert [verdict for _, verdict in plain["verdicts"]] == ["pass"] * 12
 

@@ -1,7 +1,7 @@
-"""Domains as outsiders bring them: objects that live on, numbers that change type, spent worlds.
+"""Foreign toolsets: mutable shared objects, numbers that change type, consumed initial states.
 
-In the style of public benchmarks, not made fit for lhkit: golds pass on every repeat in one
-process, spoilt golds do not, and no scenario is changed by being played.
+In the style of public benchmarks: reference calls pass on every repeat in one process, altered
+ones fail, and running a scenario does not change it.
 """
 
 import json
@@ -23,7 +23,7 @@ from lhkit.harness.author.reference import TurnTrace, gold_model, reference_traj
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import ToolCall
@@ -79,9 +79,6 @@ def tools(*given: tuple[str, Any, dict[str, Any]], reads: Iterable[str] = ()) ->
         )
         for name, handler, schema in given
     )
-
-
-# -- a bank: one dict of live objects, changed in place and returned as they are
 
 
 def transfer(args: Mapping[str, Any], db: dict[str, Any]) -> ToolResult:
@@ -142,9 +139,6 @@ BANK = """
 """
 
 
-# -- payments: a world that is spent
-
-
 def pay(args: Mapping[str, Any], world: dict[str, Any]) -> ToolResult:
     cards = world["cards"]
     if not cards or cards[0]["limit"] < args["amount"]:
@@ -178,13 +172,10 @@ PAYMENTS = """
 """
 
 
-# -- a car: an instance of a class whose attributes are the state
-
-
 class Car:
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.doors: dict[str, str] = told["doors"]
-        self.fuel_level: float = told["fuel_level"]
+    def __init__(self, world: dict[str, Any]) -> None:
+        self.doors: dict[str, str] = world["doors"]
+        self.fuel_level: float = world["fuel_level"]
         self.engine = "stopped"
 
     def lock_doors(self, doors: list[str]) -> dict[str, Any]:
@@ -268,7 +259,7 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTr
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_golds_pass_on_every_repeat_in_one_process(
+async def test_reference_calls_pass_on_every_repeat_in_one_process(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
@@ -286,19 +277,16 @@ async def test_golds_pass_on_every_repeat_in_one_process(
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_spoilt_golds_are_noticed_by_the_state(
+async def test_altered_reference_calls_fail_by_final_state(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     (scenario,) = load(text)
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
     for trace in spoilt(scenario, registry).values():
-        record = await tried(scenario, trace_model(trace, name="spoilt"), toolset)
+        record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
         assert record.judgement.verdict is Verdict.FAIL
         assert record.judgement.state_equal is False
-
-
-# -- nothing that is played changes what it is played from
 
 
 def ruined(value: Any) -> None:
@@ -345,7 +333,7 @@ class Vandal:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_what_changes_all_that_it_gets_changes_no_scenario(
+async def test_mutating_toolset_does_not_change_scenarios(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
@@ -355,7 +343,7 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     run = await replay(
         scenarios, gold_model, toolset=toolset, repeats=3, concurrency=2, progress=False
     )
-    told = {
+    outcomes = {
         (
             r.judgement.verdict,
             r.judgement.reasons,
@@ -363,7 +351,7 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
         )
         for r in run.records
     }
-    assert told == {(Verdict.PASS, (), True)}
+    assert outcomes == {(Verdict.PASS, (), True)}
     assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
     await scenario_remarks(scenario, toolset)
     assert (await mutate(scenarios, toolset)).outcomes
@@ -375,14 +363,11 @@ async def test_what_changes_all_that_it_gets_changes_no_scenario(
     assert stress.records[0].judgement.verdict is Verdict.PASS
     trace = reference_trajectory(scenario, registry)
     before = deepcopy(trace)
-    await tried(scenario, trace_model(trace, name="gold"), toolset)
+    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
     assert trace == before
     for call in (call for turn in trace for call in turn.calls):
         ruined(call.args)
     assert scenarios == as_written
-
-
-# -- states that JSON has no word for
 
 
 @dataclass
@@ -428,9 +413,7 @@ LOOK = """
         (SimpleNamespace(), "state() is a SimpleNamespace"),
     ],
 )
-async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played(
-    load: Load, state: Any, words: str
-) -> None:
+async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, words: str) -> None:
     asked: list[str] = []
 
     def model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -450,10 +433,10 @@ async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played
     [
         ({"items": ["nid"]}, "items[0] has no field 'nid'"),
         ({"items": "kind"}, "items[0] and items[1] have the same kind"),
-        ({"items": []}, "items[0] and items[1] have the same no field"),
+        ({"items": []}, "items[0] and items[1] have the same empty key"),
     ],
 )
-async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
+async def test_replay_refuses_row_keys_that_do_not_identify_rows(
     load: Load, keys: Any, words: str
 ) -> None:
     rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
@@ -464,7 +447,7 @@ async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
     assert words in str(caught.value)
 
 
-async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no_traceback(
+async def test_final_state_that_is_not_json_makes_sample_invalid(
     load: Load,
 ) -> None:
     price: Any = 1
@@ -491,7 +474,7 @@ async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no
     assert "\n" not in record.evidence.fault
 
 
-async def test_a_world_made_in_python_that_is_no_json_is_one_sentence(load: Load) -> None:
+async def test_replay_refuses_world_that_is_not_json(load: Load) -> None:
     (scenario,) = load(LOOK)
     worldly = Scenario(
         id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}

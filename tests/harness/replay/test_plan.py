@@ -1,4 +1,4 @@
-"""What is the same question, and what is another one."""
+"""Planning and content hashes."""
 
 import re
 from collections.abc import Callable
@@ -31,16 +31,16 @@ MakeToolset = Callable[..., Toolset]
 
 @pytest.fixture
 def toolset(toolset: Toolset) -> MakeToolset:
-    """Return a function that changes what the model is told."""
+    """Return a factory of toolsets with another registry or assistant."""
 
-    def told(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
+    def create(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
         return WrappedToolset(
             inner=toolset,
             registry=lambda session, _: registry or session.registry,
             assistant=lambda session, _: replace(session.assistant, **changes),
         )
 
-    return told
+    return create
 
 
 def hash_of(
@@ -49,14 +49,14 @@ def hash_of(
     scenario: Scenario = SCENARIO,
     identity: ModelIdentity = IDENTITY,
 ) -> str:
-    (job,) = plan_run([scenario], ScriptedModel((), identity=identity), toolset, repeats=1).jobs
-    return job.content_hash
+    (sample,) = plan_run(
+        [scenario], ScriptedModel((), identity=identity), toolset, repeats=1
+    ).samples()
+    return sample.content_hash
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Assistant)])
-def test_whatever_an_assistant_is_told_makes_another_question(
-    toolset: MakeToolset, name: str
-) -> None:
+def test_content_hash_covers_fields_of_assistant(toolset: MakeToolset, name: str) -> None:
     """Also a field that is added one day: here a number counts up, a text gets longer."""
     if name == "deps":
         return  # the world of the scenario
@@ -71,7 +71,7 @@ def test_whatever_an_assistant_is_told_makes_another_question(
     assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
 
 
-def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
+def test_content_hash_covers_context_lines_only(
     toolset: MakeToolset,
 ) -> None:
     def one(message: str) -> str:
@@ -93,7 +93,7 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
         ("openai", chat_messages, "result_text"),
     ],
 )
-def test_other_words_of_a_dialect_make_another_question(
+def test_content_hash_covers_rendering_of_dialect(
     toolset: MakeToolset,
     monkeypatch: pytest.MonkeyPatch,
     dialect: str,
@@ -104,15 +104,13 @@ def test_other_words_of_a_dialect_make_another_question(
     before = hash_of(toolset(), identity=identity)
     assert hash_of(toolset(), identity=identity) == before
     words = getattr(module, name)
-    other = (
-        f"{words} Be quick." if isinstance(words, str) else lambda *_: '{"status":"told otherwise"}'
-    )
+    other = f"{words} Be quick." if isinstance(words, str) else lambda *_: '{"status":"other"}'
     monkeypatch.setattr(module, name, other)
     assert hash_of(toolset(), identity=identity) != before
 
 
 @pytest.mark.parametrize("dialect", ["json", "openai", ""])
-def test_the_order_of_tools_and_of_their_words_makes_another_question(
+def test_content_hash_covers_order_of_tools_and_keys(
     toolset: MakeToolset, registry: ToolRegistry, dialect: str
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
@@ -125,7 +123,7 @@ def test_the_order_of_tools_and_of_their_words_makes_another_question(
     assert len(asked) == 3
 
 
-def test_weights_are_their_content_and_where_it_is_unknown_their_name(
+def test_content_hash_covers_weights_by_hash_or_name(
     toolset: MakeToolset,
 ) -> None:
     def asked(name: str, sha256: str, port: int = 1) -> str:
@@ -140,7 +138,7 @@ def test_weights_are_their_content_and_where_it_is_unknown_their_name(
 
 
 @pytest.mark.anyio
-async def test_a_context_that_fails_spoils_its_own_sample_only(
+async def test_failing_context_makes_only_its_sample_invalid(
     toolset: MakeToolset,
 ) -> None:
     def context(message: str) -> str:
@@ -167,7 +165,7 @@ def changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> tuple[Toolset, ModelIdentity]:
     """Return toolset and model where one thing is otherwise."""
-    told, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
+    variant, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
     match what:
         case "weights" | "dtype":
             field, other = {
@@ -176,19 +174,19 @@ def changed(
             }[what]
             identity = replace(identity, **{field: other})
         case "context":
-            told = toolset(context=lambda _message: "[now]")
+            variant = toolset(context=lambda _message: "[now]")
         case "rendering":
             monkeypatch.setattr(json.JsonDialect, "protocol", "Tools, to be called:")
         case "tools_order":
-            told = toolset(ToolRegistry(reversed(registry.definitions)))
+            variant = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
-            told = toolset(max_turns=7)
+            variant = toolset(max_turns=7)
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
             monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
-    return told, identity
+    return variant, identity
 
 
 HASH = "[0-9a-f]{12}"
@@ -208,7 +206,7 @@ HASH = "[0-9a-f]{12}"
         ("lhkit", "", ".*", "9.9"),
     ],
 )
-async def test_a_run_says_what_of_it_made_its_questions_new(
+async def test_resumption_names_change_of_content_hashes(
     toolset: MakeToolset,
     registry: ToolRegistry,
     monkeypatch: pytest.MonkeyPatch,
@@ -220,13 +218,13 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
 ) -> None:
     found: list[Resumption] = []
 
-    async def play(told: Toolset, identity: ModelIdentity) -> None:
+    async def play(variant: Toolset, identity: ModelIdentity) -> None:
         await replay(
             [SCENARIO],
             ScriptedModel(lambda _: say("hi"), identity=identity),
-            toolset=told,
+            toolset=variant,
             run_dir=tmp_path,
-            report=found.append,
+            on_resume=found.append,
             progress=False,
         )
 
@@ -244,6 +242,6 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
     assert re.fullmatch(after, change.after)
 
 
-def test_no_field_that_is_left_out_is_misspelt() -> None:
-    left_out = set(fingerprint._ELSEWHERE)
+def test_fingerprint_skips_existing_fields_of_assistant() -> None:
+    left_out = set(fingerprint._NOT_LIMITS)
     assert left_out <= {each.name for each in fields(Assistant)}

@@ -1,4 +1,4 @@
-"""A run that plays a cassette measures in recorded time, one conversation after the other."""
+"""The recorded time of cassettes."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.plan import clock_of
+from lhkit.harness.plan import run_clock
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.cassette import CassetteModel, RecordingModel
@@ -27,7 +27,7 @@ def ticking(step_s: float) -> Callable[[], float]:
     return look
 
 
-async def test_latencies_are_those_of_the_recording(tmp_path: Path) -> None:
+async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None:
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01")
     toolset = life_helper.LifeHelperToolset()
     path = tmp_path / "cassette.json"
@@ -47,7 +47,7 @@ async def test_latencies_are_those_of_the_recording(tmp_path: Path) -> None:
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
 
 
-async def test_conversations_at_once_and_other_models_are_measured_by_the_machine(
+async def test_run_clock_is_machine_time_for_concurrent_or_other_models(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "cassette.json"
@@ -55,5 +55,5 @@ async def test_conversations_at_once_and_other_models_are_measured_by_the_machin
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")
     await replay(scenarios, recorder, toolset=life_helper.LifeHelperToolset(), progress=False)
     cassette = CassetteModel.open(path)
-    assert clock_of(cassette, concurrency=2) is time.perf_counter
-    assert clock_of(recorder, concurrency=1) is time.perf_counter
+    assert run_clock(cassette, concurrency=2) is time.perf_counter
+    assert run_clock(recorder, concurrency=1) is time.perf_counter

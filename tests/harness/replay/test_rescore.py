@@ -1,4 +1,4 @@
-"""Old evidence before today's scorers and expectations: offline, and never another conversation."""
+"""rescore(): recorded transcripts with today's scorers and expectations."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -50,12 +50,12 @@ NOTES = """
 """
 
 CHANGES = {
-    "the user's words are others today": ("user: add milk", "user: add milk please"),
-    "the initial state is another one today": ("text: old", "text: older"),
-    "the language was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
-    "turn 0: the gate is answered otherwise today": ("confirm: accept", "confirm: reject"),
-    "turn 1: the gate is answered otherwise today": ("[reject]", "[accept]"),
-    "turn 2: the gate is answered otherwise today": ("confirm: absent", "confirm: reject"),
+    "the user's messages differ today": ("user: add milk", "user: add milk please"),
+    "the initial state differs today": ("text: old", "text: older"),
+    "the locale was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
+    "turn 0: the gate is answered differently today": ("confirm: accept", "confirm: reject"),
+    "turn 1: the gate is answered differently today": ("[reject]", "[accept]"),
+    "turn 2: the gate is answered differently today": ("confirm: absent", "confirm: reject"),
 }
 
 
@@ -73,7 +73,7 @@ Play = Callable[..., Any]
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
-async def test_what_has_not_changed_is_scored_as_it_was(
+async def test_rescore_is_identical_without_changes(
     play: Play, load: Load, toolset: Any, tmp_path: Path, model: Any
 ) -> None:
     scenarios = load(NOTES)
@@ -99,7 +99,7 @@ WORLD = """
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", ["milk", "bread"])
 @pytest.mark.parametrize("keep_states", [False, True])
-async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
+async def test_rescore_is_identical_without_stored_states(
     play: Play, load: Load, toolset: Any, tmp_path: Path, text: str, *, keep_states: bool
 ) -> None:
     scenarios = load(WORLD.replace("ROWS", "x" * 100_000))
@@ -119,7 +119,7 @@ async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
 
 
 @pytest.mark.anyio
-async def test_the_fault_of_an_old_scorer_is_mended(
+async def test_rescore_applies_present_scorer(
     play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Yesterday's scorer let everything pass."""
@@ -135,11 +135,9 @@ async def test_the_fault_of_an_old_scorer_is_mended(
 
 
 @pytest.mark.anyio
-async def test_an_expectation_that_was_too_narrow_is_mended(
-    play: Play, load: Load, toolset: Any
-) -> None:
-    said = [("whole milk"), "bread", "eggs"]
-    model = ScriptedModel([r for text in said for r in (call("add_note", text=text), say("ok"))])
+async def test_rescore_applies_present_expectation(play: Play, load: Load, toolset: Any) -> None:
+    notes = ["whole milk", "bread", "eggs"]
+    model = ScriptedModel([r for text in notes for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
     assert run.records[0].judgement.verdict is Verdict.FAIL
     wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
@@ -152,7 +150,7 @@ async def test_an_expectation_that_was_too_narrow_is_mended(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("reason", CHANGES)
-async def test_another_conversation_is_left_out_with_the_reason(
+async def test_rescore_skips_changed_conversation_with_reason(
     play: Play, load: Load, toolset: Any, reason: str
 ) -> None:
     run = await play(load(NOTES), gold_model)
@@ -161,30 +159,28 @@ async def test_another_conversation_is_left_out_with_the_reason(
 
 
 @pytest.mark.anyio
-async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
+async def test_rescore_skips_missing_or_longer_scenario(
     play: Play, load: Load, toolset: Any
 ) -> None:
     (scenario,) = load(NOTES)
     run = await play([scenario], gold_model)
     longer = scenario.model_copy(update={"turns": (*scenario.turns, Turn(user="and more"))})
     for today, reason in (
-        ([], "there is no such scenario today"),
-        ([longer], "3 turns were played and there are 4 today"),
+        ([], "the scenario does not exist today"),
+        ([longer], "the record has 3 turns, the scenario 4 today"),
     ):
         assert list(rescore(run, today, toolset).skipped.values()) == [reason]
 
 
 @pytest.mark.anyio
-async def test_an_answer_of_the_script_that_was_never_needed_may_change(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_ignores_unused_gate_answers(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     other = load(NOTES.replace("[reject]", "[reject, accept]"))
     assert rescore(run, other, toolset).records == run.records
 
 
 @pytest.mark.anyio
-async def test_what_the_world_failed_stays_invalid(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_keeps_invalid_verdict(play: Play, load: Load, toolset: Any) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
@@ -194,14 +190,14 @@ async def test_what_the_world_failed_stays_invalid(play: Play, load: Load, tools
 
 
 @pytest.mark.anyio
-async def test_every_world_that_was_opened_is_closed(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_closes_sessions(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     rescore(run, load(NOTES), toolset)
     assert all(session.is_closed for session in toolset.sessions)
 
 
 @pytest.mark.anyio
-async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
+async def test_write_rescored_replaces_only_rescored_folder(
     play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await play(load(NOTES), gold_model)
@@ -210,21 +206,21 @@ async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
     for _ in range(2):
         write_rescored(target, again.records, again.manifest)
         assert Run.load(target).records == run.records
-    assert Run.load(target).manifest["rescored_from"] == "old"
-    with pytest.raises(RunError, match="holds a run that was played"):
+    assert Run.load(target).manifest.rescored_from == "old"
+    with pytest.raises(RunError, match="has the records of a run"):
         write_rescored(tmp_path / "old", (), again.manifest)
     assert Run.load(tmp_path / "old") == run
 
 
 @pytest.mark.anyio
-async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, toolset: Any) -> None:
+async def test_rescore_names_invalid_world(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     with pytest.raises(UsageError, match="unknown tables"):
         rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), toolset)
 
 
 @pytest.mark.anyio
-async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
+async def test_rescore_counts_distractor_call_as_unexpected(
     play: Play, load: Load, toolset: Any
 ) -> None:
     scenarios = load("""
@@ -267,7 +263,7 @@ def verdicts_of(run: Run) -> list[Verdict]:
 
 
 @pytest.mark.anyio
-async def test_what_was_implied_when_the_run_was_made_counts_when_it_is_scored_again(
+async def test_rescore_uses_recorded_implied_arguments(
     play: Play, load: Load, toolset: Any
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
@@ -287,7 +283,7 @@ PLANNED = """\
 
 
 def claiming(toolset: Any, words: Sequence[str]) -> Any:
-    """Return a toolset in which the success of a new note is told in these words."""
+    """Return a toolset in which a new note has these success phrases."""
     registry = ToolRegistry(
         replace(tool, claims={"en": words} if tool.name == "add_note" and words else {})
         for tool in toolset.registry.definitions
@@ -296,17 +292,15 @@ def claiming(toolset: Any, words: Sequence[str]) -> Any:
 
 
 @pytest.mark.anyio
-async def test_the_words_of_a_tools_success_are_those_of_when_the_run_was_made(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, toolset: Any) -> None:
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     words = ["got a sticky"]
     run = await play(load(PLANNED), model, toolset=claiming(toolset, words))
-    told = run.records[0].judgement
-    assert told.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
-    assert told.verdict is Verdict.FAIL
+    judgement = run.records[0].judgement
+    assert judgement.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
+    assert judgement.verdict is Verdict.FAIL
     again = rescore(run, load(PLANNED), claiming(toolset, []))
-    assert again.records[0].judgement.false_claims == told.false_claims
+    assert again.records[0].judgement.false_claims == judgement.false_claims
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     other = await replay(load(PLANNED), model, toolset=claiming(toolset, []), progress=False)
     assert other.records[0].judgement.false_claims == ()

@@ -1,4 +1,4 @@
-"""`faults` of a scenario: tools that fail, through the real dispatcher."""
+"""Scripted `faults` of tools, through the real dispatcher."""
 
 from collections.abc import Callable
 
@@ -40,9 +40,7 @@ async def calls_of(
     return run.records[0].evidence.turns[0].calls
 
 
-async def test_scripted_faults_fail_the_first_calls_as_an_exception_does(
-    load: Load, toolset: Toolset
-) -> None:
+async def test_fault_fails_first_calls_only(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     calls = await calls_of(scenario, searching("m", "mi", "milk"), toolset)
     assert [each.outcome for each in calls] == ["handler_error", "handler_error", "ok"]
@@ -50,7 +48,7 @@ async def test_scripted_faults_fail_the_first_calls_as_an_exception_does(
     assert "ScriptedFaultError" in calls[0].result["reason"]
 
 
-async def test_scripted_faults_are_counted_for_each_sample(load: Load, toolset: Toolset) -> None:
+async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     outcomes = [
         [each.outcome for each in await calls_of(scenario, searching("m"), toolset)]
@@ -59,7 +57,7 @@ async def test_scripted_faults_are_counted_for_each_sample(load: Load, toolset: 
     assert outcomes == [["handler_error"], ["handler_error"]]
 
 
-async def test_call_that_is_refused_or_not_confirmed_uses_up_no_scripted_fault(
+async def test_refused_calls_do_not_use_up_faults(
     registry: ToolRegistry,
 ) -> None:
     broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
@@ -73,19 +71,17 @@ async def test_call_that_is_refused_or_not_confirmed_uses_up_no_scripted_fault(
     assert codes == ["validation", "ToolCancelled", "handler_error", "ToolOk"]
 
 
-async def test_scripted_fault_of_an_unknown_tool_is_refused_before_the_run(
-    load: Load, toolset: Toolset
-) -> None:
+async def test_plan_refuses_fault_of_unknown_tool(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY.replace("tool: find_notes", "tool: find_note"))
     with pytest.raises(ScenarioError, match=r"a\.faults\[0\]\.tool: there is no tool 'find_note'"):
         plan_run([scenario], searching(), toolset, repeats=1)
 
 
-async def test_scripted_faults_are_part_of_the_content_hash(load: Load, toolset: Toolset) -> None:
+async def test_content_hash_covers_faults(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     once = scenario.model_copy(update={"faults": (ScriptedFault(tool="find_notes", times=1),)})
     hashes = {
-        plan_run([each], searching(), toolset, repeats=1).jobs[0].content_hash
+        next(plan_run([each], searching(), toolset, repeats=1).samples()).content_hash
         for each in (scenario, once, scenario.model_copy(update={"faults": ()}))
     }
     assert len(hashes) == 3
@@ -99,8 +95,6 @@ async def test_scripted_faults_are_part_of_the_content_hash(load: Load, toolset:
         ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x is listed twice"),
     ],
 )
-async def test_invalid_scripted_fault_is_reported_with_its_line(
-    load: Load, entry: str, message: str
-) -> None:
+async def test_loader_names_line_of_invalid_fault(load: Load, entry: str, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         load(FAULTY.replace("[{tool: find_notes, times: 2}]", entry))

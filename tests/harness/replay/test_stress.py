@@ -1,4 +1,4 @@
-"""Stress: harder for the model, the same for everybody else."""
+"""Stress tests: distractor tools and the order of tools."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
     "label",
     ["distractors=20", "shuffle", "distractors=10,shuffle,seed=7"],
 )
-async def test_gold_passes_every_shipped_scenario_under_any_stress(label: str) -> None:
+async def test_reference_model_passes_shipped_scenarios_under_stress(label: str) -> None:
     scenarios = load_scenarios([scenario_folder()])
     run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), parse_stress(label))
     wrong = {
@@ -75,9 +75,7 @@ def listening(seen: list[ModelRequest], *replies: Reply) -> ScriptedModel:
 
 
 @pytest.mark.anyio
-async def test_a_distractor_answers_not_applicable_and_is_surplus_though_it_only_reads(
-    toolset: Any, load: Load
-) -> None:
+async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, load: Load) -> None:
     replies = [call("get_weather", city="Seoul"), call("find_notes", query="milk"), say("none")]
     stress = Stress(distractors=1)
     (record,) = (await play(load(FIND), ScriptedModel(replies), toolset, stress)).records
@@ -91,7 +89,7 @@ async def test_a_distractor_answers_not_applicable_and_is_surplus_though_it_only
 
 
 @pytest.mark.anyio
-async def test_the_order_of_the_tools_follows_the_seed(toolset: Any, load: Load) -> None:
+async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
     orders = set()
     for seed in (0, 0, 1, 2, 3):
         seen: list[ModelRequest] = []
@@ -103,7 +101,7 @@ async def test_the_order_of_the_tools_follows_the_seed(toolset: Any, load: Load)
 
 
 @pytest.mark.anyio
-async def test_a_run_under_stress_is_another_question_and_the_manifest_says_so(
+async def test_stress_changes_content_hash_and_manifest(
     toolset: Any, load: Load, tmp_path: Path
 ) -> None:
     async def again(stress: Stress) -> Run:
@@ -118,9 +116,7 @@ async def test_a_run_under_stress_is_another_question_and_the_manifest_says_so(
 
 
 @pytest.mark.anyio
-async def test_a_shared_model_stays_open_and_a_maker_s_model_is_closed(
-    toolset: Any, load: Load
-) -> None:
+async def test_stress_closes_only_models_of_factory(toolset: Any, load: Load) -> None:
     class Closing(ScriptedModel):
         closed = 0
 
@@ -147,7 +143,7 @@ async def test_a_shared_model_stays_open_and_a_maker_s_model_is_closed(
         ("shuffle,seed=4,", "shuffle,seed=4"),
     ],
 )
-def test_the_flag_is_read_in_any_order(text: str, label: str) -> None:
+def test_parse_stress_accepts_any_order(text: str, label: str) -> None:
     assert parse_stress(text).label == label
     assert parse_stress(label).label == label
 
@@ -156,12 +152,12 @@ def test_the_flag_is_read_in_any_order(text: str, label: str) -> None:
     "text",
     ["noise", "distractors", "distractors=-1", "distractors=999", "shuffle=1", "shuffle,shuffle"],
 )
-def test_a_stress_that_does_not_exist_is_refused(text: str) -> None:
+def test_parse_stress_refuses_invalid_text(text: str) -> None:
     with pytest.raises(UsageError, match="--stress"):
         parse_stress(text)
 
 
-def test_a_distractor_that_is_called_like_a_tool_is_refused(toolset: Any) -> None:
+def test_stress_refuses_distractor_with_name_of_tool(toolset: Any) -> None:
     taken = distractors(1, "en")[0]
     toolset.registry = ToolRegistry([*toolset.registry.definitions, taken])
     _, world = stressed(gold_model, toolset, Stress(distractors=1))

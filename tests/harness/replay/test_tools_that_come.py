@@ -1,4 +1,4 @@
-"""Tools that differ by scenario, and tools that a call brings in mid-conversation."""
+"""Tools that differ by scenario, and tools that a call registers mid-conversation."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ class Boxes:
         return BoxSession(world)
 
 
-def told(name: str, **more: Any) -> dict[str, Any]:
+def data_of(name: str, **more: Any) -> dict[str, Any]:
     take = {"tool": "take", "args": {"count": {"equals": 1}}}
     return {
         "id": name,
@@ -96,7 +96,7 @@ def told(name: str, **more: Any) -> dict[str, Any]:
 
 
 def scenario(name: str, **more: Any) -> Scenario:
-    return Scenario.from_data(told(name, **more))
+    return Scenario.from_data(data_of(name, **more))
 
 
 def taking(_scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
@@ -119,7 +119,7 @@ def play(clock: Callable[[], float], tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
-async def test_a_tool_that_a_call_brings_is_asked_about_judged_and_recorded(
+async def test_new_tool_is_confirmed_scored_and_recorded(
     play: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = await play(scenario("box"))
@@ -127,14 +127,14 @@ async def test_a_tool_that_a_call_brings_is_asked_about_judged_and_recorded(
     assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons  # 1 is its default
     came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
     assert came == [["take"], []]
-    assert [each["name"] for each in run.manifest["locales"]["en"]["tools"]] == ["open_box"]
+    assert [each["name"] for each in run.manifest.locales["en"].tools] == ["open_box"]
     (taken,) = record.evidence.turns[1].calls
     assert (taken.tool, taken.destructive, taken.gate) == ("take", True, "accepted")
     again = rescore(tmp_path / "run", [scenario("box")], Boxes())
     assert again.records == run.records
 
 
-async def test_a_tool_that_comes_fails_as_the_scenario_says_and_is_still_asked_about(
+async def test_new_tool_has_scripted_faults(
     play: Callable[..., Any],
 ) -> None:
     run = await play(scenario("box", faults=[{"tool": "take"}]))
@@ -144,7 +144,7 @@ async def test_a_tool_that_comes_fails_as_the_scenario_says_and_is_still_asked_a
     assert record.judgement.verdict is Verdict.FAIL
 
 
-async def test_a_fault_of_a_tool_that_nobody_expects_is_still_refused(
+async def test_replay_refuses_fault_of_unknown_tool(
     play: Callable[..., Any],
 ) -> None:
     with pytest.raises(ScenarioError, match="there is no tool 'tale'"):
@@ -152,9 +152,7 @@ async def test_a_fault_of_a_tool_that_nobody_expects_is_still_refused(
 
 
 @pytest.mark.parametrize("stress", ["distractors=2", "shuffle", "distractors=1,shuffle"])
-async def test_a_tool_that_comes_is_there_under_stress_too(
-    clock: Callable[[], float], stress: str
-) -> None:
+async def test_new_tool_works_under_stress(clock: Callable[[], float], stress: str) -> None:
     model, harder = stressed(taking, Boxes(), parse_stress(stress))
     run = await replay([scenario("box")], model, toolset=harder, progress=False, clock=clock)
     (record,) = run.records
@@ -163,21 +161,19 @@ async def test_a_tool_that_comes_is_there_under_stress_too(
     assert (taken.tool, taken.gate) == ("take", "accepted")
 
 
-async def test_lint_knows_a_tool_that_comes_where_the_gold_says_its_call() -> None:
+async def test_lint_accepts_new_tool_in_reference_calls() -> None:
     gold = {"gold": {"calls": [{"tool": "take"}], "say": "Taken."}}
-    first, second = told("box")["turns"]
+    first, second = data_of("box")["turns"]
     words = {"reply": {"contains_any": ["taken"]}}
-    fits = Scenario.from_data(told("box", turns=[first, {**second, **gold, **words}]))
+    fits = Scenario.from_data(data_of("box", turns=[first, {**second, **gold, **words}]))
     codes = {each.code for each in await scenario_remarks(fits, Boxes())}
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
-    late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
+    late = Scenario.from_data(data_of("box", turns=[first, {**second, **words}]))
     (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
     assert "there is no tool 'take'" in remark.message
 
 
-async def test_page_text_and_export_show_a_tool_that_came(
-    play: Callable[..., Any], tmp_path: Path
-) -> None:
+async def test_reports_and_export_show_new_tool(play: Callable[..., Any], tmp_path: Path) -> None:
     run = await play(scenario("box"))
     (record,) = run.records
     told_of = "Tools added in this turn"
@@ -189,9 +185,7 @@ async def test_page_text_and_export_show_a_tool_that_came(
     assert names == ["open_box", "take"]
 
 
-async def test_an_export_gives_each_conversation_the_tools_of_its_own_scenario(
-    play: Callable[..., Any], tmp_path: Path
-) -> None:
+async def test_export_has_tools_of_each_scenario(play: Callable[..., Any], tmp_path: Path) -> None:
     run = await play(scenario("radio", world={"radio": [{}]}), scenario("box"))
     write_openai_messages(run, tmp_path / "chats.jsonl")
     lines = (tmp_path / "chats.jsonl").read_text(encoding="utf-8").splitlines()
@@ -199,17 +193,17 @@ async def test_an_export_gives_each_conversation_the_tools_of_its_own_scenario(
     assert tools == [["open_box", "play_radio", "take"], ["open_box", "take"]]
 
 
-async def test_scenarios_may_have_tools_of_their_own(
+async def test_manifest_lists_tools_that_differ_by_scenario(
     play: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = await play(scenario("radio", world={"radio": [{}]}), scenario("box"))
     manifest = run.manifest
-    told = [each["name"] for each in manifest["locales"]["en"]["tools"]]
-    assert told == ["open_box", "play_radio"]
-    assert manifest["tools"] == {"box": ["open_box"]}
+    names = [each["name"] for each in manifest.locales["en"].tools]
+    assert names == ["open_box", "play_radio"]
+    assert manifest.tools == {"box": ["open_box"]}
     assert Run.load(tmp_path / "run").manifest == manifest
 
 
-async def test_where_all_have_the_same_tools_nothing_more_is_told(play: Callable[..., Any]) -> None:
+async def test_manifest_omits_equal_tools_of_scenarios(play: Callable[..., Any]) -> None:
     run = await play(scenario("one"), scenario("two"))
-    assert "tools" not in run.manifest
+    assert run.manifest.tools == {}

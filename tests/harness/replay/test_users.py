@@ -141,7 +141,7 @@ async def test_reference_passes_with_every_simulated_user(play: Play, load: Load
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
         assert run.summary().confirm.unexpected == 0
-        assert run.manifest["user"] == user
+        assert run.manifest.user == user
 
 
 @pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])

@@ -1,4 +1,4 @@
-"""Before many conversations ask at once, the server has read what they begin with."""
+"""The warm-up of shared prompt prefixes before concurrent requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -76,7 +76,7 @@ def play(toolset: Any) -> Callable[..., Any]:
 Play = Callable[..., Any]
 
 
-async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_asks(
+async def test_warm_up_sends_each_shared_prefix_once(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     model = Reading()
@@ -88,12 +88,10 @@ async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_as
     )
     assert shown == asked
     assert len(shown) == 2
-    assert read_manifest(tmp_path)["invocations"][-1]["warmed_up"] == 2
+    assert read_manifest(tmp_path).invocations[-1].warmed_up == 2
 
 
-async def test_it_is_the_samples_own_beginning_and_none_of_their_words(
-    play: Play, load: Load
-) -> None:
+async def test_warm_up_has_no_user_message_of_samples(play: Play, load: Load) -> None:
     model = Reading()
     await play(chats(load, ko=2), model)
     (_, shown), (_, asked), _ = model.seen
@@ -102,7 +100,7 @@ async def test_it_is_the_samples_own_beginning_and_none_of_their_words(
 
 
 @pytest.mark.parametrize(("count", "concurrency"), [(1, 4), (3, 1)])
-async def test_where_nobody_waits_for_another_nothing_is_shown(
+async def test_warm_up_is_skipped_without_concurrency(
     play: Play, load: Load, count: int, concurrency: int
 ) -> None:
     model = Reading()
@@ -110,7 +108,9 @@ async def test_where_nobody_waits_for_another_nothing_is_shown(
     assert model.kinds == ["asked"] * count
 
 
-async def test_what_is_kept_needs_no_warm_up(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_warm_up_is_skipped_for_reused_samples(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
     model = Reading()
     scenarios = chats(load, ko=3)
     await play(scenarios, model, run_dir=tmp_path)
@@ -119,17 +119,13 @@ async def test_what_is_kept_needs_no_warm_up(play: Play, load: Load, tmp_path: P
     assert model.seen == []
 
 
-async def test_a_server_that_fails_at_it_is_left_for_the_samples_to_meet(
-    play: Play, load: Load
-) -> None:
+async def test_warm_up_ignores_errors(play: Play, load: Load) -> None:
     model = Reading(ServerUnreachableError("gone"))
     run = await play(chats(load, ko=3), model)
     assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 3
 
 
-async def test_under_stress_the_beginning_is_shown_with_the_distractors(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_warm_up_includes_distractors(play: Play, load: Load, toolset: Any) -> None:
     model = Reading()
     labelled, harder = stressed(model, toolset, Stress(distractors=1))
     await play(chats(load, ko=2), labelled, toolset=harder)
@@ -140,7 +136,7 @@ async def test_under_stress_the_beginning_is_shown_with_the_distractors(
 
 
 @pytest.mark.parametrize("dialect", ["json", "openai"])
-async def test_a_served_model_is_asked_for_one_token(play: Play, load: Load, dialect: str) -> None:
+async def test_warm_up_requests_one_token(play: Play, load: Load, dialect: str) -> None:
     answer = completion(["hi"]) if dialect == "json" else chat_completion([{"content": "hi"}])
     async with FakeVllm(*(streams(answer) for _ in range(4))) as server:
         model = await connect(Endpoint(base_url=server.base_url, dialect=dialect))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit.events import EndReason
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -202,7 +203,7 @@ def run_of(*records: SampleRecord, name: str = "gemma-json") -> Run:
         "repeats": 1,
         "invocations": [{"started_at": "2026-06-15T09:00:00+09:00"}],
     }
-    return Run(records=records, manifest=manifest, name=name)
+    return Run(records=records, manifest=Manifest.model_validate(manifest), name=name)
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def test_a_sample_is_found_by_name_and_shown_open(full_run: Run) -> None:
 
 
 def test_a_sample_that_is_not_there_names_some_that_are(full_run: Run) -> None:
-    with pytest.raises(UsageError, match="no sample 'x' with repeat 0: there is fail-ko-01"):
+    with pytest.raises(UsageError, match=r"no sample 'x' with repeat 0\. It has fail-ko-01"):
         full_run.sample("x")
 
 

@@ -33,7 +33,7 @@ def test_a_run_without_failures_says_so(
 
 
 def test_a_run_without_samples_has_not_passed(english: Catalog) -> None:
-    shown = markdown(Run(records=(), manifest={}), english, name="new")
+    shown = markdown(Run(records=()), english, name="new")
     assert shown.endswith("No samples yet.\n")
 
 

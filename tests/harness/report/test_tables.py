@@ -184,7 +184,7 @@ RECORD = SampleRecord(
         )
     ),
 )
-RUN = Run(records=(RECORD,), manifest={}, name="r")
+RUN = Run(records=(RECORD,), name="r")
 
 
 def terminal_text() -> str:
@@ -215,7 +215,7 @@ def test_report_lists_flags_with_words_probability_and_the_figures_of_the_check(
 
 
 def test_claim_table_is_absent_without_flags() -> None:
-    assert claim_table(Run(records=(), manifest={}).summary(), CATALOG) is None
+    assert claim_table(Run(records=()).summary(), CATALOG) is None
     assert "&lt;b&gt;I&#39;ve added milk" in html()
 
 

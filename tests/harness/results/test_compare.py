@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.pairs import Comparison, ViolationChange
 from lhkit.harness.record import (
     CallRecord,
@@ -70,14 +70,14 @@ def record(
     )
 
 
-def run(*columns: str, name: str = "", manifest: Any = None) -> Run:
+def run(*columns: str, name: str = "", manifest: Manifest | None = None) -> Run:
     """Return a run of scenarios s0, s1 …: one string of verdicts per repeat."""
     records = [
         record(f"s{s}", letter, repeat)
         for repeat, letters in enumerate(columns)
         for s, letter in enumerate(letters)
     ]
-    return Run(records=tuple(records), manifest=manifest or {}, name=name)
+    return Run(records=tuple(records), manifest=manifest or Manifest(), name=name)
 
 
 def names(samples: Iterable[SampleId]) -> list[str]:
@@ -86,8 +86,8 @@ def names(samples: Iterable[SampleId]) -> list[str]:
 
 @pytest.mark.promise("eval.compare")
 def test_pairs_are_the_same_scenario_and_repeat_valid_in_both() -> None:
-    a = Run(records=(*run("pfip").records, record("x", "p"), record("s0", "f", 1)), manifest={})
-    b = Run(records=(*run("fpfi").records[::-1], record("y", "p")), manifest={})
+    a = Run(records=(*run("pfip").records, record("x", "p"), record("s0", "f", 1)))
+    b = Run(records=(*run("fpfi").records[::-1], record("y", "p")))
     found = compare(a, b)
     assert names(pair.sample_id for pair in found.pairs) == ["s0", "s1"]
     assert names(found.invalid) == ["s2", "s3"]
@@ -176,7 +176,7 @@ def test_a_difference_is_called_one_where_p_is_below_five_percent(
 def test_latency_is_the_median_of_paired_ratios_without_waiting() -> None:
     a = [record(f"s{n}", "p", turn_s=1.0 + n) for n in range(9)]
     b = [record(f"s{n}", "p", turn_s=(1.0 + n) * (0.5 if n < 8 else 50)) for n in range(9)]
-    found = compare(Run(records=tuple(a), manifest={}), Run(records=tuple(b), manifest={}))
+    found = compare(Run(records=tuple(a)), Run(records=tuple(b)))
     assert found.turn is not None
     assert (found.turn.n, found.turn.median) == (9, pytest.approx(0.5))
     assert (found.turn.interval.low, found.turn.interval.high) == pytest.approx((0.5, 0.5))
@@ -197,7 +197,7 @@ def test_violations_are_counted_in_pairs_escaped_first() -> None:
         record("s1", "f", violations=(happened,)),
         record("s2", "i", violations=(happened,)),
     )
-    found = compare(Run(records=a, manifest={}), Run(records=b, manifest={}))
+    found = compare(Run(records=a), Run(records=b))
     assert found.violations == (
         ViolationChange(code="unconfirmed_write", severity=Severity.ESCAPED, a=0, b=1),
         ViolationChange(code="r7_framing", severity=Severity.ATTEMPTED, a=2, b=1),
@@ -205,14 +205,14 @@ def test_violations_are_counted_in_pairs_escaped_first() -> None:
     assert names(pair.sample_id for pair in found.newly_occurred) == ["s1"]
 
 
-def told(**hashes: str) -> dict[str, Any]:
+def manifest_of(**hashes: str) -> Manifest:
     models = [{"model": "gemma", "dialect": hashes.pop("dialect", "json")}]
-    return {"models": models, "scenarios": hashes}
+    return Manifest(models=models, scenarios=hashes)
 
 
 def test_another_question_under_the_same_name_is_pointed_out() -> None:
-    a = run("pp", manifest=told(s0="1", s1="2", gone="3"))
-    b = run("pp", manifest=told(s0="1", s1="9", gone="4"))
+    a = run("pp", manifest=manifest_of(s0="1", s1="2", gone="3"))
+    b = run("pp", manifest=manifest_of(s0="1", s1="9", gone="4"))
     assert compare(a, b).changed_scenarios == ("s1",)
 
 
@@ -224,8 +224,8 @@ def shown(comparison: Comparison, locale: str = "en") -> str:
 
 
 def test_what_is_shown_is_complete() -> None:
-    a = run("ppppppppfi", name="old", manifest=told(s1="1", dialect="json"))
-    b = run("ppfpppppp", name="new", manifest=told(s1="2", dialect="gemma4"))
+    a = run("ppppppppfi", name="old", manifest=manifest_of(s1="1", dialect="json"))
+    b = run("ppfpppppp", name="new", manifest=manifest_of(s1="2", dialect="gemma4"))
     text = shown(compare(a, b))
     for words in (
         "8/9 89%",
@@ -271,7 +271,7 @@ def test_the_verdict_is_one_sentence_with_both_names(a: str, b: str) -> None:
 
 def test_hostile_words_of_a_model_stay_words() -> None:
     bad = record("s0", "f")
-    hostile = Run(records=(bad,), manifest={}, name="[bold]x[/bold]\x1b[31m")
+    hostile = Run(records=(bad,), name="[bold]x[/bold]\x1b[31m")
     text = shown(compare(run("p"), hostile))
     assert "\x1b" not in text
     assert "[bold]x[/bold]" in text
@@ -300,6 +300,4 @@ def answered_by(identity: ModelIdentity) -> Run:
         response=replace(sample.evidence.turns[0].model_calls[0].response, identity=identity),
     )
     turn = replace(sample.evidence.turns[0], model_calls=(request,))
-    return Run(
-        records=(replace(sample, evidence=replace(sample.evidence, turns=(turn,))),), manifest={}
-    )
+    return Run(records=(replace(sample, evidence=replace(sample.evidence, turns=(turn,))),))

@@ -105,9 +105,7 @@ def test_compare_shows_where_a_flipped_scenario_diverges(ids: tuple[int, ...], w
     a = conversation((response(f"{CALL}coffee", *ids),))
     b = conversation((response(f"{CALL}tea", *(each * 3 - 2 for each in ids)),))
     lost = replace(b, judgement=Judgement(verdict=Verdict.FAIL))
-    old, new = (
-        Run(records=(each,), manifest={}, name=n) for n, each in (("old", a), ("new", lost))
-    )
+    old, new = (Run(records=(each,), name=n) for n, each in (("old", a), ("new", lost)))
     console = Console(file=StringIO(), width=100)
     console.print(comparison_view(compare(old, new), load_catalog("en")), soft_wrap=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO

@@ -18,7 +18,7 @@ from lhkit.harness.author.reference import gold_model
 from lhkit.harness.export import parquet
 from lhkit.harness.record import encode_record
 from lhkit.harness.results import Run
-from lhkit.harness.resume import answers
+from lhkit.harness.resume import select_records
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
@@ -223,7 +223,7 @@ async def test_a_fault_midway_leaves_what_was_there_and_no_half(tmp_path: Path, 
     before = bytes_in(tmp_path)
     line = encode_record(record("c")).replace('"AC-1"', "17")
     bad = run_of(tmp_path / "bad", record("b"), tail=f"{line}\n")
-    with pytest.raises(RunError, match=r"records\.jsonl.* is no record .*ac"):
+    with pytest.raises(RunError, match=r"records\.jsonl.* is not a valid record .*ac"):
         await exported(bad, **{kind: place})
     after = bytes_in(tmp_path)
     del after[bad / RECORDS]
@@ -250,7 +250,7 @@ def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> No
     )
     folder = run_of(tmp_path / "run", *told, tail='{"sample_id": {"sc')
     stored = Run.load(folder, keep_records=False).records
-    assert [*stored] == [*Run.load(folder).records] == [*answers(told, {})]
+    assert [*stored] == [*Run.load(folder).records] == [*select_records(told, {})]
     assert not isinstance(stored, tuple)
 
 

@@ -75,7 +75,7 @@ async def test_types_do_not_depend_on_the_data(
         await played(load, toolset, clock, gold_model),
         await played(load, toolset, clock, ScriptedModel(broken)),
         await played(load, toolset, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
-        Run(records=(), manifest={}),
+        Run(records=()),
     ]
     types = [dict(getattr(run, name).dtypes) for run in runs]
     assert types[0] == types[1] == types[2] == types[3]

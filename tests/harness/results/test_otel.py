@@ -1,4 +1,4 @@
-"""Traces of OpenTelemetry, read by its own classes and taken by a real collector."""
+"""OpenTelemetry traces, parsed by its own classes and accepted by a real collector."""
 
 import base64
 import json
@@ -40,12 +40,12 @@ KNOWN = {
 
 def parsed(body: bytes) -> ExportTraceServiceRequest:
     """Return a request as OpenTelemetry's own class reads it; OTLP's JSON has hexadecimal ids."""
-    told = json.loads(body)
-    for span in (s for r in told["resourceSpans"] for c in r["scopeSpans"] for s in c["spans"]):
+    data = json.loads(body)
+    for span in (s for r in data["resourceSpans"] for c in r["scopeSpans"] for s in c["spans"]):
         for key in ("traceId", "spanId", "parentSpanId"):
             if key in span:
                 span[key] = _base64(span[key])
-    return json_format.ParseDict(told, ExportTraceServiceRequest())
+    return json_format.ParseDict(data, ExportTraceServiceRequest())
 
 
 def _base64(digits: str) -> str:
@@ -62,7 +62,7 @@ def sent(body: bytes) -> ExportTraceServiceRequest:
     return request
 
 
-def told(span: Span) -> Mapping[str, Any]:
+def attributes(span: Span) -> Mapping[str, Any]:
     return {
         each.key: getattr(each.value, str(each.value.WhichOneof("value")))
         for each in span.attributes
@@ -97,7 +97,7 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, byte
         server.server_close()
 
 
-async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user_was_asked(
+async def test_trace_has_spans_of_requests_tools_and_confirmations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
@@ -120,20 +120,20 @@ async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user
         assert span.start_time_unix_nano <= span.end_time_unix_nano
         if span.parent_span_id:
             assert by_id[span.parent_span_id].start_time_unix_nano <= span.start_time_unix_nano
-        assert {key for key in told(span) if key.startswith("gen_ai.")} <= KNOWN
-    asked = [told(span) for span in spans if span.name.startswith("confirm")]
+        assert {key for key in attributes(span) if key.startswith("gen_ai.")} <= KNOWN
+    asked = [attributes(span) for span in spans if span.name.startswith("confirm")]
     assert [each["lhkit.confirm.gate"] for each in asked] == ["accepted", "rejected"]
-    requests = [told(span) for span in spans if span.name == "chat scripted"]
+    requests = [attributes(span) for span in spans if span.name == "chat scripted"]
     last = json.loads(requests[-1]["gen_ai.input.messages"])
     assert [each["role"] for each in last].count("tool") == 3
     assert last[-1]["parts"][0]["response"]["status"] == "cancelled"
     for one, other in pairwise(requests[:2]):
         assert len(one["gen_ai.input.messages"]) < len(other["gen_ai.input.messages"])
     assert "우유가 있어요" in requests[1]["gen_ai.output.messages"]
-    assert told(spans[0])["gen_ai.evaluation.score.label"] == "pass"
+    assert attributes(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
-async def test_a_receiver_gets_what_the_file_would_hold_some_conversations_at_a_time(
+async def test_traces_are_posted_in_batches(
     tmp_path: Path,
 ) -> None:
     folder = run_of(tmp_path / "run", *(record(f"s{number}") for number in range(120)))
@@ -182,9 +182,7 @@ def _listens(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
-    load: Load, toolset: Any, tmp_path: Path
-) -> None:
+async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path) -> None:
     talks = load(TALK + TALK.replace("shop-01", "shop-02"))
     run = await played(talks, SCRIPT, toolset, tmp_path / "run")
     with collector(tmp_path / "received.txt") as address:
@@ -203,7 +201,7 @@ async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
         "execute_tool add_note": 4,
         "confirm add_note": 4,
     }
-    for told in (
+    for text in (
         "gen_ai.operation.name: Str(chat)",
         "gen_ai.operation.name: Str(execute_tool)",
         "gen_ai.conversation.id: Str(shop-02)",
@@ -212,11 +210,11 @@ async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
         "gen_ai.evaluation.score.label: Str(pass)",
         "lhkit.confirm.gate: Str(rejected)",
     ):
-        assert f"-> {told}" in received
+        assert f"-> {text}" in received
     assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 
-async def test_a_receiver_that_refuses_or_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_export_reports_refusing_or_unreachable_receiver(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", record("a"))
     with receiver(status=415) as (address, _), pytest.raises(RunError, match="refuses the traces"):
         await export_run(ExportOptions(folder=folder, otel=address), load_settings())

@@ -1,4 +1,4 @@
-"""A run read back from its folder: newest answers, half a line ignored, faults in a sentence."""
+"""Run.load(), and what a run folder still provides when a run is resumed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.manifest import Change, changes
+from lhkit.harness.manifest import Change, Manifest, manifest_changes
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Resumption, answered, answers, resumption
+from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
@@ -61,7 +61,7 @@ def folder_of(path: Path, *records: SampleRecord, tail: str = "") -> Path:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("options", [{}, {"repeats": 3, "concurrency": 4}])
-async def test_what_is_read_is_what_was_returned(
+async def test_load_returns_run_of_replay(
     play: Play, load: Load, tmp_path: Path, toolset: Any, options: dict[str, Any]
 ) -> None:
     toolset.sampling = Sampling(temperature=1.0, seed=7)
@@ -72,7 +72,9 @@ async def test_what_is_read_is_what_was_returned(
 
 
 @pytest.mark.anyio
-async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_load_returns_samples_of_newest_invocation(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
     await play(chats(load, 0, 1, 2))
     await play(chats(load, 0, 1, 2), silent_model())
     again = await play(chats(load, 0, 2))
@@ -83,7 +85,7 @@ async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path
 
 
 @pytest.mark.anyio
-async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
+async def test_load_reads_run_stopped_before_first_sample(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     class Stopped(Exception):  # noqa: N818 - no error
@@ -93,14 +95,12 @@ async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
         raise Stopped
 
     with pytest.raises(Stopped):
-        await play(chats(load, 0), report=stop)
+        await play(chats(load, 0), on_resume=stop)
     assert Run.load(tmp_path / "mine").records == ()
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_still_written_is_read_as_far_as_it_has_come(
-    play: Play, load: Load, tmp_path: Path
-) -> None:
+async def test_load_reads_run_in_progress(play: Play, load: Load, tmp_path: Path) -> None:
     run = await play(chats(load, 1, 2, 3))
     lines = [f"{encode_record(each)}\n" for each in run.records]
     file = tmp_path / "mine" / RECORDS
@@ -109,44 +109,35 @@ async def test_a_run_that_is_still_written_is_read_as_far_as_it_has_come(
         assert len(Run.load(tmp_path / "mine").records) == count
 
 
-def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_suggests_folder_of_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
     folder_of(folder, record("a"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(MissingRunError, match=r"^mine holds no run: did you mean runs.mine\?$"):
+    with pytest.raises(
+        MissingRunError, match=r"^mine is not a run folder. Did you mean runs.mine\?$"
+    ):
         Run.load("mine")
-
-
-def test_a_half_written_last_line_is_no_record(tmp_path: Path) -> None:
-    line = encode_record(record("b"))
-    for cut in (1, len(line) // 2, len(line)):
-        run = Run.load(folder_of(tmp_path, record("a"), tail=line[:cut]))
-        assert [each.sample_id.scenario for each in run.records] == ["a"]
 
 
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
-        ({}, "holds no run: give a folder with a records.jsonl"),
-        ({RECORDS: "{}\n"}, "records.jsonl:1 is no record"),
-        ({RECORDS: "nonsense\n"}, "records.jsonl:1 is no record"),
-        ({RECORDS: "", MANIFEST: "["}, "manifest.json is not JSON"),
-        ({RECORDS: "", MANIFEST: "[]"}, "manifest.json is no JSON object"),
+        ({}, "is not a run folder. Give a folder with a records.jsonl"),
+        ({RECORDS: "{}\n"}, "records.jsonl:1 is not a valid record"),
+        ({RECORDS: "nonsense\n"}, "records.jsonl:1 is not a valid record"),
+        ({RECORDS: "", MANIFEST: "["}, "manifest.json is not valid JSON"),
+        ({RECORDS: "", MANIFEST: "[]"}, "manifest.json is not a JSON object"),
     ],
 )
-def test_a_folder_that_is_no_run_is_refused(
-    files: dict[str, str], sentence: str, tmp_path: Path
-) -> None:
+def test_load_refuses_invalid_folder(files: dict[str, str], sentence: str, tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=sentence):
         Run.load(tmp_path)
 
 
-def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: Path) -> None:
+def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
     """In any order of finishing; and a valid answer is not replaced by a later invalid one."""
     folder_of(
         tmp_path,
@@ -165,15 +156,15 @@ def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: 
     ]
 
 
-def test_a_run_says_in_one_line_what_it_is() -> None:
+def test_run_repr() -> None:
     records = (record("a"), record("b", verdict="fail"), record("c", verdict="invalid"))
-    assert repr(Run(records=records, manifest={}, name="x")) == (
+    assert repr(Run(records=records, name="x")) == (
         "<Run x: 3 samples: 1 passed, 1 failed, 1 invalid>"
     )
-    assert repr(Run(records=(), manifest={})) == "<Run: 0 samples: 0 passed, 0 failed, 0 invalid>"
+    assert repr(Run(records=())) == "<Run: 0 samples: 0 passed, 0 failed, 0 invalid>"
 
 
-questions = st.dictionaries(
+hashes = st.dictionaries(
     st.builds(SampleId, scenario=st.sampled_from("abcdef")), st.sampled_from(["1", "2"])
 )
 found = st.lists(
@@ -186,16 +177,14 @@ found = st.lists(
 )
 
 
-@given(questions, found)
-def test_every_sample_is_kept_retried_changed_or_new(
-    asked: dict[SampleId, str], records: list[SampleRecord]
-) -> None:
-    resumed = resumption(asked, answered(records), {}, {})
+@given(hashes, found)
+def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[SampleRecord]) -> None:
+    resumed = check_resumption(asked, map(record_status, records), Manifest(), Manifest())
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
     if asked:
         valid = [
             each
-            for each in answers(records, asked)
+            for each in select_records(records, asked)
             if each.judgement.verdict is not Verdict.INVALID
         ]
         assert resumed.kept == len(valid)
@@ -207,15 +196,15 @@ def test_every_sample_is_kept_retried_changed_or_new(
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("nothing", Resumption(asked=3, kept=3)),
-        ("more", Resumption(asked=3, kept=3)),
-        ("scenario", Resumption(asked=3, kept=2, changed=1)),
-        ("model", Resumption(asked=3, changed=3)),
-        ("sampling", Resumption(asked=3, changed=3)),
-        ("tools", Resumption(asked=3, changed=3)),
+        ("nothing", Resumption(total=3, kept=3)),
+        ("more", Resumption(total=3, kept=3)),
+        ("scenario", Resumption(total=3, kept=2, changed=1)),
+        ("model", Resumption(total=3, changed=3)),
+        ("sampling", Resumption(total=3, changed=3)),
+        ("tools", Resumption(total=3, changed=3)),
     ],
 )
-async def test_a_run_says_what_is_asked_anew_and_why(
+async def test_resumption_reports_changes(
     play: Play,
     load: Load,
     toolset: Any,
@@ -223,9 +212,9 @@ async def test_a_run_says_what_is_asked_anew_and_why(
     change: str,
     expected: Resumption,
 ) -> None:
-    told: list[Resumption] = []
+    resumptions: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))
-    await play(scenarios, model, report=told.append)
+    await play(scenarios, model, on_resume=resumptions.append)
     match change:
         case "scenario":
             (other,) = load(CHAT.format(n=1).replace("hello", "good morning"))
@@ -238,12 +227,12 @@ async def test_a_run_says_what_is_asked_anew_and_why(
             toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
             pass
-    run = await play(scenarios, model, report=told.append)
-    assert told[0] == Resumption(asked=3, new=3)
-    why = told[1].changes
-    assert replace(told[1], changes=()) == expected
+    run = await play(scenarios, model, on_resume=resumptions.append)
+    assert resumptions[0] == Resumption(total=3, new=3)
+    why = resumptions[1].changes
+    assert replace(resumptions[1], changes=()) == expected
     assert [each.what for each in why] == ([change] if expected.changed else [])
-    assert [each["what"] for each in run.manifest["invocations"][-1]["changes"]] == [
+    assert [each["what"] for each in run.manifest.invocations[-1].changes] == [
         each.what for each in why
     ]
     if change == "scenario":
@@ -252,14 +241,14 @@ async def test_a_run_says_what_is_asked_anew_and_why(
         assert why[0] == Change(what="sampling", where="max_tokens", before="256", after="9")
 
 
-def test_only_what_makes_a_question_new_is_named() -> None:
+def test_resumption_omits_unrelated_changes() -> None:
     """A scenario that was changed back to an answered question did not make one; nor did lhkit."""
-    before = {"scenarios": {"a": "1", "b": "1"}, "versions": {"lhkit": "0.1"}}
-    after = {"scenarios": {"a": "2", "b": "2"}, "versions": {"lhkit": "0.2"}}
+    before = Manifest(scenarios={"a": "1", "b": "1"}, versions={"lhkit": "0.1"})
+    after = Manifest(scenarios={"a": "2", "b": "2"}, versions={"lhkit": "0.2"})
     asked = {SampleId(scenario="a"): "new", SampleId(scenario="b"): "answered"}
-    told = resumption(asked, answered([record("a", "old"), record("b", "answered")]), before, after)
-    assert told == Resumption(
-        asked=2,
+    statuses = map(record_status, [record("a", "old"), record("b", "answered")])
+    assert check_resumption(asked, statuses, before, after) == Resumption(
+        total=2,
         kept=1,
         changed=1,
         changes=(Change(what="scenario", where="a", before="1", after="2"),),
@@ -267,35 +256,44 @@ def test_only_what_makes_a_question_new_is_named() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_invalid_sample_is_retried_not_new(play: Play, load: Load) -> None:
-    told: list[Resumption] = []
+async def test_resumption_retries_invalid_sample(play: Play, load: Load) -> None:
+    resumptions: list[Resumption] = []
 
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     await play(chats(load, 0), ScriptedModel(broken))
-    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), report=told.append)
-    assert told == [Resumption(asked=1, retried=1)]
+    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), on_resume=resumptions.append)
+    assert resumptions == [Resumption(total=1, retried=1)]
 
 
-def test_changes_name_what_differs_and_only_what_both_runs_say() -> None:
-    before = {
-        "models": [{"model": "m", "dialect": "json", "constraint": "off"}],
-        "locales": {"ko": {"instructions_sha256": "1" * 64}, "en": {"instructions_sha256": "2"}},
-        "scenarios": {"a": "1" * 64, "b": "2"},
-        "versions": {"lhkit": "0.1"},
-    }
-    after = {
-        "models": [{"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "shuffle"}],
-        "locales": {"ko": {"instructions_sha256": "3" * 64}},
-        "scenarios": {"c": "4", "a": "5" * 64},
-        "versions": {"lhkit": "0.2"},
-    }
-    assert changes(before, after) == (
+def test_manifest_changes_compare_common_fields() -> None:
+    before = Manifest.model_validate(
+        {
+            "models": [{"model": "m", "dialect": "json", "constraint": "off"}],
+            "locales": {
+                "ko": {"instructions_sha256": "1" * 64},
+                "en": {"instructions_sha256": "2"},
+            },
+            "scenarios": {"a": "1" * 64, "b": "2"},
+            "versions": {"lhkit": "0.1"},
+        }
+    )
+    after = Manifest.model_validate(
+        {
+            "models": [
+                {"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "shuffle"}
+            ],
+            "locales": {"ko": {"instructions_sha256": "3" * 64}},
+            "scenarios": {"c": "4", "a": "5" * 64},
+            "versions": {"lhkit": "0.2"},
+        }
+    )
+    assert manifest_changes(before, after) == (
         Change(what="dialect", before="json", after="gemma4"),
         Change(what="stress", before="-", after="shuffle"),
         Change(what="prompt", where="ko", before="1" * 12, after="3" * 12),
         Change(what="lhkit", before="0.1", after="0.2"),
         Change(what="scenario", where="a", before="1" * 12, after="5" * 12),
     )
-    assert changes(before, before) == changes({}, after) == ()
+    assert manifest_changes(before, before) == manifest_changes(Manifest(), after) == ()

@@ -128,8 +128,8 @@ async def test_run_of_another_prompt_scenario_or_toolset_is_refused(
         list(run_conversations(run, toolset, changed))
     with pytest.raises(UsageError, match=r"tools of NotesToolset.*--toolset"):
         list(run_conversations(run, load_toolset(), scenarios))
-    told = {**run.manifest["locales"]["ko"], "instructions_sha256": "0"}
-    other = replace(run, manifest={**run.manifest, "locales": {"ko": told}})
+    prompt = run.manifest.locales["ko"].model_copy(update={"instructions_sha256": "0"})
+    other = replace(run, manifest=run.manifest.model_copy(update={"locales": {"ko": prompt}}))
     with pytest.raises(UsageError, match="instructions or context lines"):
         list(run_conversations(other, toolset, scenarios))
 

@@ -25,7 +25,7 @@ from lhkit.harness.relative_dates import MAX_DAYS, resolve_date
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.sample import tried
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import ExpectedReply, ReplyPart, Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.harness.scoring.reply import reply_reasons
@@ -62,7 +62,7 @@ def one_turn(**turn: Any) -> dict[str, Any]:
 
 
 async def played(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRecord:
-    return await tried(Scenario.from_data(data), ScriptedModel(replies), toolset)
+    return await run_sample(Scenario.from_data(data), ScriptedModel(replies), toolset)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ async def test_reference_reply_fits_the_scenario_reply(toolset: Any) -> None:
     data = one_turn() | {"reply": {"all_of": [{"contains_any": ["milk", "cow"]}]}}
     scenario = Scenario.from_data(data)
     session = toolset.open(scenario.world, "en")
-    gold = await tried(scenario, gold_model(scenario, session.registry), toolset)
+    gold = await run_sample(scenario, gold_model(scenario, session.registry), toolset)
     assert gold.judgement.verdict is Verdict.PASS
 
 
@@ -379,7 +379,7 @@ async def test_turn_state_diff_is_recorded_only_where_a_turn_checks_state(
     assert again.records == asked.records
     never = rescore(tmp_path / "unasked", [Scenario.from_data(two_turns())], toolset)
     (reason,) = never.skipped.values()
-    assert reason == "turn 0: what it did to the state was not recorded: play it again"
+    assert reason == "turn 0: its state changes were not recorded; run the scenario again"
 
 
 @REGISTRY.tool()

@@ -1,11 +1,11 @@
-"""A suite file: what it may say, what is wrong with it, and which arms it makes."""
+"""Suite files: validation, and expansion into arms."""
 
 from pathlib import Path
 
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.suite import Suite, arms_of, load_suite
+from lhkit.harness.suite import Suite, expand_arms, load_suite
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,13 +17,13 @@ def written(folder: Path, text: str) -> Path:
 
 
 def names(folder: Path, text: str) -> list[str]:
-    return [arm.name for arm in arms_of(load_suite(written(folder, text)), folder)]
+    return [arm.name for arm in expand_arms(load_suite(written(folder, text)), folder)]
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("scenarios = x", r"is no TOML: .*line 1, column"),
+        ("scenarios = x", r"is not valid TOML: .*line 1, column"),
         (
             '[arms]\nconstraints = ["off", "always"]',
             r"arms\.constraints\[1\]: must be one of off, auto, required$",
@@ -36,7 +36,10 @@ def names(folder: Path, text: str) -> list[str]:
         ('[arms]\nmodels = [{name = "a", url = "b"}]', r"arms\.models\[0\]\.url: unknown field\Z"),
         ('[arms]\nmodels = [{nam = "a"}]', r"models\[0\]\.nam: unknown field: did you mean name\?"),
         ("fail_under = 101", r"fail_under: must be 100 or less$"),
-        ('[arms]\nprompts = ["short"]', r"arms\.prompts: no prompt 'short': choose one of default"),
+        (
+            '[arms]\nprompts = ["short"]',
+            r"arms\.prompts: unknown prompt 'short'. Use one of default",
+        ),
         ("[prompts.short]\nko = 5", r"prompts\.short\.ko: must be a text or a mapping"),
         (
             'scenarios = "tset"',
@@ -44,7 +47,7 @@ def names(folder: Path, text: str) -> list[str]:
         ),
     ],
 )
-def test_a_wrong_suite_is_refused_naming_file_and_field(
+def test_load_suite_names_file_and_field_of_faults(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     path = written(tmp_path, text)
@@ -53,7 +56,7 @@ def test_a_wrong_suite_is_refused_naming_file_and_field(
     assert all(line.startswith(str(path)) for line in str(refused.value).splitlines())
 
 
-def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_suite(tmp_path / "none.toml")
 
@@ -82,35 +85,33 @@ def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_arms_are_all_combinations_named_after_what_varies(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
+def test_expand_arms_names_what_varies(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert names(tmp_path, text) == expected
 
 
 @pytest.mark.parametrize("text", ['[arms]\nmodels = ["gold", "gold"]'])
-def test_two_arms_of_one_name_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError, match="two arms are called 'gold'"):
+def test_expand_arms_refuses_duplicate_names(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="Two arms have the name 'gold'"):
         names(tmp_path, text)
 
 
-def test_a_prompt_is_a_text_or_a_file_beside_the_suite(tmp_path: Path) -> None:
+def test_expand_arms_reads_prompt_files(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("길게 답해.\n", encoding="utf-8")
     text = (
         'arms.prompts = ["default", "own"]\n[prompts.own]\nen = "Be brief."\n'
         'ko = {file = "long.txt"}\n'
     )
-    default, own = arms_of(load_suite(written(tmp_path, text)), tmp_path)
+    default, own = expand_arms(load_suite(written(tmp_path, text)), tmp_path)
     assert default.options.instructions == {}
     assert own.options.instructions == {"en": "Be brief.", "ko": "길게 답해."}
     with pytest.raises(UsageError, match=r"long\.txt cannot be read"):
-        arms_of(load_suite(written(tmp_path, text)), tmp_path / "elsewhere")
+        expand_arms(load_suite(written(tmp_path, text)), tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "evals").glob("*.toml")), ids=lambda path: path.stem
 )
-def test_every_shipped_suite_can_be_read(path: Path) -> None:
+def test_load_suite_reads_shipped_suites(path: Path) -> None:
     suite = load_suite(path)
     assert isinstance(suite, Suite)
-    assert len(arms_of(suite, path.parent)) > 1
+    assert len(expand_arms(suite, path.parent)) > 1

@@ -93,6 +93,6 @@ async def test_invalid_broken_rules_make_the_sample_invalid(
     (record,) = run.records
     assert record.judgement.verdict is Verdict.INVALID
     assert record.evidence.fault is not None
-    assert record.evidence.fault.startswith("broken_rules(): ")
+    assert record.evidence.fault.startswith("broken_rules() is invalid: ")
     assert "\n" not in record.evidence.fault
     assert decode_line(encode_record(record)) == record

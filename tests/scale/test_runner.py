@@ -1,4 +1,4 @@
-"""Replicas as a run sees them, on a cluster that is played here: who plays, who is lost."""
+"""RaySampleRunner on a simulated cluster: sample distribution and lost replicas."""
 
 import asyncio
 import logging
@@ -23,21 +23,20 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.run import Played, replay
+from lhkit.harness.run import EncodedRecord, replay
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.responses import ModelIdentity
-from lhkit.scale import logs
-from lhkit.scale.cluster import Cluster, LostError
+from lhkit.scale.cluster import Cluster, ReplicaLostError, _logging_to
 from lhkit.scale.placement import (
     SCRIPTED,
-    Asked,
-    Introduction,
-    Part,
     Placement,
-    Room,
+    ReplicaConfig,
+    ReplicaInfo,
+    Resources,
+    SampleRequest,
     require_model,
 )
 from lhkit.scale.replica import Replica
@@ -49,8 +48,8 @@ from tests.children import search_paths
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
-PART = Part(options=RunOptions(model="silent"), at_once=2)
-TOOLSET = limit_tokens(load(), PART.options.max_tokens)
+CONFIG = ReplicaConfig(options=RunOptions(model="silent"), concurrency=2)
+TOOLSET = limit_tokens(load(), CONFIG.options.max_tokens)
 
 
 class Method:
@@ -65,7 +64,7 @@ class Method:
 
 
 class Actor:
-    """A replica in this process. It dies when it takes more than `takes` times."""
+    """A replica in this process. It dies after `takes` calls of `collect`."""
 
     def __init__(self, replica: Replica, takes: int | None) -> None:
         self._replica = replica
@@ -76,15 +75,15 @@ class Actor:
         return Method(self, getattr(self._replica, name))
 
     @property
-    def take(self) -> Method:
-        return Method(self, self._take)
+    def collect(self) -> Method:
+        return Method(self, self._collect)
 
-    async def _take(self, asked: Sequence[Asked]) -> Any:
+    async def _collect(self, requests: Sequence[SampleRequest]) -> Any:
         if self._takes == 0:
             self.die()
             await asyncio.Event().wait()
         self._takes = None if self._takes is None else self._takes - 1
-        return await self._replica.take(asked)
+        return await self._replica.collect(requests)
 
     def die(self) -> None:
         self._dead.set()
@@ -99,7 +98,7 @@ class Actor:
         try:
             await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise LostError("it was killed")
+                raise ReplicaLostError("it was killed")
             return task.result()
         finally:
             task.cancel()
@@ -108,52 +107,49 @@ class Actor:
 
 
 @dataclass(kw_only=True)
-class Here:
-    """What `scale.Cluster` is, without Ray: `lives` says of each new actor when it dies."""
+class FakeCluster:
+    """A `scale.Cluster` without Ray; `lives` limits the calls of each new actor."""
 
     placement: Placement
     toolset: str = "life-helper"
     lives: list[int | None] = field(default_factory=list)
-    replica: Callable[[Part, Sequence[Scenario]], Replica] = Replica
+    replica: Callable[[ReplicaConfig, Sequence[Scenario]], Replica] = Replica
     started: list[Actor] = field(default_factory=list)
     has_room: bool = True
 
-    def keep(self, value: Any) -> Any:
+    def put(self, value: Any) -> Any:
         return value
 
-    def start(self, part: Part, scenarios: Sequence[Scenario]) -> Actor:
+    def start(self, config: ReplicaConfig, scenarios: Sequence[Scenario]) -> Actor:
         takes = self.lives.pop(0) if self.lives else None
-        self.started.append(Actor(self.replica(part, scenarios), takes))
+        self.started.append(Actor(self.replica(config, scenarios), takes))
         return self.started[-1]
 
-    def end(self, actor: Actor) -> None:
+    def kill(self, actor: Actor) -> None:
         actor.die()
 
-    async def answer(self, asked: "asyncio.Task[Any]") -> Any:
-        return await asked
+    async def result(self, requests: "asyncio.Task[Any]") -> Any:
+        return await requests
 
-    def fits(self) -> bool:
-        return self.has_room
+    def free_resources(self) -> Resources:
+        return Resources(0, 1)
 
-    def free(self) -> Room:
-        return Room(0, 1)
-
-    def unfit(self) -> str:
-        return "a replica takes more than any node has"
+    def missing_resources(self) -> str:
+        return "" if self.has_room else "a replica requires more than any node has"
 
 
 @dataclass(kw_only=True)
-class LookedAt(Here):
-    """One that notices when it was asked often for room, far longer than until that is told."""
+class CheckedCluster(FakeCluster):
+    """A cluster that notices many checks of its resources."""
 
-    looks: int = 0
-    was_looked_at_often: asyncio.Event = field(default_factory=asyncio.Event)
+    checks: int = 0
+    was_checked_often: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def fits(self) -> bool:
-        self.looks += 1
-        if self.looks >= 100:
-            self.was_looked_at_often.set()
-        return super().fits()
+    def missing_resources(self) -> str:
+        self.checks += 1
+        if self.checks >= 100:
+            self.was_checked_often.set()
+        return super().missing_resources()
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +157,16 @@ def scenarios() -> tuple[Scenario, ...]:
     return load_scenarios(scenario_paths("dev"), limit=FEW)
 
 
-def here(*lives: int | None, replicas: int = 2, **more: Any) -> Here:
-    return Here(placement=Placement(address="local", replicas=replicas), lives=[*lives], **more)
+def fake_cluster(*lives: int | None, replicas: int = 2, **more: Any) -> FakeCluster:
+    return FakeCluster(
+        placement=Placement(address="local", replicas=replicas), lives=[*lives], **more
+    )
 
 
 class Unplaced(Replica):
-    """One for which there is no room."""
+    """A replica that is never placed."""
 
-    async def where(self) -> str:
+    async def node(self) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -178,27 +176,30 @@ async def no_pause(_: float) -> None:
 
 
 async def played(
-    scenarios: Sequence[Scenario], cluster: Here, folder: Path, part: Part = PART
+    scenarios: Sequence[Scenario],
+    cluster: FakeCluster,
+    folder: Path,
+    config: ReplicaConfig = CONFIG,
 ) -> tuple[Run, RaySampleRunner]:
-    async with RaySampleRunner(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
+    async with RaySampleRunner(cluster, config, scenarios, sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
             scenarios,
-            SCRIPTED[part.options.model](),
+            SCRIPTED[config.options.model](),
             toolset=TOOLSET,
-            players=players,
+            runner=runner,
             run_dir=folder,
             concurrency=4,
             sleep=no_pause,
             progress=False,
         )
-    return run, players
+    return run, runner
 
 
 def verdicts(run: Run) -> dict[str, Verdict]:
     return {each.sample_id.scenario: each.judgement.verdict for each in run.records}
 
 
-async def test_replicas_write_the_journal_that_one_process_writes(
+async def test_replicas_produce_same_journal_as_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
@@ -208,82 +209,82 @@ async def test_replicas_write_the_journal_that_one_process_writes(
         run_dir=tmp_path / "alone",
         progress=False,
     )
-    run, players = await played(scenarios, here(), tmp_path / "many")
+    run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
     assert len(read_records(tmp_path / "many")) == FEW
     hashes = {each.content_hash for each in alone.records}
     assert {each.content_hash for each in run.records} == hashes
     manifests = [read_manifest(tmp_path / each) for each in ("alone", "many")]
-    assert manifests[0]["questions"] == manifests[1]["questions"]
-    assert players.deaths == 0
+    assert manifests[0].questions == manifests[1].questions
+    assert len(runner.losses) == 0
 
 
-async def test_a_run_of_one_process_goes_on_with_replicas(
+async def test_replicas_resume_run_of_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     few = scenarios[:5]
     await replay(few, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False)
-    run, _ = await played(scenarios, here(), tmp_path)
+    run, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 
 
 @pytest.mark.parametrize("takes", [0, 1, 2])
-async def test_what_a_lost_replica_had_is_played_once_by_another(
+async def test_samples_of_lost_replica_are_run_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    cluster = here(takes, takes)
-    run, players = await played(scenarios, cluster, tmp_path)
+    cluster = fake_cluster(takes, takes)
+    run, runner = await played(scenarios, cluster, tmp_path)
     assert len(read_records(tmp_path)) == FEW
     assert Verdict.INVALID not in verdicts(run).values()
-    assert players.deaths >= 1
+    assert len(runner.losses) >= 1
     # one for each that died; the run may be over before the last one is replaced
-    assert 2 <= len(cluster.started) <= 2 + players.deaths
+    assert 2 <= len(cluster.started) <= 2 + len(runner.losses)
 
 
-async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_why(
+async def test_repeated_losses_make_remaining_samples_invalid(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    run, players = await played(scenarios, here(*[0] * 40), tmp_path)
+    run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].evidence.fault == (
-        "not tried: 6 replicas were lost in a row and nothing got finished (it was killed)"
+        "not run_sample: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
-    again, _ = await played(scenarios, here(), tmp_path)
+    again, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
-    assert 6 <= players.deaths <= 7  # the other one may die while the sixth death is counted
+    assert 6 <= len(runner.losses) <= 7  # the other one may die while the sixth death is counted
 
 
 @pytest.mark.slow
-async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
+async def test_runner_fails_without_large_enough_node(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    cluster = here(replica=Unplaced, has_room=False)
+    cluster = fake_cluster(replica=Unplaced, has_room=False)
     with pytest.raises(ServerUnreachableError, match="more than any node has"):
         await played(scenarios, cluster, tmp_path)
 
 
-async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
+async def test_on_wait_is_called_once_with_free_resources(
     scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lhkit.scale.runner._LOOK_S", 0.001)
-    monkeypatch.setattr("lhkit.scale.runner._TELL_AFTER_S", 0.005)
-    told: list[Room] = []
-    cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
+    monkeypatch.setattr("lhkit.scale.runner._POLL_S", 0.001)
+    monkeypatch.setattr("lhkit.scale.runner._REPORT_WAIT_AFTER_S", 0.005)
+    reports: list[Resources] = []
+    cluster: Any = CheckedCluster(placement=fake_cluster().placement, replica=Unplaced)
 
     async def begin() -> None:
-        async with RaySampleRunner(cluster, PART, scenarios, waits=told.append):
+        async with RaySampleRunner(cluster, CONFIG, scenarios, on_wait=reports.append):
             raise AssertionError
 
     begun = asyncio.create_task(begin())
-    await cluster.was_looked_at_often.wait()
+    await cluster.was_checked_often.wait()
     begun.cancel()
     with suppress(asyncio.CancelledError):
         await begun
-    assert told == [Room(gpus=0, cpus=1)]
+    assert reports == [Resources(gpus=0, cpus=1)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "lacking", "options"),
+    ("requests", "nodes", "lacking", "options"),
     [
         (
             {"gpus": 2},
@@ -305,74 +306,77 @@ async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
         ),
     ],
 )
-def test_the_sentence_names_what_a_replica_lacks(
-    asked: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
+def test_missing_resources_names_gpus_and_cpus(
+    requests: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
 ) -> None:
     ray: Any = SimpleNamespace(nodes=lambda: [{"Resources": n, "Alive": True} for n in nodes])
-    placement = Placement(address="auto", **asked)
+    placement = Placement(address="auto", **requests)
     cluster = Cluster(ray=ray, placement=placement, toolset="life-helper")
-    assert not cluster.fits()
-    told = f"a replica takes {lacking}: give a smaller {options}, or add a node"
-    assert cluster.unfit() == told
+    expected = f"A replica requires {lacking}. Give a smaller {options}, or add a node."
+    assert cluster.missing_resources() == expected
 
 
-async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
+async def test_server_error_ends_run_before_first_sample(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     class Broken(Replica):
-        async def begin(self) -> Introduction:
+        async def start(self) -> ReplicaInfo:
             raise SetupError("vLLM is not installed here")
 
     node = re.escape(platform.node())
     with pytest.raises(SetupError, match=f"on node {node}: vLLM is not installed here"):
-        await played(scenarios, here(replica=Broken), tmp_path)
+        await played(scenarios, fake_cluster(replica=Broken), tmp_path)
     assert not (tmp_path / "records.jsonl").exists()
 
 
-async def test_a_node_with_another_version_is_refused_and_told_which(
+async def test_node_with_other_version_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    part = replace(PART, versions={**versions(), "lhkit": "0.0.9"})
-    with pytest.raises(UsageError, match=r"this node has lhkit \S+ instead of 0\.0\.9: install"):
-        await played(scenarios, here(), tmp_path, part)
+    config = replace(CONFIG, versions={**versions(), "lhkit": "0.0.9"})
+    with pytest.raises(UsageError, match=r"This node has lhkit \S+ instead of 0\.0\.9. Install"):
+        await played(scenarios, fake_cluster(), tmp_path, config)
 
 
-async def test_a_node_that_would_ask_something_else_is_refused(
+async def test_node_with_other_content_hash_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     others = {each.locale: "Others." for each in scenarios}
-    part = replace(PART, options=RunOptions(model="silent", instructions=others))
-    with pytest.raises(UsageError, match="would be asked otherwise than where the run was planned"):
-        await played(scenarios, here(), tmp_path, part)
+    config = replace(CONFIG, options=RunOptions(model="silent", instructions=others))
+    with pytest.raises(UsageError, match="has another content hash on this node than in the plan"):
+        await played(scenarios, fake_cluster(), tmp_path, config)
     assert read_records(tmp_path) == ()
 
 
-async def test_two_replicas_of_different_models_are_refused(
+async def test_replicas_with_different_models_are_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     names = iter(["one", "other"])
 
     class Named(Replica):
-        async def begin(self) -> Introduction:
-            await super().begin()
-            return Introduction(ModelIdentity(model=next(names)), 0.0)
+        async def start(self) -> ReplicaInfo:
+            await super().start()
+            return ReplicaInfo(ModelIdentity(model=next(names)), 0.0)
 
-        async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:
+        async def collect(
+            self, requests: Sequence[SampleRequest] = ()
+        ) -> list[tuple[int, EncodedRecord]]:
             await asyncio.Event().wait()  # nothing is finished before both are there
             raise AssertionError
 
-    with pytest.raises(UsageError, match="two replicas serve different models"):
-        await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 240)
+    with pytest.raises(UsageError, match="Two replicas serve different models"):
+        await asyncio.wait_for(played(scenarios, fake_cluster(replica=Named), tmp_path), 240)
 
 
-async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
+async def test_matrix_runs_arms_on_replicas(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
-    async def connected(placement: Placement, _toolset: str, _log: Path) -> AsyncIterator[Here]:
-        yield Here(placement=placement)
+    async def connected(
+        placement: Placement, _toolset: str, _log: Path
+    ) -> AsyncIterator[FakeCluster]:
+        yield FakeCluster(placement=placement)
 
-    monkeypatch.setattr(scale, "connected", connected)
+    monkeypatch.setattr(scale, "connect", connected)
     suite = tmp_path / "suite.toml"
     suite.write_text('scenarios = "dev"\nlimit = 4\n[arms]\nmodels = ["gold", "silent"]\n')
     options = MatrixOptions(suite=suite, runs_dir=tmp_path, ray="local", replicas=2)
@@ -394,36 +398,34 @@ def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+def test_ray_option_without_ray_says_what_to_install(tmp_path: Path) -> None:
     done = without_ray(tmp_path, "--ray", "local")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
-    assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in done.stderr
+    assert "Ray is not installed. Install it with `pip install 'lhkit[ray]'`" in done.stderr
 
 
-def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
+def test_eval_works_without_ray(tmp_path: Path) -> None:
     done = without_ray(tmp_path, "--name", "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(read_records(tmp_path / "run")) == 2
 
 
-def test_what_ray_logs_goes_to_the_runs_log(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_connect_redirects_logs_to_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "run" / "replicas.log"
     ray, own = logging.getLogger("ray"), logging.getLogger("lhkit.scale")
     before = [(each.handlers[:], each.level, each.propagate) for each in (ray, own)]
-    with logs.logged(log):
+    with _logging_to(log):
         ray.warning("it warns")
         own.info("it plays")
-    said = log.read_text(encoding="utf-8")
-    assert "WARNING it warns\n" in said
-    assert "INFO it plays\n" in said
+    text = log.read_text(encoding="utf-8")
+    assert "WARNING it warns\n" in text
+    assert "INFO it plays\n" in text
     assert capfd.readouterr() == ("", "")
     assert [(each.handlers, each.level, each.propagate) for each in (ray, own)] == before
 
 
-def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
+def test_ray_client_address_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--ray", "ray://head:10001"],
         env={**search_paths(), "LHKIT_LOCALE": "en"},
@@ -433,17 +435,17 @@ def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "lhkit: --ray ray://head:10001: the driver has to run on a node of the cluster: give the "
-        "command there with --ray auto, for example by `ray job submit`\n"
+        "lhkit: --ray ray://head:10001 is invalid: the driver must run on a node of the cluster. "
+        "Run the command there with --ray auto, for example by `ray job submit`.\n"
     )
 
 
-def test_replicas_of_a_runtime_that_ray_does_not_start_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"--ray are served by vllm: leave --runtime llama.cpp"):
+def test_require_model_refuses_other_runtime() -> None:
+    with pytest.raises(UsageError, match=r"--runtime llama\.cpp is not supported with --ray"):
         require_model(ModelChoice(name="gemma"), "llama.cpp")
 
 
-def test_replicas_without_ray_are_refused() -> None:
+def test_replicas_option_requires_ray_option() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--replicas", "2"],
         env={**search_paths(), "COLUMNS": "200"},

@@ -1,7 +1,6 @@
-"""A toolset whose tool kills on demand: its own process, its node, or who started the run.
+"""A toolset whose tool kills on demand: its own process, its node, or the driver.
 
-A file `FOLDER/N` says what call N does, once: it is gone before it is done. Sent to the nodes as a
-file, with what lies beside it.
+A file `FOLDER/N` specifies what call N kills, once. Uploaded to the nodes with its folder.
 """
 
 import os
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neighbour import ODD_ONE
+from sibling import ODD_ONE
 
 from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.definition import ToolDefinition
@@ -23,16 +22,16 @@ WHO = {"process": os.getpid(), "node": os.getppid(), "file": __file__}
 
 def work(args: Mapping[str, Any], _deps: Any) -> ToolOk | ToolErr:
     sys.stdout.write(f"tool says {args['n']}\n")
-    deed = Path(args["folder"]) / str(args["n"])
-    if deed.exists():
-        if deed.is_fifo():  # two calls on two nodes: none goes on before both are there
-            deed.open("r" if args["n"] == 1 else "w").close()
+    order = Path(args["folder"]) / str(args["n"])
+    if order.exists():
+        if order.is_fifo():  # two calls on two nodes: none goes on before both are there
+            order.open("r" if args["n"] == 1 else "w").close()
             return ToolOk(WHO)
-        told = deed.read_text()
-        if told != "always":
-            deed.unlink()
-        pid = {"replica": os.getpid(), "always": os.getpid(), "node": os.getppid()}.get(told)
-        os.kill(pid or int(told), signal.SIGKILL)
+        victim = order.read_text()
+        if victim != "always":
+            order.unlink()
+        pid = {"replica": os.getpid(), "always": os.getpid(), "node": os.getppid()}.get(victim)
+        os.kill(pid or int(victim), signal.SIGKILL)
         signal.pause()  # until that has come about
     if args["n"] % ODD_ONE == 0:
         return ToolErr("odd", "this one fails, on whatever machine")
