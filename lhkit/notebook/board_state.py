@@ -15,7 +15,7 @@ from lhkit.confirm.form import (
 )
 from lhkit.events import CallSettled, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
-from lhkit.harness.reviews import CallPlace, Label, LabelKind, Reviewed, places_of
+from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
 from lhkit.notebook.events import OptInRequested, PanelNotice
 from lhkit.responses import Finished, ModelIdentity
 
@@ -153,7 +153,7 @@ class ReviewState(BoardState):
     place: int = 0
     form: Correction | None = None
     forms: int = 0
-    compared: Reviewed | None = None
+    compared: ReviewComparison | None = None
 
     @property
     def record(self) -> SampleRecord:

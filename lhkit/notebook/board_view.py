@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.reviews import Agreement, CallPlace, Label, Reviewed
+from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.board_state import (
@@ -175,7 +175,7 @@ def _written(label: Label) -> Iterator[str]:
         yield label.say
 
 
-def reviewed_lines(found: Reviewed, catalog: Catalog) -> list[str]:
+def reviewed_lines(found: ReviewComparison, catalog: Catalog) -> list[str]:
     """Return the agreement of two reviewers in words, and every place where they differ."""
     lines = [
         _agreement(catalog.text("review.of_calls"), found.calls, catalog),

@@ -14,7 +14,12 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.corrections import CorrectedConversation, mended, scenario_from_review, talk_line
+from lhkit.harness.corrections import (
+    CorrectedConversation,
+    conversation_line,
+    corrected_conversation,
+    scenario_from_review,
+)
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -22,7 +27,7 @@ from lhkit.harness.reviews import (
     CallPlace,
     Label,
     LabelKind,
-    Reviewed,
+    ReviewComparison,
     ReviewFile,
     compare_reviews,
     reviewers_of,
@@ -161,7 +166,7 @@ class Review(Board[ReviewState]):
         """Look at another place; both count from 0."""
         self._show(self._state.moved(conversation, place))
 
-    def agreement(self, *reviewers: str) -> Reviewed:
+    def agreement(self, *reviewers: str) -> ReviewComparison:
         """Return how two reviewers agree, on what both have judged, and where they differ.
 
         Raises:
@@ -177,8 +182,8 @@ class Review(Board[ReviewState]):
         reply that is not fine and for which no better words were written.
 
         Raises:
-            UsageError: nothing is judged whole, a world is not known, a mended call comes to a
-                mistake, or `toolset` is needed.
+            UsageError: nothing is judged whole, a world is not known, a corrected call fails,
+                or `toolset` is needed.
             OSError: a file cannot be written.
         """
         toolset, target = self._own_toolset(), Path(folder)
@@ -192,13 +197,13 @@ class Review(Board[ReviewState]):
         return _written(texts)
 
     def to_training(self, path: Path | str) -> Path:
-        """Write the mended conversations as lines of JSON; return the file.
+        """Write the corrected conversations as lines of JSON; return the file.
 
         Raises:
             UsageError: nothing is judged whole, or a world is not known.
             OSError: the file cannot be written.
         """
-        (written,) = _written({Path(path): "".join(map(talk_line, self.talks()))})
+        (written,) = _written({Path(path): "".join(map(conversation_line, self.talks()))})
         return written
 
     def accept(self) -> tuple[Path, ...]:
@@ -240,7 +245,9 @@ class Review(Board[ReviewState]):
         done = [record for record in self._state.records if self._state.is_done(record)]
         if not done:
             raise UsageError("no conversation is judged whole yet: judge its calls and replies")
-        return tuple(mended(each, self._state.labels, self._world_of(each)) for each in done)
+        return tuple(
+            corrected_conversation(each, self._state.labels, self._world_of(each)) for each in done
+        )
 
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)

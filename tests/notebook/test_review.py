@@ -119,9 +119,9 @@ async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: P
     labels = Review(chats, reviewer="kim").state.labels
     assert "half of a pair: \ud83d" in [label.say for label in labels.values()]
     (chats / "reviews/kim.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(RunError, match=r"kim.jsonl:1 is no label"):
+    with pytest.raises(RunError, match=r"kim.jsonl:1 is not a valid label"):
         Review(chats, reviewer="kim")
-    with pytest.raises(UsageError, match="names no reviewer"):
+    with pytest.raises(UsageError, match=r"reviewer name .* is invalid"):
         Review(chats, reviewer="../kim")
 
 
@@ -281,7 +281,7 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     assert any("I help you find" in each for each in fine)
     assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
+    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is not a valid reviewed conversation"):
         read_conversations(written)
 
 
@@ -343,7 +343,7 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
     lines = reviewed_lines(found, load_catalog("en"))
     assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
     Review(chats, reviewer="third").judge("right")
-    with pytest.raises(UsageError, match="name the two reviewers"):
+    with pytest.raises(UsageError, match="Name two of them"):
         kim.agreement()
     press(kim, "compare")
     assert "Name two" in kim.state.told[0].text

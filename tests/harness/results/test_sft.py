@@ -11,7 +11,12 @@ import pytest
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.corrections import CorrectedCall, CorrectedConversation, CorrectedTurn, talk_line
+from lhkit.harness.corrections import (
+    CorrectedCall,
+    CorrectedConversation,
+    CorrectedTurn,
+    conversation_line,
+)
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -189,7 +194,9 @@ async def test_reviewed_call_that_fails_is_refused(toolset: Any) -> None:
     turn = CorrectedTurn(
         user="찾아 줘", calls=(CorrectedCall(tool="add_note", args={}),), reply="네"
     )
-    with pytest.raises(UsageError, match=r"chat-1#0: add_note \{\} .* validation"):
+    with pytest.raises(
+        UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
+    ):
         list(await reviewed_conversations([talk(turn)], toolset))
 
 
@@ -235,7 +242,7 @@ async def test_command_writes_all_sources_and_reports_counts(
     turn = CorrectedTurn(user="Which habits do I have?", calls=(), reply="None yet.")
     world = {"now": "2026-06-15T09:00:00+09:00"}
     reviewed.write_text(
-        talk_line(CorrectedConversation(name="c", locale="en", world=world, turns=(turn,))),
+        conversation_line(CorrectedConversation(name="c", locale="en", world=world, turns=(turn,))),
         encoding="utf-8",
     )
     written = await exported(tmp_path, scenarios=(path,), reviewed=(reviewed,))
@@ -270,7 +277,7 @@ async def test_command_refuses_options_that_do_not_fit(
 async def test_command_reports_files_that_are_not_valid(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"bad\.jsonl:1 is no reviewed conversation"):
+    with pytest.raises(UsageError, match=r"bad\.jsonl:1 is not a valid reviewed conversation"):
         await exported(tmp_path, reviewed=(bad,))
     with pytest.raises(ScenarioError, match=r"missing\.yaml"):
         await exported(tmp_path, scenarios=(tmp_path / "missing.yaml",))
