@@ -121,16 +121,16 @@ def run_conversations(
     by_id = {scenario.id: scenario for scenario in scenarios}
 
     def texts(record: SampleRecord) -> PromptTexts | None:
-        if record.judgement.verdict is not Verdict.PASS or not _is_writable(record):
+        if record.judgement.verdict is not Verdict.PASS or not _is_exportable(record):
             return None
-        prompt = _texts(toolset, _initial_state(record, run, by_id), record)
+        prompt = _prompt_texts(toolset, _initial_state(record, run, by_id), record)
         _require_same_prompt(prompt, record, run)
         return prompt
 
     yield from _conversations(run, texts)
 
 
-def _is_writable(record: SampleRecord) -> bool:
+def _is_exportable(record: SampleRecord) -> bool:
     turns = record.evidence.turns
     calls = (call for turn in turns for call in turn.calls)
     return not any(turn.new_tools for turn in turns) and all(
@@ -194,10 +194,10 @@ async def reference_conversations(
             raise UsageError(
                 f"{scenario.id}: its reference does not pass ({reasons}). Run `lhkit lint`."
             )
-        if not _is_writable(record):
+        if not _is_exportable(record):
             return None
         unlearned = {i for i, turn in enumerate(scenario.turns) if turn.gold.say is None}
-        return _texts(toolset, scenario.world, record, unlearned)
+        return _prompt_texts(toolset, scenario.world, record, unlearned)
 
     return _conversations(run, texts)
 
@@ -241,7 +241,7 @@ async def reviewed_conversations(
         unlearned = {
             i for i, turn in enumerate(chat.turns) if not turn.is_reply_fine or not turn.reply
         }
-        return _texts(toolset, chat.world, record, unlearned)
+        return _prompt_texts(toolset, chat.world, record, unlearned)
 
     return _conversations(run, texts)
 
@@ -284,7 +284,7 @@ def _conversations(
         yield SftConversation(users=users, data=data)
 
 
-def _texts(
+def _prompt_texts(
     toolset: Toolset,
     world: Mapping[str, Any],
     record: SampleRecord,

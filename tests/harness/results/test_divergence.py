@@ -113,7 +113,7 @@ def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words:
     console = Console(file=StringIO(), width=100)
     console.print(comparison_view(compare(old, new), load_catalog("en")), soft_wrap=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    where = f"first difference: turn 1, {words}"
+    where = f"first divergence: turn 1, {words}"
     assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
     text = markdown(new, load_catalog("en"), name="new", baseline=old)
     assert f"  - `s` {where}: `…" in text
