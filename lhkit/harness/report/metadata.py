@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lhkit.harness.metrics import Summary
@@ -16,15 +16,17 @@ from lhkit.text import percent
 def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str], ...]:
     """Return (name, value) pairs, without those that are not known."""
     manifest = run.manifest
+    scenarios = {record.sample_id.scenario for record in run.records}
+    starts = (each.get("started_at") for each in manifest.get("invocations", ()))
     lines = (
-        *(("model", _identity(model)) for model in summary.models),
+        *(("model", _model(model)) for model in summary.models),
         *(("dialect", model.dialect) for model in summary.models),
         *(("constraint", model.constraint) for model in summary.models),
         ("sampling", " · ".join(map(_pairs, manifest.get("sampling", ())))),
-        ("scenarios", _scenarios(run)),
+        ("scenarios", f"{len(scenarios):,} × {manifest.get('repeats', 1)}"),
         ("tokens", _tokens(summary)),
         ("time", time_line(summary.time_breakdown, catalog) if summary.time_breakdown else ""),
-        ("started", ", ".join(_starts(manifest))),
+        ("started", ", ".join(str(start) for start in starts if start)),
         ("versions", _pairs(manifest.get("versions", {}))),
         ("commit", str(manifest.get("git_commit") or "")),
         ("hardware", _pairs(manifest.get("hardware", {}))),
@@ -63,18 +65,12 @@ def eval_command(run: Run, summary: Summary) -> str:
     return shlex.join(["lhkit", "eval", *options])
 
 
-def _identity(identity: ModelIdentity) -> str:
-    parts = (identity.title, identity.server, identity.dtype, identity.base_url)
-    return " · ".join(part for part in parts if part)
+def _model(model: ModelIdentity) -> str:
+    return " · ".join(filter(None, (model.title, model.server, model.dtype, model.base_url)))
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value is not None)
-
-
-def _scenarios(run: Run) -> str:
-    ids = {record.sample_id.scenario for record in run.records}
-    return f"{len(ids):,} × {run.manifest.get('repeats', 1)}"
 
 
 def _tokens(summary: Summary) -> str:
@@ -83,9 +79,3 @@ def _tokens(summary: Summary) -> str:
         return ""
     share = "" if tokens.cached_share is None else f" (cached {percent(tokens.cached_share)})"
     return f"prompt {tokens.prompt:,}{share}, completion {tokens.completion:,}"
-
-
-def _starts(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for invocation in manifest.get("invocations", ()):
-        if invocation.get("started_at"):
-            yield str(invocation["started_at"])
