@@ -115,8 +115,8 @@ def run_conversations(
     """
     if run.toolset != name_of(toolset):
         raise UsageError(
-            f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}: "
-            "give its tools with --toolset."
+            f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}. "
+            "Give its tools with --toolset."
         )
     by_id = {scenario.id: scenario for scenario in scenarios}
 
@@ -179,6 +179,10 @@ async def reference_conversations(
 
     Only replies that a scenario specifies (`gold.say`) are training targets.
 
+    Args:
+        scenarios: the scenarios, whose reference calls must pass.
+        toolset: the tools that run the calls.
+
     Raises:
         ScenarioError: a reference cannot be derived.
         UsageError: a reference does not pass.
@@ -207,7 +211,11 @@ async def reviewed_conversations(
 ) -> Iterator[SftConversation]:
     """Return reviewed chats, replayed with their corrected calls, as training conversations.
 
-    A reply that the reviewer rejected is part of the conversation and no training target.
+    A reply that the reviewer rejected is part of the conversation, but not a training target.
+
+    Args:
+        corrected: the chats (`corrections.read_conversations`).
+        toolset: the tools that run the calls.
 
     Raises:
         UsageError: the state of a chat is not valid any more, or a call of it fails.

@@ -105,7 +105,7 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
 
 
 @pytest.mark.slow
-async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
+async def test_gate_line_with_intervals_is_in_every_report(
     play: Play, load: Load
 ) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
