@@ -105,9 +105,7 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
 
 
 @pytest.mark.slow
-async def test_gate_line_with_intervals_is_in_every_report(
-    play: Play, load: Load
-) -> None:
+async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Load) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
