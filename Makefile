@@ -22,7 +22,7 @@ ARGS ?=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve test nightly lint browser node finetune format bench bench-model lock clean data-check
+.PHONY: help docs try venv eval chat serve test nightly lint browser node finetune format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -72,6 +72,9 @@ lint: venv  ## ruff, mypy, import contracts
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+docs: venv  ## build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: venv  ## let ruff mend and format
 	@$(BIN)/ruff check --fix

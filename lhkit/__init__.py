@@ -1,6 +1,7 @@
 """lhkit: a small local model in front of tools that change real data.
 
-The public door. Names are loaded when first used, so that `import lhkit` stays light.
+The public names, each imported from its module when it is first used, so that `import lhkit` stays
+quick. Everything else is imported from its own module, such as `lhkit.models.vllm`.
 """
 
 import logging
@@ -10,31 +11,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lhkit.chat.controller import Assistant, ChatController
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
-    from lhkit.confirm.summary import summarize
     from lhkit.confirm.terminal import TerminalGate
-    from lhkit.dates.mentions import DateMention, find_dates
-    from lhkit.dates.times import TimeMention, find_times
-    from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
+    from lhkit.dates.mentions import find_dates
+    from lhkit.dates.times import find_times
+    from lhkit.errors import LhkitError, ModelError, UsageError
     from lhkit.harness.author.reference import gold_model
     from lhkit.harness.compare import compare
     from lhkit.harness.loader import load_scenarios
-    from lhkit.harness.matching import match_calls, values_equal
-    from lhkit.harness.pairs import Comparison
+    from lhkit.harness.matching import match_calls
     from lhkit.harness.rescore import rescore
     from lhkit.harness.results import Run
     from lhkit.harness.run import replay
     from lhkit.harness.scenario import Scenario
     from lhkit.mcp.toolset import McpToolset
     from lhkit.messages import ToolCall
-    from lhkit.models.base import ChatModel, ModelRequest
+    from lhkit.models.base import ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
-    from lhkit.models.openai_chat import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
     from lhkit.models.transport import Endpoint
-    from lhkit.models.vllm import VllmHttp
-    from lhkit.models.vllm_server import ServerSettings, VllmServer
-    from lhkit.models.weights import ensure_tuned, ensure_weights
+    from lhkit.models.weights import ensure_weights
     from lhkit.responses import Sampling
     from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
     from lhkit.tools.definition import ToolDefinition
@@ -46,11 +42,8 @@ __all__ = [
     "Assistant",
     "CassetteModel",
     "ChatController",
-    "ChatModel",
-    "Comparison",
     "ConfirmGate",
     "ConfirmRequest",
-    "DateMention",
     "DenyGate",
     "Endpoint",
     "GuardedGate",
@@ -58,7 +51,6 @@ __all__ = [
     "McpToolset",
     "ModelError",
     "ModelRequest",
-    "OpenAiHttp",
     "RecordingModel",
     "Reply",
     "Run",
@@ -66,11 +58,8 @@ __all__ = [
     "Scenario",
     "ScriptedGate",
     "ScriptedModel",
-    "ServerSettings",
     "Session",
-    "SetupError",
     "TerminalGate",
-    "TimeMention",
     "ToolCall",
     "ToolCancelled",
     "ToolDefinition",
@@ -81,12 +70,9 @@ __all__ = [
     "ToolResult",
     "Toolset",
     "UsageError",
-    "VllmHttp",
-    "VllmServer",
     "compare",
     "connect",
     "encode_tool_result",
-    "ensure_tuned",
     "ensure_weights",
     "find_dates",
     "find_times",
@@ -95,20 +81,16 @@ __all__ = [
     "match_calls",
     "replay",
     "rescore",
-    "summarize",
-    "values_equal",
 ]
 
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-_HOMES = {
+_MODULES = {
     "Assistant": "chat.controller",
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
-    "ChatModel": "models.base",
-    "Comparison": "harness.pairs",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
@@ -118,19 +100,14 @@ _HOMES = {
     "McpToolset": "mcp.toolset",
     "ModelError": "errors",
     "ModelRequest": "models.base",
-    "OpenAiHttp": "models.openai_chat",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Run": "harness.results",
-    "DateMention": "dates.mentions",
-    "TimeMention": "dates.times",
     "Sampling": "responses",
-    "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
+    "ScriptedGate": "confirm.gate",
     "ScriptedModel": "models.scripted",
-    "ServerSettings": "models.vllm_server",
     "Session": "toolset",
-    "SetupError": "errors",
     "TerminalGate": "confirm.terminal",
     "ToolCall": "messages",
     "ToolCancelled": "tool_results",
@@ -142,30 +119,25 @@ _HOMES = {
     "ToolResult": "tool_results",
     "Toolset": "toolset",
     "UsageError": "errors",
-    "VllmHttp": "models.vllm",
-    "VllmServer": "models.vllm_server",
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "tool_results",
-    "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
+    "find_dates": "dates.mentions",
+    "find_times": "dates.times",
     "gold_model": "harness.author.reference",
     "load_scenarios": "harness.loader",
     "match_calls": "harness.matching",
     "replay": "harness.run",
     "rescore": "harness.rescore",
-    "find_dates": "dates.mentions",
-    "find_times": "dates.times",
-    "summarize": "confirm.summary",
-    "values_equal": "harness.matching",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home when it is first used."""
-    if name not in _HOMES:
+    """Import a public name from its module."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'lhkit' has no attribute {name!r}")
-    value = getattr(import_module(f"lhkit.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"lhkit.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -218,7 +218,7 @@ def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:
         return
     known = set(registry_of("ko"))
     for each in scenarios:
-        for place, tool in each.calls_beyond(known):
+        for place, tool in each.unavailable_calls(known):
             raise ScenarioError(
                 f"{place}: life-helper has no tool {tool!r}: for other tools give their --toolset"
             )

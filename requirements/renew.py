@@ -62,15 +62,14 @@ def main() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
-    heavy = [*extras["gemma"], *extras["light"]]
-    small = [
-        *(one for each in ("report", "notebook", "export", "ray", "mcp") for one in extras[each])
-    ]
-    roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
+    groups = project["dependency-groups"]
+    heavy = [*groups["vllm"], *extras["local"]]
+    small = [need for name in ("notebook", "eval", "mcp", "ray") for need in extras[name]]
+    roots = [*project["project"]["dependencies"], *small, *groups["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client
     finetune = closure(extras["finetune"], installed, without=NEVER_IMPORTED) - client - gemma
-    light = closure([*project["project"]["dependencies"], *extras["light"]], installed)
+    light = closure([*project["project"]["dependencies"], *extras["local"]], installed)
     _write("lock.txt", "lhkit and its development tools.", client, installed)
     _write("lock-light.txt", _LIGHT, light, installed)
     torch = installed[canonicalize_name("torch")].version

@@ -77,7 +77,7 @@ def browser() -> "Iterator[Browser]":
     from playwright.sync_api import sync_playwright
 
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    assert path, "no Chromium: `make browser` installs it, or see docs/install.md for its packages"
+    assert path, "no Chromium: `make browser` installs it, or see CONTRIBUTING.md"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path, args=list(BROWSER_ARGS))
         yield opened

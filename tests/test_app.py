@@ -39,5 +39,5 @@ def test_a_split_is_a_folder_and_all_is_both() -> None:
     assert scenario_paths("dev") == (root / "dev",)
     assert scenario_paths("test") == (root / "test",)
     assert scenario_paths("all") == (root,)
-    with pytest.raises(UsageError, match="no split 'train': choose one of dev, test, all"):
+    with pytest.raises(UsageError, match="Unknown split 'train': choose one of dev, test, all"):
         scenario_paths("train")

@@ -57,7 +57,11 @@ def test_it_says_its_version_and_helps() -> None:
             2,
             "no constraint 'on': choose one of off",
         ),
-        (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
+        (
+            ["eval", "--split", "train", "--model", "gold"],
+            2,
+            "Unknown split 'train': choose one of dev",
+        ),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
         (["accept", "nowhere", "a"], 2, "nowhere holds no run"),
         (["serve", "gpt"], 2, "no embedded model 'gpt'"),

@@ -1,4 +1,4 @@
-"""Wrong dates are poison: each wording below is worked out by hand, on a calendar."""
+"""`find_dates`: the expected days were worked out by hand on a calendar."""
 
 import calendar
 import unicodedata
@@ -19,16 +19,16 @@ KOREAN_DAYS = [f"{name}요일" for name in "월화수목금토일"]
 
 
 def walk(day: date) -> Iterator[date]:
-    """A week from a day on, day by day."""
-    return (day + timedelta(days=each) for each in range(7))
+    """Yield seven days from a day on."""
+    return (day + timedelta(days=number) for number in range(7))
 
 
 def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False) -> list[str]:
-    """What a message says, as `words: days`."""
+    """Return the mentions of a message as `words: days`."""
     return [
-        f"{each.text}: {each.first:%m-%d}"
-        + ("" if each.first == each.last else f"..{each.last:%m-%d}")
-        for each in find_dates(text, today, locale, ahead=ahead)
+        f"{mention.text}: {mention.first:%m-%d}"
+        + ("" if mention.first == mention.last else f"..{mention.last:%m-%d}")
+        for mention in find_dates(text, today, locale, ahead=ahead)
     ]
 
 
@@ -71,7 +71,7 @@ def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False
         ("이번 주 말고 지난주", ["이번 주: 06-15..06-17", "지난주: 06-08..06-14"]),
     ],
 )
-def test_korean_wordings_mean_these_days(text: str, expected: list[str]) -> None:
+def test_find_dates_korean(text: str, expected: list[str]) -> None:
     assert read(text, "ko") == expected
 
 
@@ -113,7 +113,7 @@ def test_korean_wordings_mean_these_days(text: str, expected: list[str]) -> None
         ),
     ],
 )
-def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> None:
+def test_find_dates_english(text: str, expected: list[str]) -> None:
     assert read(text, "en") == expected
 
 
@@ -183,7 +183,9 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
         ("today, Tuesday of next week", "en", ["Tuesday of next week: 06-23"]),
     ],
 )
-def test_who_plans_means_the_days_to_come(text: str, locale: str, expected: list[str]) -> None:
+def test_find_dates_ahead_resolves_to_coming_days(
+    text: str, locale: str, expected: list[str]
+) -> None:
     assert read(text, locale, ahead=True) == expected
 
 
@@ -230,9 +232,7 @@ PLANNED = [
 
 
 @pytest.mark.parametrize(("text", "today", "expected"), PLANNED)
-def test_who_plans_from_one_day_to_another_means_a_span(
-    text: str, today: date, expected: list[str]
-) -> None:
+def test_find_dates_ahead_joins_ranges(text: str, today: date, expected: list[str]) -> None:
     assert (
         read(text, "en" if text.isascii() or "–" in text else "ko", today, ahead=True) == expected
     )
@@ -256,9 +256,7 @@ def test_who_plans_from_one_day_to_another_means_a_span(
         ("주말에", []),
     ],
 )
-def test_who_looks_back_from_one_day_to_another_means_a_span(
-    text: str, expected: list[str]
-) -> None:
+def test_find_dates_joins_past_ranges(text: str, expected: list[str]) -> None:
     assert read(text, "en" if text.isascii() else "ko") == expected
 
 
@@ -288,7 +286,7 @@ def test_who_looks_back_from_one_day_to_another_means_a_span(
         ("금요일부터 일주일 뒤까지", ["금요일: 06-19"]),
     ],
 )
-def test_two_days_or_numbers_are_not_always_a_span(text: str, expected: list[str]) -> None:
+def test_find_dates_does_not_join_separate_days(text: str, expected: list[str]) -> None:
     assert read(text, "en" if text.isascii() else "ko", ahead=True) == expected
 
 
@@ -305,10 +303,10 @@ def test_two_days_or_numbers_are_not_always_a_span(text: str, expected: list[str
         ("금요일부터 월요일로 바꿔 줘", "19 22"),
     ],
 )
-def test_what_is_moved_from_a_day_to_another_is_on_two_days(text: str, days: str) -> None:
-    found = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
-    assert [each.first.day for each in found] == [*map(int, days.split())]
-    assert [each.last for each in found] == [each.first for each in found]
+def test_find_dates_ahead_returns_two_days_for_a_move(text: str, days: str) -> None:
+    dates = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    assert [mention.first.day for mention in dates] == [*map(int, days.split())]
+    assert [mention.last for mention in dates] == [mention.first for mention in dates]
 
 
 @pytest.mark.parametrize(
@@ -324,11 +322,11 @@ def test_what_is_moved_from_a_day_to_another_is_on_two_days(text: str, days: str
         "주말에 쓰던 텐트",
     ],
 )
-def test_a_weekend_that_is_past_is_not_told_to_who_plans(text: str) -> None:
+def test_find_dates_ahead_skips_a_past_weekend(text: str) -> None:
     assert read(text, "en" if text.isascii() else "ko", ahead=True) == []
 
 
-def test_a_weekend_is_told_whose_words_only_look_past() -> None:
+def test_find_dates_ahead_keeps_a_weekend_with_past_looking_words() -> None:
     text = "put drinks on the list for the weekend"
     assert read(text, "en", ahead=True) == ["for the weekend: 06-20..06-21"]
     assert read("주말에 산에 가", "ko", ahead=True) == ["주말: 06-20..06-21"]
@@ -348,13 +346,13 @@ def test_a_weekend_is_told_whose_words_only_look_past() -> None:
         "in two weeks from Friday",
     ],
 )
-def test_a_length_that_is_no_span_of_days_makes_none(text: str) -> None:
-    found = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
-    assert [str(each) for each in found if each.first != each.last] == []
-    assert "in two weeks" not in [each.text for each in found]
+def test_find_dates_ahead_ignores_other_durations(text: str) -> None:
+    dates = find_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    assert [str(mention) for mention in dates if mention.first != mention.last] == []
+    assert "in two weeks" not in [mention.text for mention in dates]
 
 
-def test_in_a_week_from_tomorrow_is_counted_from_tomorrow() -> None:
+def test_find_dates_ahead_counts_from_tomorrow() -> None:
     assert read("in a week from tomorrow", "en", ahead=True) == ["a week from tomorrow: 06-25"]
 
 
@@ -375,20 +373,20 @@ def test_in_a_week_from_tomorrow_is_counted_from_tomorrow() -> None:
         ("6월 20일부터 25일까지", date(2026, 6, 22)),
     ],
 )
-def test_a_span_of_a_plan_that_may_be_another_is_not_told(text: str, today: date) -> None:
+def test_find_dates_ahead_skips_ambiguous_ranges(text: str, today: date) -> None:
     assert read(text, "en" if text.isascii() else "ko", today, ahead=True) == []
 
 
 @pytest.mark.parametrize("text", ["from {} to {}", "{} through {}", "{}-{}", "{}부터 {}까지"])
 @given(today=st.dates(date(2020, 1, 1), date(2035, 12, 31)), days=st.permutations(range(7)))
-def test_a_planned_span_of_weekdays_begins_at_the_first_to_come_and_never_ends_before(
+def test_find_dates_ahead_weekday_ranges_start_at_the_first_to_come(
     text: str, today: date, days: list[int]
 ) -> None:
     locale, names = ("en", calendar.day_name) if text.isascii() else ("ko", KOREAN_DAYS)
-    (found,) = find_dates(text.format(*(names[day] for day in days[:2])), today, locale, ahead=True)
+    (dates,) = find_dates(text.format(*(names[day] for day in days[:2])), today, locale, ahead=True)
     first = next(day for day in walk(today) if day.weekday() == days[0])
     last = next(day for day in walk(first) if day.weekday() == days[1])
-    assert (found.first, found.last) == (first, last)
+    assert (dates.first, dates.last) == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +407,7 @@ def test_a_planned_span_of_weekdays_begins_at_the_first_to_come_and_never_ends_b
         ("a week from tomorrow", "en", WEDNESDAY, ["a week from tomorrow: 06-25"]),
     ],
 )
-def test_a_weekend_or_a_week_to_come_is_told_where_it_is_surely_that_one(
+def test_find_dates_ahead_resolves_clear_weeks_and_weekends(
     text: str, locale: str, today: date, expected: list[str]
 ) -> None:
     assert read(text, locale, today, ahead=True) == expected
@@ -425,24 +423,24 @@ def test_a_weekend_or_a_week_to_come_is_told_where_it_is_surely_that_one(
     ],
 )
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_year_that_is_said_is_meant(
+def test_find_dates_uses_a_given_year(
     text: str, locale: str, expected: list[str], *, ahead: bool
 ) -> None:
     today = date(2026, 6, 1)
-    found = [str(each.first) for each in find_dates(text, today, locale, ahead=ahead)]
-    assert found == expected
+    dates = [str(mention.first) for mention in find_dates(text, today, locale, ahead=ahead)]
+    assert dates == expected
 
 
-def test_as_a_text_it_is_what_a_model_may_copy() -> None:
-    said = find_dates("내년\n4월 1일, 이번 주", WEDNESDAY, "ko", ahead=True)
-    assert [*map(str, said)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
+def test_date_mention_str() -> None:
+    dates = find_dates("내년\n4월 1일, 이번 주", WEDNESDAY, "ko", ahead=True)
+    assert [*map(str, dates)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
 
 
 @pytest.mark.parametrize(
     ("text", "locale"),
     [("in two days", "en"), ("다음 달", "ko"), ("금욜", "ko"), ("사흘 뒤", "ko")],
 )
-def test_who_looks_back_plans_nothing(text: str, locale: str) -> None:
+def test_find_dates_ignores_plans_when_looking_back(text: str, locale: str) -> None:
     assert read(text, locale) == []
 
 
@@ -462,7 +460,7 @@ def test_who_looks_back_plans_nothing(text: str, locale: str) -> None:
         ("", "ko"),
     ],
 )
-def test_what_names_no_day_is_no_day(text: str, locale: str) -> None:
+def test_find_dates_ignores_other_texts(text: str, locale: str) -> None:
     assert read(text, locale) == []
 
 
@@ -472,39 +470,37 @@ def test_what_names_no_day_is_no_day(text: str, locale: str) -> None:
     locale=st.sampled_from(LOCALES),
     ahead=st.booleans(),
 )
-def test_any_text_on_any_day_is_read_without_a_fault(
-    text: str, today: date, locale: str, *, ahead: bool
-) -> None:
-    for each in find_dates(text, today, locale, ahead=ahead):
-        assert each.first <= each.last
-        assert each.text in text
+def test_find_dates_never_raises(text: str, today: date, locale: str, *, ahead: bool) -> None:
+    for mention in find_dates(text, today, locale, ahead=ahead):
+        assert mention.first <= mention.last
+        assert mention.text in text
 
 
 @given(text=st.lists(st.sampled_from(["어제", " ", "부터", "3일", "전", "월요일", "지난", "주"])))
-def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
+def test_find_dates_never_raises_on_joined_mentions(text: list[str]) -> None:
     assert len(find_dates("".join(text), WEDNESDAY, "ko")) <= 6
 
 
-def test_every_language_of_the_catalog_has_wordings() -> None:
+def test_find_dates_supports_the_catalog_locales() -> None:
     assert set(mentions._LANGUAGES) == set(CATALOG_LOCALES)
 
 
-def test_a_long_message_is_read_at_its_beginning_only() -> None:
+def test_find_dates_reads_the_start_of_a_long_message() -> None:
     text = "a" * 995 + " yesterday " + "yesterday " * 100_000
     assert read(text, "en") == []
     assert read("last week " + text, "en") == ["last week: 06-08..06-14"]
 
 
-def test_a_wording_said_twice_is_told_once() -> None:
+def test_find_dates_returns_a_repeated_mention_once() -> None:
     assert read("어제 걸은 거, 어제 칸에", "ko") == ["어제: 06-16"]
 
 
-def test_wordings_come_in_the_order_in_which_they_are_first_said() -> None:
+def test_find_dates_keeps_the_order_of_first_mention() -> None:
     assert read("어제 말고 그제, 아니 어제", "ko") == ["어제: 06-16", "그제: 06-15"]
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) -> None:
+def test_find_dates_accepts_the_limits_of_the_calendar(locale: str) -> None:
     for today in (date.min, date.min + timedelta(days=40), date.max):
         for text in (
             "어제 지난주 지난달 내일 30일 6월 1일 다음 달 말 한 달 뒤 내년 1월 1일",
@@ -538,7 +534,7 @@ MARCH_4 = date(2026, 3, 4)
         ("the 31st of April", "en"),
     ],
 )
-def test_a_date_that_does_not_exist_is_no_day(text: str, locale: str, ahead: bool) -> None:
+def test_find_dates_ignores_dates_that_do_not_exist(text: str, locale: str, ahead: bool) -> None:
     days = read(text, locale, MARCH_4, ahead=ahead)
     # 29 February exists in 2028: that is the first to come
     assert days == (["2월 29일: 02-29"] if ahead and "29일" in text else [])
@@ -555,9 +551,7 @@ def test_a_date_that_does_not_exist_is_no_day(text: str, locale: str, ahead: boo
         ("이번 달 20일에", False, []),
     ],
 )
-def test_a_number_after_a_month_is_a_day_of_it_or_none(
-    text: str, ahead: bool, expected: list[str]
-) -> None:
+def test_find_dates_day_number_after_a_month(text: str, ahead: bool, expected: list[str]) -> None:
     assert [day for day in read(text, "ko", MARCH_4, ahead=ahead) if "달:" not in day] == expected
 
 
@@ -583,13 +577,13 @@ def test_a_number_after_a_month_is_a_day_of_it_or_none(
         ("성금요일", "ko"),
     ],
 )
-def test_a_weekday_of_a_week_that_is_not_told_is_no_day(
+def test_find_dates_ignores_weekdays_of_unresolved_weeks(
     text: str, locale: str, ahead: bool
 ) -> None:
     assert read(text, locale, MARCH_4, ahead=ahead) == []
 
 
-def test_a_weekday_beside_its_number_is_that_day() -> None:
+def test_find_dates_weekday_with_its_day_number() -> None:
     assert read("Friday the 13th", "en", date(2026, 3, 9), ahead=True) == [
         "Friday: 03-13",
         "the 13th: 03-13",
@@ -598,7 +592,7 @@ def test_a_weekday_beside_its_number_is_that_day() -> None:
 
 @pytest.mark.parametrize("text", ["내일", "다음 주 월요일에", "3월 5일까지", "이번 주말에"])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_decomposed_hangul_is_read_as_composed(text: str, ahead: bool) -> None:
+def test_find_dates_reads_decomposed_hangul(text: str, ahead: bool) -> None:
     decomposed = unicodedata.normalize("NFD", text)
     assert find_dates(decomposed, MARCH_4, "ko", ahead=ahead) == find_dates(
         text, MARCH_4, "ko", ahead=ahead

@@ -1,4 +1,4 @@
-"""Wrong times are poison, too: each wording below is read as a clock would show it."""
+"""`find_times`: the expected times were worked out by hand."""
 
 import unicodedata
 from datetime import time
@@ -16,7 +16,7 @@ _PIECES = ["오후", " ", "세", "시", "반", "3", ":", "30", "분", "to", "pm"
 
 def read(text: str, locale: str) -> list[str]:
     """What a message says, as a model reads it."""
-    return [str(each) for each in find_times(text, locale)]
+    return [str(mention) for mention in find_times(text, locale)]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def read(text: str, locale: str) -> list[str]:
         ("내일오후 3시예요, 이번엔새벽 5시야", ["오후 3시 = 15:00", "새벽 5시 = 05:00"]),
     ],
 )
-def test_korean_wordings_mean_these_times(text: str, expected: list[str]) -> None:
+def test_find_times_korean(text: str, expected: list[str]) -> None:
     assert read(text, "ko") == expected
 
 
@@ -66,7 +66,7 @@ def test_korean_wordings_mean_these_times(text: str, expected: list[str]) -> Non
         ("noon or midnight", ["noon = 12:00", "midnight = 00:00"]),
     ],
 )
-def test_english_wordings_mean_these_times(text: str, expected: list[str]) -> None:
+def test_find_times_english(text: str, expected: list[str]) -> None:
     assert read(text, "en") == expected
 
 
@@ -97,38 +97,38 @@ def test_english_wordings_mean_these_times(text: str, expected: list[str]) -> No
         ("", "en"),
     ],
 )
-def test_what_names_no_time_or_may_be_either_is_left_out(text: str, locale: str) -> None:
+def test_find_times_ignores_ambiguous_and_other_texts(text: str, locale: str) -> None:
     assert read(text, locale) == []
 
 
 @given(at=st.times(), word=st.booleans())
-def test_every_minute_of_the_day_is_read_as_it_is_said(at: time, word: bool) -> None:
+def test_find_times_reads_every_minute(at: time, word: bool) -> None:
     twelve, minute = at.hour % 12 or 12, at.minute
     hour = _HOURS[twelve - 1] + " " if word else str(twelve)
     half = "am" if at.hour < 12 else "pm"
     assert read(f"call me at {twelve}:{minute:02} {half}", "en") == (
         [f"{twelve}:{minute:02} {half} = {at:%H:%M}"]
     )
-    said = f"{'오전' if at.hour < 12 else '오후'} {hour}시 {minute}분"
-    assert read(f"내일 {said}에", "ko") == [f"{said} = {at:%H:%M}"]
+    words = f"{'오전' if at.hour < 12 else '오후'} {hour}시 {minute}분"
+    assert read(f"내일 {words}에", "ko") == [f"{words} = {at:%H:%M}"]
 
 
 @given(text=st.text(max_size=60), locale=st.sampled_from(LOCALES))
-def test_any_text_is_read_without_a_fault(text: str, locale: str) -> None:
-    assert all(each.text in text for each in find_times(text, locale))
+def test_find_times_never_raises(text: str, locale: str) -> None:
+    assert all(mention.text in text for mention in find_times(text, locale))
 
 
 @given(text=st.lists(st.sampled_from(_PIECES)))
-def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
+def test_find_times_never_raises_on_joined_mentions(text: list[str]) -> None:
     for locale in LOCALES:
         assert len(find_times("".join(text), locale)) <= 6
 
 
-def test_a_long_message_is_read_at_its_beginning_only() -> None:
+def test_find_times_reads_the_start_of_a_long_message() -> None:
     assert read("a" * 1_000 + " 3 pm", "en") == []
     assert read("3 pm " * 100_000, "en") == ["3 pm = 15:00"]
 
 
-def test_decomposed_hangul_is_read_as_composed() -> None:
+def test_find_times_reads_decomposed_hangul() -> None:
     text = "오후 3시에 깨워 줘"
     assert find_times(unicodedata.normalize("NFD", text), "ko") == find_times(text, "ko") != ()

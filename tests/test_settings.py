@@ -9,7 +9,7 @@ import pytest
 from lhkit.errors import UsageError
 from lhkit.settings import Settings, load_settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "install.md"
+PAGE = Path(__file__).parents[1] / "docs" / "servers.md"
 VALUES = {
     "LHKIT_BASE_URL": "http://127.0.0.1:8000",
     "LHKIT_API_KEY": "secret",

@@ -18,8 +18,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.turn import Expect, ExpectedCall, ExpectedReply, Turn
+from lhkit.harness.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
 from lhkit.json_values import JSON
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolOk

@@ -29,8 +29,7 @@ from lhkit.harness.plan import ModelSource
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run_options import RunOptions
-from lhkit.harness.store import RECORDS
-from lhkit.harness.stored_records import stored_answered
+from lhkit.harness.store import RECORDS, stored_answered
 from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import criterion_descriptions
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at

@@ -105,7 +105,7 @@ class Evaluation:
         else:
             at_once = scale.AT_ONCE_ON_GPUS if placement.gpus else MAX_NUM_SEQS
         part = Part(options=options, gpus=placement.gpus, at_once=at_once)
-        played = [each.played_by(self.options.user) for each in self.scenarios]
+        played = [each.with_user(self.options.user) for each in self.scenarios]
         async with RaySampleRunner(cluster, part, played, waits=waits) as players:
             source = source_of(choice, players)
             yield Opened(source=source, server_s=players.server_s, players=players)

@@ -177,7 +177,7 @@ _questions: ContextVar[MidCallQuestions | None] = ContextVar("questions", defaul
 
 
 @contextmanager
-def open_to_questions(questions: MidCallQuestions) -> Iterator[None]:
+def use_questions(questions: MidCallQuestions) -> Iterator[None]:
     """Let what runs in the block ask these."""
     token = _questions.set(questions)
     try:
@@ -186,7 +186,7 @@ def open_to_questions(questions: MidCallQuestions) -> Iterator[None]:
         _questions.reset(token)
 
 
-def asked_in_the_midst() -> MidCallQuestions | None:
+def current_questions() -> MidCallQuestions | None:
     """Return what the running handler may ask; None outside of one."""
     return _questions.get()
 

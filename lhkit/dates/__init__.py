@@ -1,1 +1,1 @@
-"""Days, spans and times of day that people name in words, worked out by rules, not by a model."""
+"""Resolve the days, date ranges and times of day that a message mentions, by rules."""

@@ -1,30 +1,30 @@
-"""English wordings of days and spans."""
+"""English rules for mentions of days and date ranges."""
 
 import calendar
 import re
 from dataclasses import replace
 from typing import Any
 
-from lhkit.dates.words import (
-    Meaning,
-    Names,
-    Reader,
+from lhkit.dates.rules import (
+    DateContext,
+    DateRule,
+    DayNames,
+    Resolver,
     Span,
-    Wording,
-    date_in,
+    date_of_year,
     date_without_year,
-    day_of,
-    last_month,
-    last_two,
-    month_away,
-    months_from,
-    next_month,
-    numbered,
-    on,
-    slashed,
-    span_of_month,
-    the_weekend,
-    this_month,
+    day_in_month,
+    month_span,
+    resolve_coming_weekend,
+    resolve_day_number,
+    resolve_last_month,
+    resolve_last_two_days,
+    resolve_month_and_day,
+    resolve_next_month,
+    resolve_this_month,
+    shift_months,
+    single_day,
+    span_in_month,
 )
 
 _WEEKDAYS = tuple(name.casefold() for name in calendar.day_name)
@@ -44,10 +44,10 @@ _NEAR = {
 _UNITS = {"day": 1, "week": 7, "fortnight": 14}
 
 
-def _count(said: str) -> int:
-    if said.isdigit():
-        return int(said)
-    return 1 if said in {"a", "an"} else _NUMBERS.index(said)
+def _count(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    return 1 if text in {"a", "an"} else _NUMBERS.index(text)
 
 
 def _days(match: re.Match[str]) -> int:
@@ -55,7 +55,7 @@ def _days(match: re.Match[str]) -> int:
     return _UNITS[unit] * _count(match["count"] or "one")
 
 
-_NAMES = Names(
+_NAMES = DayNames(
     _WEEKDAYS,
     {"this": 0, "last": -1, "next": 1, "the week before last": -2},
     _NEAR | {f"the {name}": away for name, away in _NEAR.items()},
@@ -69,10 +69,10 @@ _FROM_NOW = re.compile(
     r"(?:from|after|before)(?: the)? $"
     r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
 )
-"""Before a day from which others are counted: "a week from Friday"."""
+"""Precedes a day that a count starts from: "a week from Friday"."""
 _OFTEN = re.compile(r"\b(?:once|twice|times|\w*day) $")
 _HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
-"""Before a time that says how often or how long: "for a week from today"."""
+"""Precedes a frequency or duration: "for a week from today"."""
 _SHIFTED_BEFORE = re.compile(
     rf"(?:{_FROM_NOW.pattern})"
     r"|\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat) $"
@@ -86,20 +86,20 @@ _SHIFTED = re.compile(
 _CLAUSE_ENDS = (
     r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till|through)\b))"
 )
-"""The 3rd, and not the 3rd drawer."""
+"""Follows "the 3rd" as a date, but not "the 3rd drawer"."""
 _SPAN_ENDS = (
     rf"(?:{_CLAUSE_ENDS}|(?= (?:please|inclusive|the|we|i|if|because|but|so|while|too)\b))"
     r"(?!(?:[:.,/–-]| or )?\d)"
 )
-"""To the 25th, and not to 25 km, nor to 6:30."""
-_NEARLY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
+"""Follows "to the 25th", but not "to 25 km" or "to 6:30"."""
+_NAMED_DAY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
-_MONTHS_SAID = (
+_MONTH_NAMES = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
 )
-_MONTH = rf"(?P<month>{_MONTHS_SAID})"
+_MONTH = rf"(?P<month>{_MONTH_NAMES})"
 _TO = r"\s*(?:to|until|till|through|thru|up to|-|–|~)\s*"
 _NUMBER = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)"
@@ -108,12 +108,12 @@ _YEAR = (
     r"|won|words?|min|times|reps?|met|m\b|km|pages?|points?)))"
 )
 _A_YEAR = re.compile(rf"(?:{_TO}(?:[a-z]{{3,9}}\.? )?(?:the )?\d{{1,2}}(?:st|nd|rd|th)?)?{_YEAR}")
-"""After a date, of which it is the year, as in "June 20 to 25, 2027"."""
+"""The year after a date, as in "June 20 to 25, 2027"."""
 _ITS_MONTH = re.compile(
-    rf"(?:{_TO}| and | or )(?:the )?\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS_SAID})"
+    rf"(?:{_TO}| and | or )(?:the )?\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTH_NAMES})"
 )
 _MONTH_BEFORE = re.compile(
-    rf"\b(?:{_MONTHS_SAID})\s+(?:the )?\d{{1,2}}(?:st|nd|rd|th)?"
+    rf"\b(?:{_MONTH_NAMES})\s+(?:the )?\d{{1,2}}(?:st|nd|rd|th)?"
     r"\s*(?P<to>[a-z]+|\W)\s*(?:on )?(?:the )?$"
 )
 _HOURS = 24
@@ -140,114 +140,124 @@ _PAST = (
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
-def _to_come(match: re.Match[str], by: Reader) -> Span | None:
+def _to_come(match: re.Match[str], context: DateContext) -> Span | None:
     if match["unit"].startswith("month"):
-        return months_from(by.today, _count(match["count"]))
-    return _NAMES.to_come(match, by)
+        return shift_months(context.today, _count(match["count"]))
+    return _NAMES.days_ahead(match, context)
 
 
-def _from_near(match: re.Match[str], by: Reader) -> Span | None:
-    near = _NAMES.near(match, by)
-    return near and _to_come(match, replace(by, today=near[0]))
+def _from_near(match: re.Match[str], context: DateContext) -> Span | None:
+    near = _NAMES.named_day(match, context)
+    return near and _to_come(match, replace(context, today=near[0]))
 
 
 def _month(match: re.Match[str]) -> int:
     return next(i for i, name in enumerate(_MONTHS) if i and name[:3] == match["month"][:3])
 
 
-def _date(match: re.Match[str], by: Reader) -> Span | None:
-    return date_without_year(by, _month(match), int(match["day"]))
+def _date(match: re.Match[str], context: DateContext) -> Span | None:
+    return date_without_year(context, _month(match), int(match["day"]))
 
 
-def _date_of_year(match: re.Match[str], by: Reader) -> Span | None:
-    said = match["year"]
-    year = int(said) if said.isdigit() else by.today.year + _YEARS[said]
-    return date_in(by.today, year, _month(match), int(match["day"]))
+def _date_of_year(match: re.Match[str], context: DateContext) -> Span | None:
+    text = match["year"]
+    year = int(text) if text.isdigit() else context.today.year + _YEARS[text]
+    return date_of_year(context.today, year, _month(match), int(match["day"]))
 
 
-def _days_of_month(match: re.Match[str], by: Reader) -> Span | None:
-    return span_of_month(by, _month(match), int(match["day"]), int(match["until"]))
+def _days_of_month(match: re.Match[str], context: DateContext) -> Span | None:
+    return span_in_month(context, _month(match), int(match["day"]), int(match["until"]))
 
 
-def _number_after_month(match: re.Match[str], by: Reader) -> Span | None:
-    """The 25 of "June 20 to 25"; what may be a time of day is none: "June 20 until 6"."""
+def _number_after_month(match: re.Match[str], context: DateContext) -> Span | None:
+    """The 25 of "June 20 to 25"; None if it may be a time of day: "June 20 until 6"."""
     before = _MONTH_BEFORE.search(match.string, 0, match.start())
     number = int(match["day"])
-    if not before or not by.start or (before["to"] in {"until", "till"} and number <= _HOURS):
+    if not before or not context.start or (before["to"] in {"until", "till"} and number <= _HOURS):
         return None
-    days = date_in(by.today, by.start.year, by.start.month, number)
-    return days if days and days[0] > by.start else None
+    days = date_of_year(context.today, context.start.year, context.start.month, number)
+    return days if days and days[0] > context.start else None
 
 
-def _weekday(match: re.Match[str], by: Reader) -> Span | None:
-    """A weekday alone; None before a number that is another day: "Friday the 13th"."""
-    found = _NAMES.weekday(match, by)
-    after = _NUMBER_BESIDE.match(match.string, match.end())
-    return found if after is None or numbered(after, by) == found else None
+def _weekday(match: re.Match[str], context: DateContext) -> Span | None:
+    """A weekday alone; None before a day number that is another day: "Friday the 13th"."""
+    days = _NAMES.weekday(match, context)
+    after = _NUMBER_AFTER.match(match.string, match.end())
+    return days if after is None or resolve_day_number(after, context) == days else None
 
 
-def _numbered(match: re.Match[str], by: Reader) -> Span | None:
-    """A number alone; None if it is of a month that is named, or after a weekday of another day."""
+def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
+    """A day number alone; None if a month follows, or after a weekday of another day."""
     text = match.string
-    found = numbered(match, by)
-    if found is None or _OF_A_MONTH.match(text, match.end()):
+    days = resolve_day_number(match, context)
+    if days is None or _OF_A_MONTH.match(text, match.end()):
         return None
     if "of this month" in match.group():
-        return found if (found[0].year, found[0].month) == (by.today.year, by.today.month) else None
-    before = _WEEKDAY_BESIDE.search(text, 0, match.start())
-    return found if before is None or _NAMES.weekday(before, by) == found else None
+        return (
+            days
+            if (days[0].year, days[0].month) == (context.today.year, context.today.month)
+            else None
+        )
+    before = _WEEKDAY_BEFORE.search(text, 0, match.start())
+    return days if before is None or _NAMES.weekday(before, context) == days else None
 
 
-_NUMBER_BESIDE = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTHS_SAID}))")
-_WEEKDAY_BESIDE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
+_NUMBER_AFTER = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
+_WEEKDAY_BEFORE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
 _OF_A_MONTH = re.compile(
-    rf" (?:of )?(?:(?:next|last) month\b|(?:{_MONTHS_SAID}))| (?:{'|'.join(_WEEKDAYS)})\b"
+    rf" (?:of )?(?:(?:next|last) month\b|(?:{_MONTH_NAMES}))| (?:{'|'.join(_WEEKDAYS)})\b"
 )
 
 
-def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
-    month = month_away(by.today, int(match["which"] == "next"))
-    return day_of(month, int(match["day"]))
+def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
+    month = month_span(context.today, int(match["which"] == "next"))
+    return day_in_month(month, int(match["day"]))
 
 
-def _month_end(match: re.Match[str], by: Reader) -> Span:
-    return on(month_away(by.today, int(match["which"] == "next"))[1])
+def _month_end(match: re.Match[str], context: DateContext) -> Span:
+    return single_day(month_span(context.today, int(match["which"] == "next"))[1])
 
 
-def _word(pattern: str, meaning: Meaning, **more: Any) -> Wording:
-    return Wording(pattern=re.compile(rf"\b(?:{pattern})(?!\w)"), meaning=meaning, **more)
+def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
+    return DateRule(pattern=re.compile(rf"\b(?:{pattern})(?!\w)"), resolve=resolve, **more)
 
 
-WORDINGS = (
-    _word(_NEARLY, _NAMES.near, ahead=False),
-    _word(_NEARLY, _NAMES.near, ahead=True, not_after=_FROM_NOW, not_before=re.compile(r" week\b")),
-    _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.ago),
-    _word(
+RULES = (
+    _rule(_NAMED_DAY, _NAMES.named_day, ahead=False),
+    _rule(
+        _NAMED_DAY,
+        _NAMES.named_day,
+        ahead=True,
+        not_after=_FROM_NOW,
+        not_before=re.compile(r" week\b"),
+    ),
+    _rule(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.days_ago),
+    _rule(
         rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
         _to_come,
         ahead=True,
         not_after=_HOW_LONG,
     ),
-    _word(
+    _rule(
         rf"{_COUNT} {_UNIT} (?:from|after) (?P<near>(?:the )?(?:day after )?tomorrow)",
         _from_near,
         ahead=True,
         not_after=_HOW_LONG,
     ),
-    _word(
+    _rule(
         rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?",
         _to_come,
         ahead=True,
         not_after=_OFTEN,
         not_before=re.compile(r" (?:or|from|after|before)\b|,? on \w+day"),
     ),
-    _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
-    _word(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
-    _word(rf"(?P<which>next) {_WEEKDAY}", _NAMES.weekday_of_week),
-    _word(rf"(?P<which>this) {_WEEKDAY}", _NAMES.weekday_to_come),
-    _word(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.weekday_before),
-    _word(_WEEKDAY, _weekday, ahead=False, not_after=_SHIFTED_BEFORE, not_before=_SHIFTED),
-    _word(
+    _rule(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>next) {_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>this) {_WEEKDAY}", _NAMES.this_weekday),
+    _rule(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.previous_weekday),
+    _rule(_WEEKDAY, _weekday, ahead=False, not_after=_SHIFTED_BEFORE, not_before=_SHIFTED),
+    _rule(
         _WEEKDAY,
         _weekday,
         ahead=True,
@@ -255,10 +265,10 @@ WORDINGS = (
         not_after=_SHIFTED_BEFORE,
         not_before=_SHIFTED,
     ),
-    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_A_YEAR),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_A_YEAR),
-    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_A_YEAR),
-    _word(
+    _rule(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_A_YEAR),
+    _rule(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_A_YEAR),
+    _rule(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_A_YEAR),
+    _rule(
         rf"(?:the )?{_NUMBER}{_TO}(?:the )?(?P<until>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}"
         rf"(?:(?<!\bmay)(?<!\bmarch)|{_CLAUSE_ENDS})(?!\s*\d)",
         _days_of_month,
@@ -266,78 +276,78 @@ WORDINGS = (
         not_after=_MOVES_BEFORE,
         not_before=re.compile(rf"{_YEAR}|{_MOVES_AFTER.pattern}"),
     ),
-    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
-    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
-    _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
-    _word(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
-    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
-    _word(rf"the {_ORDINAL}(?: of this month)?", _numbered, ahead=False, not_before=_ITS_MONTH),
-    _word(
+    _rule(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
+    _rule(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
+    _rule(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
+    _rule(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
+    _rule(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", resolve_month_and_day),
+    _rule(rf"the {_ORDINAL}(?: of this month)?", _numbered, ahead=False, not_before=_ITS_MONTH),
+    _rule(
         rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}",
         _numbered,
         ahead=True,
         is_bare=True,
         not_before=_ITS_MONTH,
     ),
-    _word(
+    _rule(
         rf"{_WEEKDAY} (?:to|until|till|through) (?P<until>{'|'.join(_WEEKDAYS)})"
         r" (?:of )?(?P<which>this|last|next) week",
         _NAMES.weekdays_of_week,
         is_day=False,
     ),
-    _word(r"(?P<which>this|last|next) week(?!'s)", _NAMES.week, is_day=False),
-    _word(r"yesterday and the day before(?! yesterday)", last_two, is_day=False),
-    _word(r"(?P<which>the week before last)", _NAMES.week, is_day=False),
-    _word(r"(?P<which>this|last|next) weekend", _NAMES.weekend, is_day=False),
-    _word(
+    _rule(r"(?P<which>this|last|next) week(?!'s)", _NAMES.week, is_day=False),
+    _rule(r"yesterday and the day before(?! yesterday)", resolve_last_two_days, is_day=False),
+    _rule(r"(?P<which>the week before last)", _NAMES.week, is_day=False),
+    _rule(r"(?P<which>this|last|next) weekend", _NAMES.weekend, is_day=False),
+    _rule(
         r"(?:at|over|on|during|for) the weekend",
-        the_weekend,
+        resolve_coming_weekend,
         is_day=False,
         ahead=True,
         not_after=re.compile(rf"(?:{_PAST}|\b(?:always|usually|often|every)\b){_IN_SENTENCE}$"),
         not_before=re.compile(rf",? (?:after|before|of|in|from|next|or)\b|{_IN_SENTENCE}{_PAST}"),
     ),
-    _word(r"this month", this_month, is_day=False),
-    _word(r"last month", last_month, is_day=False),
-    _word(r"next month", next_month, is_day=False, ahead=True),
-    _word(
+    _rule(r"this month", resolve_this_month, is_day=False),
+    _rule(r"last month", resolve_last_month, is_day=False),
+    _rule(r"next month", resolve_next_month, is_day=False, ahead=True),
+    _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
-        _NAMES.lately,
+        _NAMES.recent_days,
         is_day=False,
     ),
-    _word(
+    _rule(
         r"(?P<count>)(?:the past|(?:over|in|for|during) the last) (?P<unit>week)"
         r"(?: (?:including|counting) today)?",
-        _NAMES.lately,
+        _NAMES.recent_days,
         is_day=False,
     ),
 )
 
-LASTS = (
-    _word(rf"{_ORDINAL}{_SPAN_ENDS}", numbered),
-    _word(rf"{_NUMBER}{_SPAN_ENDS}", _number_after_month),
+END_RULES = (
+    _rule(rf"{_ORDINAL}{_SPAN_ENDS}", resolve_day_number),
+    _rule(rf"{_NUMBER}{_SPAN_ENDS}", _number_after_month),
 )
-"""Days that are read only as the last of a span."""
+"""Days that are recognized only as the end of a range."""
 
-NAMED = re.compile(rf"(?:{'|'.join(_WEEKDAYS)}),? (?:the )?")
-"""A weekday that is said before the last day of a span: "to Sunday, July 5"."""
+WEEKDAY_PREFIX = re.compile(rf"(?:{'|'.join(_WEEKDAYS)}),? (?:the )?")
+"""A weekday before the last day of a range: "to Sunday, July 5"."""
 
-BETWEEN = re.compile(
+SEPARATOR = re.compile(
     r"(?P<part> (?:morning|noon|afternoon|evening|night)"
     r"| at \d{1,2}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?)?"
     r"\s*(?P<to>to|until|till|through|thru|and|up to|-|–|~)\s*(?:on )?(?:the )?"
 )
-"""Between the first and the last day of a span; `and` only after `between`."""
+"""Separates the first and the last day of a range; `and` only after `between`."""
 
 
 def is_move(text: str, begin: int, between: re.Match[str], end: int) -> bool:
-    """Return True if two days of a plan are no span: what was on the one is to be on the other."""
+    """Return whether two days of a plan move something from one to the other (no range)."""
     if between["to"] not in {"to", "until", "till"}:
         return False
     is_after = _MOVES_BEFORE.search(text, 0, begin)
     return bool(is_after or _MOVES_AFTER.match(text, end))
 
 
-BEFORE = re.compile(r"\bsince (?:on )?(?:the )?$")
-"""Before the first day of a span that ends today."""
+SINCE = re.compile(r"\bsince (?:on )?(?:the )?$")
+"""Precedes the first day of a range that ends today."""

@@ -1,4 +1,4 @@
-"""The days and spans that a message names. Pure."""
+"""Find the days and date ranges that a message mentions. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,25 @@ from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
-from lhkit.dates.words import LONGEST_PLAN, MOST_SAID, Reader, Span, Wording, lowered, read_part
+from lhkit.dates.rules import (
+    MAX_MENTIONS,
+    MAX_PLAN,
+    DateContext,
+    DateRule,
+    Span,
+    lower_ascii,
+    normalize_text,
+)
 
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateMention:
-    """Words that name a day or a span, and which days those are, both ends included.
+    """Words that name a day or a date range; `first` and `last` are both included.
 
-    As a text it is what a model may copy: `friday = 2026-06-19`, `this week = 2026-06-15 ..
-    2026-06-21`.
+    As a string it has the form that a model may copy: `friday = 2026-06-19`, `this week =
+    2026-06-15 .. 2026-06-21`.
     """
 
     text: str
@@ -32,21 +40,24 @@ class DateMention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Candidate:
+    """A match of a rule or range, from `begin` to `end` in the text; see `DateRule` for flags."""
+
     begin: int
     end: int
     days: Span
     is_day: bool
     is_bare: bool = False
     is_anchor: bool = False
-    is_told: bool = True
+    is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Last:
-    """How a span ends: where its words do, and on which day.
+class _RangeEnd:
+    """The last day of a range, and where its words end.
 
-    It is `shifted` if words after it make it another day. `alone` is the day without a beginning.
+    `alone` is the day that the words mean without a first day. It is `shifted` if the surrounding
+    words refer to another day.
     """
 
     end: int
@@ -60,188 +71,207 @@ class _Last:
 def find_dates(
     text: str, today: date, locale: str, *, ahead: bool = False
 ) -> tuple[DateMention, ...]:
-    r"""Return what a message says about days, in its order; a bare "today" is left out.
+    r"""Return the days and date ranges that a message mentions, in order, without a bare "today".
 
-    Two days with a word like "to" between them are one span, "June 20 to 25" too; where people plan
-    it begins at the first to come, ends at the first after that, and is not told if it may be
-    another ("Friday to Friday"). To "move it from Monday to Tuesday" are two days.
+    Two days joined by a word like "to" are one range, also "June 20 to 25". With `ahead`, a range
+    starts at the first day to come and ends at the first one after that; an ambiguous range
+    ("Friday to Friday") is left out. "Move it from Monday to Tuesday" mentions two days.
 
-    A small model copies a date more surely than it works one out: tell it these in the context of
-    its assistant, `"\n".join([f"[Today: {today}]", *map(str, find_dates(message, today, "en"))])`.
+    Small models copy a date more reliably than they compute one, so the mentions belong into the
+    assistant's context:
+    `"\n".join([f"[Today: {today}]", *map(str, find_dates(message, today, "en"))])`.
 
-    Only the first 1,000 letters are read, and at most six wordings returned.
+    Only the first 1,000 characters are read, and at most six mentions returned.
 
     Args:
-        text: what the user wrote.
-        today: in the user's time zone.
-        locale: `ko` or `en`; any other has no wordings.
-        ahead: whether people plan: a day that may be several ("Friday", "3 May") is then today or
-            the first to come; without it, the latest up to today, or the nearest to it.
+        text: the user's message.
+        today: the current date in the user's time zone.
+        locale: `ko` or `en`; other locales have no rules and return nothing.
+        ahead: resolve an ambiguous day ("Friday", "3 May") to today or the first one to come, for
+            planning; by default to the latest one up to today, or the nearest to it.
     """
-    return _said(read_part(text), today, locale, ahead)
+    return _find_dates(normalize_text(text), today, locale, ahead)
 
 
-@lru_cache(maxsize=1024)
-def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[DateMention, ...]:
-    """Return what a text says. A run reads each line when it plans, and again when it plays."""
+@lru_cache(maxsize=1024)  # a run reads each message when it plans and again when it replays
+def _find_dates(original: str, today: date, locale: str, ahead: bool) -> tuple[DateMention, ...]:
     language = _LANGUAGES.get(locale)
     if language is None:
         return ()
-    text = lowered(read)
+    text = lower_ascii(original)
     if ahead:
         text = re.sub(r"\s", " ", text).replace("’", "'")
-    spans = [*_joined(text, Reader(today=today, ahead=ahead), language)]
-    spans = [*_unshifted(spans, text)] if ahead else spans
-    told = [each for each in spans if each.is_told]
-    kept = [each for each in told if not (each.is_day and each.days == (today, today))]
-    said: dict[str, Span] = {}
-    for each in kept:
-        said.setdefault(read[each.begin : each.end], each.days)
+    candidates = [*_find_candidates(text, DateContext(today=today, ahead=ahead), language)]
+    if ahead:
+        candidates = [*_drop_shifted(candidates, text)]
+    spans: dict[str, Span] = {}
+    for candidate in candidates:
+        is_today = candidate.is_day and candidate.days == (today, today)
+        if candidate.is_certain and not is_today:
+            spans.setdefault(original[candidate.begin : candidate.end], candidate.days)
     return tuple(
         DateMention(text=words, first=first, last=last)
-        for words, (first, last) in islice(said.items(), MOST_SAID)
+        for words, (first, last) in islice(spans.items(), MAX_MENTIONS)
     )
 
 
-def _unshifted(spans: Sequence[_Found], text: str) -> Iterator[_Found]:
-    """Yield what is no weekday or number alone that other words about days may shift.
+_ADJACENT = re.compile(r"[ ,(]*(?:the )?")
 
-    Those are a week or a month that was named before ("다음 주 목요일을 금요일로"), and a date
-    right beside it ("Friday, July 3").
+
+def _drop_shifted(candidates: Sequence[_Candidate], text: str) -> Iterator[_Candidate]:
+    """Drop bare weekdays and numbers whose day may depend on other words.
+
+    Those are a week or month mentioned before ("다음 주 목요일을 금요일로") and an adjacent date
+    ("Friday, July 3").
     """
-    named = False
-    for found, after in zip_longest(spans, spans[1:]):
-        is_beside = after is not None and _BESIDE.fullmatch(text, found.end, after.begin)
-        if not (found.is_bare and (named or (is_beside and not after.is_bare))):
-            yield found
-        named = named or found.is_anchor
+    has_anchor = False
+    for candidate, after in zip_longest(candidates, candidates[1:]):
+        is_adjacent = after is not None and _ADJACENT.fullmatch(text, candidate.end, after.begin)
+        if not (candidate.is_bare and (has_anchor or (is_adjacent and not after.is_bare))):
+            yield candidate
+        has_anchor = has_anchor or candidate.is_anchor
 
 
-_BESIDE = re.compile(r"[ ,(]*(?:the )?")
+def _find_candidates(text: str, context: DateContext, language: ModuleType) -> Iterator[_Candidate]:
+    """Yield days and ranges from left to right; two days joined by a separator are a range."""
+    start = 0
+    while candidate := _next_candidate(text, start, context, language):
+        if context.ahead and language.SINCE.search(text, 0, candidate.begin):
+            backwards = replace(context, ahead=False)
+            candidate = _next_candidate(text, candidate.begin, backwards, language) or candidate
+        joined = _join_range(text, candidate, context, language) if candidate.is_day else None
+        result = joined or _since_range(text, candidate, context.today, language) or candidate
+        yield result
+        start = result.end
 
 
-def _joined(text: str, by: Reader, language: ModuleType) -> Iterator[_Found]:
-    """Yield days and spans; two days with a word like "to" between them are one span."""
-    at = 0
-    while found := _next(text, at, by, language):
-        if by.ahead and language.BEFORE.search(text, 0, found.begin):  # since Monday
-            found = _next(text, found.begin, replace(by, ahead=False), language) or found
-        whole = _until(text, found, by, language) if found.is_day else None
-        whole = whole or _since(text, found, by.today, language) or found
-        yield whole
-        at = whole.end
+def _next_candidate(
+    text: str, start: int, context: DateContext, language: ModuleType
+) -> _Candidate | None:
+    """Return the first match from `start` on; of those that begin there, the longest."""
+    first_matches = (
+        _first_match(rule, text, start, context)
+        for rule in language.RULES
+        if rule.applies_to(context)
+    )
+    return min(
+        (candidate for candidate in first_matches if candidate),
+        key=lambda candidate: (candidate.begin, -candidate.end),
+        default=None,
+    )
 
 
-def _next(text: str, at: int, by: Reader, language: ModuleType) -> _Found | None:
-    """Return the first wording from `at` on, the longest of those that begin there."""
-    begun = _all_from(text, at, by, language)
-    return min(begun, key=lambda each: (each.begin, -each.end), default=None)
+def _first_match(rule: DateRule, text: str, start: int, context: DateContext) -> _Candidate | None:
+    for match in rule.pattern.finditer(text, start):
+        days = _resolve(rule, match, context) if rule.fits(match) else None
+        if days:
+            return _Candidate(
+                begin=match.start(),
+                end=match.end(),
+                days=days,
+                is_day=rule.is_day,
+                is_bare=rule.is_bare,
+                is_anchor=rule.is_anchor,
+            )
+    return None
 
 
-def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[_Found]:
-    """Yield the first place of each wording from `at` on."""
-    for wording in language.WORDINGS:
-        if not wording.is_read(by):
-            continue
-        for match in wording.pattern.finditer(text, at):
-            days = _meant(wording, match, by) if wording.fits(match) else None
-            if days:
-                yield _Found(
-                    begin=match.start(),
-                    end=match.end(),
-                    days=days,
-                    is_day=wording.is_day,
-                    is_bare=wording.is_bare,
-                    is_anchor=wording.is_anchor,
-                )
-                break
-
-
-def _meant(wording: Wording, match: re.Match[str], by: Reader) -> Span | None:
+def _resolve(rule: DateRule, match: re.Match[str], context: DateContext) -> Span | None:
     try:
-        return wording.meaning(match, by)
+        return rule.resolve(match, context)
     except OverflowError:  # before the first or after the last day of the calendar
         return None
 
 
-def _until(text: str, found: _Found, by: Reader, language: ModuleType) -> _Found | None:
-    """Return the span from a day to another one that is said right after it.
+def _join_range(
+    text: str, first: _Candidate, context: DateContext, language: ModuleType
+) -> _Candidate | None:
+    """Return the range from a day to another one right after it, or None.
 
-    Where people plan, it is one that is not told if it cannot be decided which days are meant.
+    With `ahead`, an ambiguous range is returned as not certain.
     """
-    between = language.BETWEEN.match(text, found.end)
-    if not between or (between["part"] and not by.ahead):
+    separator = language.SEPARATOR.match(text, first.end)
+    if not separator or (separator["part"] and not context.ahead):
         return None
-    if between["to"] == "and" and not text[: found.begin].endswith("between "):
+    if separator["to"] == "and" and not text[: first.begin].endswith("between "):
         return None
-    start = found.days[0]
-    lasts = _lasts(text, between.end(), replace(by, start=start), language)
-    last = max(lasts, key=lambda each: (each.end, each.day), default=None)
-    if last is None or (by.ahead and language.is_move(text, found.begin, between, last.end)):
+    start = first.days[0]
+    ends = _find_range_ends(text, separator.end(), replace(context, start=start), language)
+    last = max(ends, key=lambda end: (end.end, end.day), default=None)
+    if last is None:
         return None
-    whole = replace(
-        found,
+    if context.ahead and language.is_move(text, first.begin, separator, last.end):
+        return None
+    joined = replace(
+        first,
         end=last.end,
         days=(start, last.day),
         is_day=False,
-        is_anchor=found.is_anchor or last.is_anchor,
+        is_anchor=first.is_anchor or last.is_anchor,
     )
-    if not by.ahead:
-        return whole if start <= last.day else None
-    if _is_two_days(found, last, has_part=bool(between["part"])):
+    if not context.ahead:
+        return joined if start <= last.day else None
+    if _are_separate_days(first, last, has_part=bool(separator["part"])):
         return None
-    is_plan = start <= last.day <= start + LONGEST_PLAN and not last.is_shifted
+    is_plan = start <= last.day <= start + MAX_PLAN and not last.is_shifted
     is_clear = start < last.day or not last.is_weekday  # Friday to Friday may be a week
-    is_on = found.is_anchor and _is_on(text, whole, by, language)
-    return replace(whole, is_told=is_plan and is_clear and not is_on)
+    may_have_begun = first.is_anchor and _may_have_begun(text, joined, context, language)
+    return replace(joined, is_certain=is_plan and is_clear and not may_have_begun)
 
 
-def _lasts(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[_Last]:
-    """Yield the days that can end a span, said at this place, with a weekday before them or not."""
-    named = language.NAMED.match(text, at)
-    for begin in (at, named.end()) if named else (at,):
-        for wording in (*language.WORDINGS, *language.LASTS):
-            is_weekday = "weekday" in wording.pattern.groupindex
-            if not (wording.is_day and wording.is_read(by)) or (begin != at and is_weekday):
+def _find_range_ends(
+    text: str, start: int, context: DateContext, language: ModuleType
+) -> Iterator[_RangeEnd]:
+    """Yield the days at this place that can end a range, with or without a weekday before them."""
+    prefix = language.WEEKDAY_PREFIX.match(text, start)
+    for begin in (start, prefix.end()) if prefix else (start,):
+        for rule in (*language.RULES, *language.END_RULES):
+            is_weekday = "weekday" in rule.pattern.groupindex
+            if not (rule.is_day and rule.applies_to(context)) or (begin != start and is_weekday):
                 continue
-            match = wording.pattern.match(text, begin)
-            days = _meant(wording, match, by) if match else None
-            if match and days and (wording.fits(match) or (by.ahead and is_weekday)):
-                alone = _meant(wording, match, replace(by, start=None))
-                yield _Last(
+            match = rule.pattern.match(text, begin)
+            days = _resolve(rule, match, context) if match else None
+            if match and days and (rule.fits(match) or (context.ahead and is_weekday)):
+                alone = _resolve(rule, match, replace(context, start=None))
+                yield _RangeEnd(
                     end=match.end(),
                     day=days[1],
                     alone=alone and alone[1],
                     is_weekday=is_weekday,
-                    is_anchor=wording.is_anchor,
-                    is_shifted=not wording.fits(match),
+                    is_anchor=rule.is_anchor,
+                    is_shifted=not rule.fits(match),
                 )
 
 
-def _is_two_days(found: _Found, last: _Last, *, has_part: bool) -> bool:
-    """Return True if each of two days of a plan is surely meant, and no span that is told."""
-    start = found.days[0]
+def _are_separate_days(first: _Candidate, last: _RangeEnd, *, has_part: bool) -> bool:
+    """Return whether both days of a plan are unambiguous and form no range."""
+    start = first.days[0]
     if last.is_shifted:
-        return not found.is_bare
+        return not first.is_bare
     if last.day < start:  # yesterday - the day before
-        return not (found.is_bare or found.is_anchor)
+        return not (first.is_bare or first.is_anchor)
     if last.day == start:  # Friday morning to Friday evening
         return has_part
-    return last.day > start + LONGEST_PLAN and last.day == last.alone
+    return last.day > start + MAX_PLAN and last.day == last.alone
 
 
-def _is_on(text: str, whole: _Found, by: Reader, language: ModuleType) -> bool:
-    """Return True if a span may have begun before today: "June 20 to 25", on the 22nd."""
-    start, last = whole.days
-    begun = _next(text, whole.begin, replace(by, ahead=False), language)
-    if begun is None or begun.begin != whole.begin:
+def _may_have_begun(
+    text: str, joined: _Candidate, context: DateContext, language: ModuleType
+) -> bool:
+    """Return whether a range may have begun before today: "June 20 to 25", on the 22nd."""
+    start, last = joined.days
+    past = _next_candidate(text, joined.begin, replace(context, ahead=False), language)
+    if past is None or past.begin != joined.begin:
         return False
-    return begun.days[0] < by.today <= last - (start - begun.days[0])
+    return past.days[0] < context.today <= last - (start - past.days[0])
 
 
-def _since(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:
-    """Return the span from a day until today, if a word like "since" stands before the day."""
-    before = language.BEFORE.search(text, 0, found.begin)
-    if not before or not found.is_day or found.days[0] > today:
+def _since_range(
+    text: str, candidate: _Candidate, today: date, language: ModuleType
+) -> _Candidate | None:
+    """Return the range from a day until today if a word like "since" precedes the day."""
+    since = language.SINCE.search(text, 0, candidate.begin)
+    if not since or not candidate.is_day or candidate.days[0] > today:
         return None
-    return _Found(begin=before.start(), end=found.end, days=(found.days[0], today), is_day=False)
+    days = (candidate.days[0], today)
+    return _Candidate(begin=since.start(), end=candidate.end, days=days, is_day=False)

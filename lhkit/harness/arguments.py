@@ -1,4 +1,4 @@
-"""The arguments of a call, and rows of data, as a scenario writes them: with matchers."""
+"""Arguments of calls and rows of data in scenarios: pydantic types with matchers."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -17,15 +17,15 @@ from pydantic_core import core_schema
 from typing_extensions import TypeAliasType
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.faults import TAG, Many, Path, StrictModel, shape_faults, shown_path
-from lhkit.harness.matchers import ArgumentSet, Equals, Fields, Matcher, as_written
+from lhkit.harness.faults import TAG, Many, Path, StrictModel, format_path, validation_faults
+from lhkit.harness.matchers import ArgumentSet, Equals, Fields, Matcher, keep_value
 
 _T = TypeVar("_T")
 ANY_OF = "any_of"
 
 
 class AnyOf(StrictModel):
-    """Several sets of arguments that are right."""
+    """Several sets of arguments, any of which is correct."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -36,49 +36,49 @@ class AnyOf(StrictModel):
 
 
 def alternatives(args: Mapping[str, Any]) -> tuple[tuple[Path, Any], ...]:
-    """Return each set of arguments that is right as it was written, with its place in `args`."""
+    """Return each correct set of arguments as it was written, with its path in `args`."""
     listed = args.get(ANY_OF) if len(args) == 1 else None
     if isinstance(listed, list | tuple):
-        return tuple(((ANY_OF, i), each) for i, each in enumerate(listed))
+        return tuple(((ANY_OF, i), item) for i, item in enumerate(listed))
     return (((), args),)
 
 
-def _args_kind(args: Any) -> str:
-    is_one = not isinstance(args, Mapping) or alternatives(args)[:1] == (((), args),)
-    return TAG + ("" if is_one else ANY_OF)
+def _args_tag(args: Any) -> str:
+    is_single = not isinstance(args, Mapping) or alternatives(args)[:1] == (((), args),)
+    return TAG + ("" if is_single else ANY_OF)
 
 
 def _open_choice(core: Any, handler: Any) -> Any:
     schema = handler(core)
-    schema["anyOf"] = schema.pop("oneOf")  # a set of one argument that is called any_of is one, too
+    schema["anyOf"] = schema.pop("oneOf")  # both fit a set of one argument that is called any_of
     return schema
 
 
-_Written = Annotated[
-    Annotated[AnyOf, AfterValidator(lambda listed: listed.any_of), Tag(TAG + ANY_OF)]
+_ArgsUnion = Annotated[
+    Annotated[AnyOf, AfterValidator(lambda alternatives: alternatives.any_of), Tag(TAG + ANY_OF)]
     | Annotated[ArgumentSet, AfterValidator(lambda only: (only,)), Tag(TAG)],
-    Discriminator(_args_kind),
+    Discriminator(_args_tag),
 ]
 
 Args = TypeAliasType(
     "Args",
     Annotated[
         tuple[ArgumentSet, ...],
-        GetPydanticSchema(lambda _type, handler: handler(_Written), _open_choice),
+        GetPydanticSchema(lambda _type, handler: handler(_ArgsUnion), _open_choice),
         Field(description="A matcher for each argument, or several sets of which one must fit."),
     ],
 )
-"""Each set of arguments that is right: one, unless they are written as `{any_of: [{…}, {…}]}`.
+"""The correct sets of arguments: one, or several where written as `{any_of: [{…}, {…}]}`.
 
-An argument of that name that is a list is written as `{any_of: {equals: […]}}`.
+An argument named `any_of` whose value is a list is written as `{any_of: {equals: […]}}`.
 """
 
 
-def _row_kind(row: Any) -> str:
-    """Return whether a row is told whole, by `equals` or `fields`, or by some of its fields."""
-    given = row if isinstance(row, Mapping) else {}
-    kinds = [kind for kind in ("equals", "fields") if isinstance(given.get(kind), Mapping)]
-    is_whole = len(kinds) == 1 and given.keys() <= {kinds[0], "extra" if "fields" in kinds else ""}
+def _row_tag(row: Any) -> str:
+    """Return the tag of a row: specified whole (`equals`, `fields`) or by some of its fields."""
+    keys = row if isinstance(row, Mapping) else {}
+    kinds = [kind for kind in ("equals", "fields") if isinstance(keys.get(kind), Mapping)]
+    is_whole = len(kinds) == 1 and keys.keys() <= {kinds[0], "extra" if "fields" in kinds else ""}
     return TAG + (kinds[0] if is_whole else "")
 
 
@@ -90,7 +90,7 @@ _RowMatcher = Annotated[
         AfterValidator(lambda some: Fields.model_construct(fields=some, extra=True)),
         Tag(TAG),
     ],
-    Discriminator(_row_kind),
+    Discriminator(_row_tag),
     GetPydanticSchema(get_pydantic_json_schema=_open_choice),
 ]
 
@@ -100,20 +100,20 @@ Row = TypeAliasType(
         Mapping[str, Any],
         GetPydanticSchema(
             lambda _type, handler: core_schema.no_info_wrap_validator_function(
-                as_written,
+                keep_value,
                 handler(_RowMatcher),
                 serialization=core_schema.plain_serializer_function_ser_schema(lambda row: row),
             )
         ),
         Field(
-            description="Matchers for some fields of a row (of a table, or of the data that a call "
-            "came to), others do not matter; or `equals` with the whole row, or `fields` with all "
+            description="Matchers for some fields of a row (of a table, or of the data of a "
+            "result), others do not matter; or `equals` with the whole row, or `fields` with all "
             "of its fields.",
             examples=[{"title": "tea"}, {"equals": {"id": 1, "title": "tea"}}],
         ),
     ],
 )
-"""A row as it was written; `parse_row` has its matchers."""
+"""A row as it was written; `parse_row` returns its matchers."""
 
 _MATCHER = TypeAdapter[Matcher](Matcher)
 _ROW: TypeAdapter[Equals | Fields] = TypeAdapter[Any](_RowMatcher)
@@ -123,29 +123,29 @@ def parse_matcher(raw: Any) -> Matcher:
     """Return the matcher that plain data describes.
 
     Raises:
-        ScenarioError: it looks like a matcher and is none; one line per fault.
+        ScenarioError: the matcher is invalid; one line per fault.
     """
-    return parsed(_MATCHER, raw)
+    return parse(_MATCHER, raw)
 
 
 def parse_row(raw: Mapping[str, Any]) -> Equals | Fields:
     """Return the matcher of a row of data: of some of its fields, or of the whole row.
 
     Raises:
-        ScenarioError: a matcher is malformed; one line per fault.
+        ScenarioError: a matcher is invalid; one line per fault.
     """
-    return parsed(_ROW, raw)
+    return parse(_ROW, raw)
 
 
-def parsed(adapter: TypeAdapter[_T], raw: Any) -> _T:
-    """Return what plain data says.
+def parse(adapter: TypeAdapter[_T], raw: Any) -> _T:
+    """Return the validated value of plain data.
 
     Raises:
-        ScenarioError: it is malformed; one line per fault.
+        ScenarioError: the data are invalid; one line per fault.
     """
     try:
         return adapter.validate_python(raw)
     except ValidationError as error:
-        faults = shape_faults(error, adapter, raw)
-        told = "\n".join(f"{shown_path(fault.path)}: {fault.message}" for fault in faults)
-        raise ScenarioError(told) from error
+        faults = validation_faults(error, adapter, raw)
+        message = "\n".join(f"{format_path(fault.path)}: {fault.message}" for fault in faults)
+        raise ScenarioError(message) from error

@@ -1,7 +1,7 @@
-"""The cheapest way to pair what was expected with what happened. Numbers only, no tools.
+"""Optimal assignment of actual to expected items, by cost. Pure numbers.
 
-Optimal, never greedy: exact dynamic programming over the calls in time, with an order or
-without, and SciPy's `linear_sum_assignment` where many calls come in any order.
+Never greedy: exact dynamic programming over the actual items in time, with or without an order,
+and SciPy's `linear_sum_assignment` for many items in any order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,20 @@ from lhkit.errors import ScenarioError
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 FEW = 6
-"""Expected calls that are paired here. For more it is SciPy, whose import takes half a second."""
+"""Most expected items that need no SciPy, whose import takes half a second."""
 
 MAX_PARTIALLY_ORDERED = 16
-"""Expected calls under a partial order: the states grow with their subsets."""
+"""Most expected items under a partial order: the states grow with their subsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What pairing costs, in whole numbers, so that sums are exact.
+    """The costs of an assignment, in whole numbers, so that sums are exact.
 
-    `costs[i][j]` pairs expected `i` with actual `j`, None where they cannot be paired.
-    `left_expected[i]` and `left_actual[j]` are the costs of leaving one unpaired.
+    Attributes:
+        costs: `costs[i][j]` of pairing expected `i` with actual `j`, None if they cannot be paired.
+        left_expected: the cost of leaving each expected item unpaired.
+        left_actual: the cost of leaving each actual item unpaired.
     """
 
     costs: Sequence[Sequence[int | None]]
@@ -42,13 +44,13 @@ def assign(problem: Problem) -> Pairs:
 def assign_ordered(problem: Problem, before: Iterable[tuple[int, int]]) -> Pairs:
     """Return the cheapest pairs in which, for each (a, b) of `before`, a happens before b.
 
-    The order is transitive, also through a call that stays unpaired.
+    The order is transitive, also through an item that stays unpaired.
 
     Raises:
-        ScenarioError: `before` is a cycle, names a call that is not there, or binds only some of
+        ScenarioError: `before` has a cycle or an index out of range, or it is a partial order of
             more than `MAX_PARTIALLY_ORDERED` calls.
     """
-    blocked = _ancestors(len(problem.costs), frozenset(before))  # once i is taken, these are late
+    blocked = _ancestors(len(problem.costs), frozenset(before))  # no longer free once i is taken
     best: dict[int, tuple[int, Pairs]] = {(1 << len(blocked)) - 1: (0, ())}
     for j, left in enumerate(problem.left_actual):
         following: dict[int, tuple[int, Pairs]] = {}
@@ -60,16 +62,16 @@ def assign_ordered(problem: Problem, before: Iterable[tuple[int, int]]) -> Pairs
                     rest = cost + paired - problem.left_expected[i]
                     _keep(following, free & ~blocked[i], rest, (*pairs, (i, j)))
         best = following
-    return tuple(sorted(min(best.values(), key=lambda each: each[0])[1]))
+    return tuple(sorted(min(best.values(), key=lambda item: item[0])[1]))
 
 
 def strictly_ordered(n: int) -> Pairs:
-    """Return the order in which each of `n` comes before the next."""
+    """Return the total order of `n` items, as pairs of neighbours."""
     return tuple((i, i + 1) for i in range(n - 1))
 
 
 def transitive(n: int, before: Iterable[tuple[int, int]]) -> Pairs:
-    """Return every pair that an order of `n` calls implies.
+    """Return every pair that an order of `n` items implies.
 
     Raises:
         ScenarioError: as `assign_ordered`.
@@ -84,13 +86,12 @@ def _keep(best: dict[int, tuple[int, Pairs]], free: int, cost: int, pairs: Pairs
 
 
 def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
-    """Return, for each expected call, the bits of itself and of those that come before it."""
+    """Return, for each item, a bit mask of itself and of those that come before it."""
     ancestors = [1 << i for i in range(n)]
     for first, second in before:
         if not (0 <= first < n and 0 <= second < n):
             raise ScenarioError(
-                f"order: ({first}, {second}) names a call that is not there: {n} stand here, "
-                "counted from 0"
+                f"order: ({first}, {second}) is out of range: {n} calls are listed, counted from 0"
             )
     for _ in range(n):
         for first, second in before:
@@ -107,7 +108,7 @@ def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
 
 
 def _uncrossed(problem: Problem) -> Problem:
-    """Return the problem with a small price on crossing pairs, for which costs are scaled up."""
+    """Return the problem with scaled costs and a small additional cost of crossing pairs."""
     scale = (len(problem.costs) + len(problem.left_actual)) ** 2 + 1
     return replace(
         problem,
@@ -121,9 +122,9 @@ def _uncrossed(problem: Problem) -> Problem:
 
 
 def load_solver() -> Any:
-    """Import SciPy's solver and return it.
+    """Import and return SciPy's solver.
 
-    It takes half a second: whoever measures time, and has more than `FEW` calls, calls this before.
+    The import takes half a second: call this before measuring time with more than `FEW` calls.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -142,12 +143,12 @@ def _hungarian(problem: Problem) -> Pairs:
 
 
 def _square(problem: Problem) -> list[list[int]]:
-    """Return the assignment matrix with a place for everyone who stays alone."""
+    """Return the square cost matrix, with a dummy partner for every unpaired item."""
     rows, columns = len(problem.costs), len(problem.left_actual)
     size = rows + columns
-    everything = [*problem.left_expected, *problem.left_actual, 1]
-    everything += [abs(cost) for row in problem.costs for cost in row if cost is not None]
-    impossible = sum(everything) + 1
+    total = sum(problem.left_expected) + sum(problem.left_actual)
+    total += sum(abs(cost) for row in problem.costs for cost in row if cost is not None)
+    impossible = total + 2
     matrix = [[impossible] * size for _ in range(rows)] + [
         [impossible] * columns + [0] * rows for _ in range(columns)
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 
 from lhkit.harness.html import comparison_html
-from lhkit.harness.manifest_changes import changes
+from lhkit.harness.manifest import changes
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run

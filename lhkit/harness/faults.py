@@ -1,4 +1,4 @@
-"""Models of plain data, and what is wrong in it: by place, in plain words."""
+"""Strict pydantic models of plain data, and validation errors by path in plain words."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,45 +11,45 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where something stands in plain data: keys and indices from the top."""
+"""A place in plain data: keys and indices from the top."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong, and where."""
+    """A validation error of plain data and its place."""
 
     path: Path
     message: str
 
 
-def shown_path(path: Path) -> str:
-    """Return a path as people write it: `turns[0].expect.calls[1].args.date`."""
+def format_path(path: Path) -> str:
+    """Return a path as text: `turns[0].expect.calls[1].args.date`."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return "".join(parts).lstrip(".") or "(top)"
 
 
 TAG = "matcher:"
-"""Begins the name of each member of a tagged union: pydantic puts it into the place of an error."""
+"""Prefix of the tags of union members, which pydantic puts into the location of an error."""
 
 _T = TypeVar("_T")
 
 Many: TypeAlias = Annotated[tuple[_T, ...], Strict(False)]
-"""Any list or tuple, in a strict model."""
+"""A list or tuple, in a strict model."""
 
 
 class StrictModel(BaseModel):
-    """Refuses unknown fields, converts nothing, and cannot be changed."""
+    """A frozen model that rejects unknown fields and converts no values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def checked_by(check: Callable[[_T], Iterable[Fault]]) -> AfterValidator:
-    """Return a validator that refuses a value with every fault that a check finds inside of it."""
+    """Return a validator that raises every fault that `check` yields for a value."""
 
-    def checked(value: _T) -> _T:
+    def validate(value: _T) -> _T:
         errors = [
             InitErrorDetails(
-                type=PydanticCustomError("fault", "{words}", {"words": fault.message}),
+                type=PydanticCustomError("fault", "{message}", {"message": fault.message}),
                 loc=fault.path,
                 input=None,
             )
@@ -59,37 +59,37 @@ def checked_by(check: Callable[[_T], Iterable[Fault]]) -> AfterValidator:
             raise ValidationError.from_exception_data("faults", errors)
         return value
 
-    return AfterValidator(checked)
+    return AfterValidator(validate)
 
 
-def shape_faults(
+def validation_faults(
     error: ValidationError, adapter: TypeAdapter[Any], value: Any, at: Path = ()
 ) -> tuple[Fault, ...]:
-    """Return what an adapter found wrong with a value, one fault a place.
+    """Return the errors of a validation in plain words, one fault for each place.
 
     Args:
-        error: what the adapter raised.
-        adapter: knows which fields there are.
-        value: plain data.
-        at: where in a document it stands.
+        error: raised by the adapter.
+        adapter: its JSON Schema has the known fields.
+        value: the validated plain data.
+        at: the path of the value in its document.
     """
-    places, found = set(paths_in(value)), dict[Path, list[ErrorDetails]]()
+    places, by_path = set(paths_in(value)), dict[Path, list[ErrorDetails]]()
     listed = error.errors(include_url=False)
-    has_unknown = any(each["type"] == "extra_forbidden" for each in listed)
+    has_unknown = any(details["type"] == "extra_forbidden" for details in listed)
     schema = adapter.json_schema() if has_unknown else {}
-    for each in listed:
-        if each["type"] == "too_short" and each["input"]:
-            continue  # its items are there and wrong: said elsewhere
-        path = _path_of(each["loc"], each["type"], places)
-        found.setdefault(path, []).append(each)
+    for details in listed:
+        if details["type"] == "too_short" and details["input"]:
+            continue  # its items are invalid, and reported themselves
+        path = _error_path(details["loc"], details["type"], places)
+        by_path.setdefault(path, []).append(details)
     return tuple(
-        Fault((*at, *path), _sentence(errors, _known_fields(schema, path[:-1])))
-        for path, errors in found.items()
+        Fault((*at, *path), _error_message(errors, _known_fields(schema, path[:-1])))
+        for path, errors in by_path.items()
     )
 
 
-def _path_of(location: Path, kind: str, places: Container[Path]) -> Path:
-    """Return pydantic's location without the names of union members, which are no keys."""
+def _error_path(location: Path, kind: str, places: Container[Path]) -> Path:
+    """Return pydantic's location without the tags of union members, which are not keys."""
     path: Path = ()
     for part in location:
         if (*path, part) in places and not str(part).startswith(TAG):
@@ -98,7 +98,7 @@ def _path_of(location: Path, kind: str, places: Container[Path]) -> Path:
 
 
 def paths_in(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Yield the place of a value and of all that is in it."""
+    """Yield the path of a value and of everything inside it."""
     yield at
     if isinstance(value, Mapping | list | tuple):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
@@ -106,7 +106,7 @@ def paths_in(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 _UNKNOWN = "unknown field"
-_WORDS: Mapping[str, str] = {
+_MESSAGES: Mapping[str, str] = {
     "extra_forbidden": _UNKNOWN,
     "missing": "is required",
 }
@@ -127,41 +127,40 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-def _sentence(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
+def _error_message(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
     """Return what a field must be, and what was probably meant.
 
     Args:
-        errors: all that is wrong there; of a union, one or more for each member.
-        known: the fields that may stand there, for one that is unknown.
+        errors: all errors of the place; of a union, one or more for each member.
+        known: the known fields there, for an unknown one.
     """
-    allowed = [each for error in errors for each in _allowed(error)]
-    kinds = dict.fromkeys(filter(None, map(_kind, errors)))
+    allowed = [choice for error in errors for choice in _allowed_choices(error)]
+    kinds = dict.fromkeys(filter(None, map(_required_kind, errors)))
     others = dict.fromkeys(
-        _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+        _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
         for error in errors
-        if error["type"] != "literal_error" and _kind(error) is None
+        if error["type"] != "literal_error" and _required_kind(error) is None
     )
     one_of = "one of " if len(allowed) > 1 else ""
-    told = " or ".join([*([one_of + ", ".join(allowed)] if allowed else []), *kinds])
-    sentence = " or ".join([*([f"must be {told}"] if told else []), *others])
-    location = errors[0]["loc"]
+    required = " or ".join([*([one_of + ", ".join(allowed)] if allowed else []), *kinds])
+    message = " or ".join([*([f"must be {required}"] if required else []), *others])
     if _UNKNOWN not in others:
-        return sentence + did_you_mean(errors[0]["input"], allowed)
-    *_, around, name = ("", *location)
-    if str(around).startswith(TAG):
-        matcher = str(around).removeprefix(TAG)
+        return message + did_you_mean(errors[0]["input"], allowed)
+    *_, parent, name = ("", *errors[0]["loc"])
+    if str(parent).startswith(TAG):
+        matcher = str(parent).removeprefix(TAG)
         return f"a matcher with {matcher!r} has no key {name!r}; a literal goes into 'equals'"
-    return sentence + did_you_mean(name, known)
+    return message + did_you_mean(name, known)
 
 
 def did_you_mean(written: Any, known: Sequence[str]) -> str:
-    """Return the end of a sentence that names what was probably meant; empty if nothing is near."""
-    near = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
-    return f": did you mean {near[0]}?" if near else ""
+    """Return `: did you mean …?` with the closest known word, or an empty text if none is close."""
+    close = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
+    return f": did you mean {close[0]}?" if close else ""
 
 
 def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the fields that a JSON Schema names at a place."""
+    """Return the names of the properties that a JSON Schema has at a path."""
     nodes = [SchemaNode.of(schema)]
     for part in path:
         nodes = [
@@ -170,11 +169,11 @@ def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
             for at in node.branches()
         ]
     branches = (branch for node in nodes for branch in node.branches())
-    return tuple(dict.fromkeys(name for each in branches for name in each.get("properties", {})))
+    return tuple(dict.fromkeys(name for node in branches for name in node.get("properties", {})))
 
 
-def _kind(error: ErrorDetails) -> str | None:
-    """Return what the value must be, for a sentence that begins with `must be`."""
+def _required_kind(error: ErrorDetails) -> str | None:
+    """Return what the value must be, to follow the words `must be`."""
     context: Mapping[str, Any] = error.get("ctx", {})
     if error["type"] == "string_pattern_mismatch":
         pattern = context["pattern"]
@@ -183,8 +182,8 @@ def _kind(error: ErrorDetails) -> str | None:
     return None if kind is None else kind.format(**context)
 
 
-def _allowed(error: ErrorDetails) -> Iterator[str]:
-    """Yield the words that a choice takes; pydantic has them as `'a', 'b' or 'c'`."""
+def _allowed_choices(error: ErrorDetails) -> Iterator[str]:
+    """Yield the values of a `Literal`, which pydantic lists as `'a', 'b' or 'c'`."""
     if error["type"] == "literal_error":
         listed = str(error["ctx"]["expected"]).replace(" or ", ", ").split(", ")
-        yield from (each.strip("'") for each in listed)
+        yield from (choice.strip("'") for choice in listed)

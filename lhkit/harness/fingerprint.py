@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.distractors import is_distractor
 from lhkit.harness.manifest import AssistantLimits, Prompt, versions
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.tool_injection import is_distractor
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage

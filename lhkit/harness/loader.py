@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from lhkit.errors import ScenarioError
 from lhkit.harness.documents import Document, read_document
 from lhkit.harness.faults import Fault, Path
-from lhkit.harness.scenario import Scenario, labelled, validated
+from lhkit.harness.scenario import Scenario, format_entry_path, validate_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +117,10 @@ def _scenarios(
     if not entries and not found:
         found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
     for index in range(len(entries)) if not found else ():
-        scenario = validated(entries, index, found)
+        scenario = validate_entry(entries, index, found)
         if scenario is not None:
             yield Origin(file=file, index=index, document=document), scenario
     for fault in sorted(found, key=lambda each: document.line(each.path)):
         line = document.line(fault.path)
-        place = labelled(entries, fault.path)
+        place = format_entry_path(entries, fault.path)
         faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))

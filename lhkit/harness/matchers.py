@@ -1,8 +1,8 @@
-"""The matchers of a scenario, one class each: what they are called, accept and say.
+"""Matchers of values in scenarios: one pydantic model each, in one discriminated union.
 
-A plain value stands for itself. A mapping with one of the keys below is a matcher; everything
+A plain value matches itself. A mapping with one of the keys below is a matcher; everything
 inside a plain value is literal. Parser, errors, JSON Schema and the table of the documentation
-come from the classes: a new one is a class here, and a member of the union `Matcher`.
+derive from the classes: to add a matcher, add a class here and a member of the union `Matcher`.
 
 Pure: `matching` compares whole calls with them.
 """
@@ -18,11 +18,16 @@ from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, m
 from typing_extensions import TypeAliasType
 
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
-from lhkit.harness.equality import equal, is_number
+from lhkit.harness.comparison import (
+    equal,
+    fold_text,
+    is_found,
+    is_number,
+    pattern_error,
+    remove_spaces,
+)
 from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
-from lhkit.harness.patterns import is_found, pattern_fault
-from lhkit.harness.relative_dates import day_fault, resolved_day
-from lhkit.harness.text_forms import folded, spaceless
+from lhkit.harness.relative_dates import date_error, resolve_date
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 
@@ -30,40 +35,40 @@ DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
 
-def as_written(value: Any, validate: Callable[[Any], Any]) -> Any:
-    """Refuse a value that is wrong, and keep one that is right as it is."""
+def keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
+    """Validate a value and return it unchanged."""
     validate(value)
     return value
 
 
-_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(as_written)]
-_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(as_written)]
+_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(keep_value)]
+_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(keep_value)]
 
 Today: TypeAlias = date | None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a comparison stands: the schema there, and the scenario's day for `date`."""
+    """The context of a comparison: the schema node, and the scenario's day for `date`."""
 
     node: SchemaNode
     today: Today = None
 
     def at(self, schema: Any) -> "Place":
-        """Return another place of the same schema."""
+        """Return the place of another schema node of the same root."""
         return Place(self.node.at(schema), self.today)
 
 
-class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
-    """No value follows from a matcher; the message is the path to it."""
+class UnderivableError(Exception):
+    """Raised where no example follows from a matcher; the message is the path to it."""
 
 
 _OfSchema: TypeAlias = Callable[[Place], Any]
-"""Returns a value that the schema at a place accepts."""
+"""Returns a value that the schema of a place accepts."""
 
 
 class _Matcher(StrictModel, ABC):
-    """A matcher: overrides `fits`, or `mismatch` to say more about what is wrong.
+    """A matcher: overrides `fits`, or `mismatch` for a more precise reason.
 
     The docstring of a class is its line in editors and in the documentation.
     """
@@ -73,29 +78,29 @@ class _Matcher(StrictModel, ABC):
     optional: Annotated[bool, Field(description="The argument may be left out.")] = False
 
     def fits(self, actual: Any, place: Place) -> bool:
-        """Return whether a value is one that is meant."""
+        """Return whether the matcher accepts a value."""
         return self.mismatch(actual, place) is None
 
     def mismatch(self, actual: Any, place: Place) -> str | None:
-        """Return why a value is not one that is meant, or None if it is."""
+        """Return why the matcher rejects a value, or None if it accepts it."""
         if self.fits(actual, place):
             return None
-        return f"expected {self.described(place.today)}, got {shown(actual)}"
+        return f"expected {self.describe(place.today)}, got {shown(actual)}"
 
     @abstractmethod
-    def described(self, today: Today = None) -> str:
-        """Return in a few words which values are meant."""
+    def describe(self, today: Today = None) -> str:
+        """Return in a few words which values the matcher accepts."""
 
     @abstractmethod
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
-        """Return a value that is meant; `of_schema` makes one where any is.
+        """Return an accepted value; `of_schema` makes one where any value is.
 
         Raises:
-            Underivable: only an author knows one.
+            UnderivableError: none can be derived.
         """
 
-    def named(self, _today: Today) -> Iterator[Any]:
-        """Yield each value that stands in it as such."""
+    def literal_values(self, _today: Today) -> Iterator[Any]:
+        """Yield each value that the matcher states literally."""
         yield from ()
 
     @classmethod
@@ -117,18 +122,18 @@ class Equals(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return equal(self.equals, actual, place.node)
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return shown(self.equals)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
         return self.equals
 
-    def named(self, _today: Today) -> Iterator[Any]:
+    def literal_values(self, _today: Today) -> Iterator[Any]:
         yield self.equals
 
 
 class Literally(Equals):
-    """A value that stands for itself."""
+    """A literal value."""
 
     @model_validator(mode="before")
     @classmethod
@@ -149,7 +154,7 @@ class OneOf(_Matcher):
         Field(min_length=1),
         checked_by(
             lambda options: (
-                Fault((i,), "'optional' belongs beside 'one_of'")
+                Fault((i,), "'optional' belongs next to 'one_of'")
                 for i, option in enumerate(options)
                 if option.optional
             )
@@ -159,15 +164,15 @@ class OneOf(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return any(option.fits(actual, place) for option in self.one_of)
 
-    def described(self, today: Today = None) -> str:
-        return "one of " + ", ".join(option.described(today) for option in self.one_of)
+    def describe(self, today: Today = None) -> str:
+        return "one of " + ", ".join(option.describe(today) for option in self.one_of)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
         return self.one_of[0].example(place, of_schema)
 
-    def named(self, today: Today) -> Iterator[Any]:
+    def literal_values(self, today: Today) -> Iterator[Any]:
         for option in self.one_of:
-            yield from option.named(today)
+            yield from option.literal_values(today)
 
 
 class AnyValue(_Matcher):
@@ -176,14 +181,14 @@ class AnyValue(_Matcher):
     EXAMPLE: ClassVar = {"any": True}
     any: Annotated[
         bool,
-        checked_by(lambda given: () if given else [Fault((), "must be true")]),
+        checked_by(lambda value: () if value else [Fault((), "must be true")]),
         WithJsonSchema({"const": True}),
     ]
 
     def fits(self, actual: Any, place: Place) -> bool:
         return True
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return "any value"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -192,7 +197,7 @@ class AnyValue(_Matcher):
 
 SearchPattern: TypeAlias = Annotated[
     str,
-    checked_by(lambda text: [Fault((), fault)] if (fault := pattern_fault(text)) else ()),
+    checked_by(lambda text: [Fault((), error)] if (error := pattern_error(text)) else ()),
     Field(json_schema_extra={"format": "regex"}),
 ]
 
@@ -206,11 +211,11 @@ class Matches(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return isinstance(actual, str) and is_found(self.matches, actual)
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return f"a text matching /{self.matches}/"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
-        raise Underivable("matches")
+        raise UnderivableError("matches")
 
 
 class Approx(_Matcher):
@@ -231,7 +236,7 @@ class Approx(_Matcher):
         except OverflowError:  # an integer beyond the range of floats
             return False
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return f"about {self.approx}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -239,30 +244,30 @@ class Approx(_Matcher):
 
 
 class DateIs(_Matcher):
-    """A day: YYYY-MM-DD, or told from the scenario's day.
+    """A day: YYYY-MM-DD, or relative to the scenario's day.
 
     today, yesterday, tomorrow, weekstart (this week's Monday), weekendstart (its Saturday, on a
-    Sunday that day), monthstart, monthend; friday (today or the first to come), next friday (the
+    Sunday that day), monthstart, monthend; friday (today or the first after it), next friday (the
     first after today), last friday (the last before it); each with +Nd, -Nw, +Nm (days, weeks,
     months).
     """
 
     EXAMPLE: ClassVar = {"date": "last friday"}
     date: Annotated[
-        str, checked_by(lambda day: [Fault((), fault)] if (fault := day_fault(day)) else ())
+        str, checked_by(lambda day: [Fault((), error)] if (error := date_error(day)) else ())
     ]
 
     def fits(self, actual: Any, place: Place) -> bool:
-        return bool(actual == resolved_day(self.date, place.today))
+        return bool(actual == resolve_date(self.date, place.today))
 
-    def described(self, today: Today = None) -> str:
-        return f"{resolved_day(self.date, today)} ({self.date})"
+    def describe(self, today: Today = None) -> str:
+        return f"{resolve_date(self.date, today)} ({self.date})"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
-        return resolved_day(self.date, place.today)
+        return resolve_date(self.date, place.today)
 
-    def named(self, today: Today) -> Iterator[Any]:
-        yield resolved_day(self.date, today)
+    def literal_values(self, today: Today) -> Iterator[Any]:
+        yield resolve_date(self.date, today)
 
 
 class Text(_Matcher):
@@ -277,18 +282,17 @@ class Text(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         if not isinstance(actual, str):
             return False
-        mine, theirs = folded(self.text), folded(actual)
-        if "ignore" in self.model_fields_set:
-            return spaceless(mine) == spaceless(theirs)
-        return mine == theirs
+        texts = fold_text(self.text), fold_text(actual)
+        first, second = map(remove_spaces, texts) if "ignore" in self.model_fields_set else texts
+        return first == second
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return f"the text {shown(self.text)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
         return self.text
 
-    def named(self, _today: Today) -> Iterator[Any]:
+    def literal_values(self, _today: Today) -> Iterator[Any]:
         yield self.text
 
 
@@ -310,7 +314,7 @@ class Fields(_Matcher):
                 return None
         return faults[0]
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return f"an object with {', '.join(self.fields)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -347,12 +351,12 @@ class Items(_Matcher):
         paired, used = {i for i, _ in pairs}, {j for _, j in pairs}
         for i, item in enumerate(self.items):
             if i not in paired and not item.optional:
-                beside = reasons[i][i] if i < len(actual) else None
-                return f"item {i}: {beside or 'not there'}"
-        surplus = [j for j in range(len(actual)) if j not in used]
-        return f"item {surplus[0]}: nothing was expected" if surplus else None
+                reason = reasons[i][i] if i < len(actual) else None
+                return f"item {i}: {reason or 'missing'}"
+        unexpected = next((j for j in range(len(actual)) if j not in used), None)
+        return None if unexpected is None else f"item {unexpected}: unexpected"
 
-    def described(self, today: Today = None) -> str:
+    def describe(self, today: Today = None) -> str:
         return f"an array of {len(self.items)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -364,7 +368,7 @@ class Items(_Matcher):
         ]
 
 
-def _kind_of(raw: Any) -> str:
+def _matcher_tag(raw: Any) -> str:
     keys = (key for key in raw if key in MATCHER_KEYS) if isinstance(raw, Mapping) else ()
     return TAG + next(iter(keys), "")
 
@@ -382,14 +386,14 @@ Matcher = TypeAliasType(
         | Annotated[Fields, Tag(TAG + "fields")]
         | Annotated[Items, Tag(TAG + "items")]
         | Annotated[Literally, Tag(TAG)],
-        Discriminator(_kind_of),
-        Field(description="A value, which stands for itself, or one of the matchers."),
+        Discriminator(_matcher_tag),
+        Field(description="A literal value, or one of the matchers."),
     ],
 )
-"""A value, which stands for itself, or one of the matchers."""
+"""A literal value, or one of the matchers."""
 
 _MEMBERS = get_args(get_args(Matcher.__value__)[0])
-MATCHER_KEYS = tuple(get_args(each)[1].tag.removeprefix(TAG) for each in _MEMBERS)[:-1]
+MATCHER_KEYS = tuple(get_args(member)[1].tag.removeprefix(TAG) for member in _MEMBERS)[:-1]
 
 
 ArgumentSet: TypeAlias = Mapping[str, Matcher]
@@ -409,46 +413,45 @@ def arguments_reasons(
 
     Args:
         expected: the expected arguments.
-        args: the arguments that were given.
+        args: the actual arguments.
         schema: JSON Schema of the tool's arguments; `{}` compares them untyped.
-        extra: tolerate arguments that are not expected.
+        extra: whether unexpected arguments are allowed.
         today: the scenario's day.
 
     Returns:
-        A reason for every argument expected or given; None where it is right.
+        A reason for every expected or actual argument; None where it is right.
     """
     top = Place(SchemaNode.of(schema), today)
-    found = (
+    candidates = (
         _fields_reasons(expected, args, top.at(branch), extra=extra)
         for branch in top.node.branches()
     )
-    return min(found, key=lambda reasons: sum(each is not None for each in reasons.values()))
+    return min(candidates, key=lambda reasons: sum(map(bool, reasons.values())))
 
 
 def _fields_reasons(
     expected: ArgumentSet, actual: Mapping[str, Any], place: Place, *, extra: bool
 ) -> dict[str, str | None]:
-    """Return why each field of an object is wrong; `place` is a schema without choices."""
+    """Return why each field of an object is wrong; the schema of `place` has no choices."""
     branch, root = place.node.schema, place.node.root
     reasons: dict[str, str | None] = {}
     taken: set[str] = set()
     for name, matcher in expected.items():
         inner = place.at(property_of(branch, name))
-        given = spelling(name, actual)
-        taken.add(given)
+        actual_name = spelling(name, actual)
+        taken.add(actual_name)
         default = default_of(branch, name, root)
-        if given in actual:
-            reasons[name] = matcher.mismatch(actual[given], inner)
+        if actual_name in actual:
+            reasons[name] = matcher.mismatch(actual[actual_name], inner)
         elif matcher.optional or (default is not ABSENT and matcher.fits(default, inner)):
             reasons[name] = None
         else:
-            reasons[name] = f"missing: expected {matcher.described(place.today)}"
+            reasons[name] = f"missing: expected {matcher.describe(place.today)}"
     for name, value in actual.items():
         if name not in taken and not extra:
             default, inner = default_of(branch, name, root), place.at(property_of(branch, name))
             is_default = default is not ABSENT and equal(default, value, inner.node)
-            told = f"surplus: nothing was expected, got {shown(value)}"
-            reasons[name] = None if is_default else told
+            reasons[name] = None if is_default else f"unexpected: got {shown(value)}"
     return reasons
 
 
@@ -456,7 +459,7 @@ def example_arguments(expected: ArgumentSet, place: Place, of_schema: _OfSchema)
     """Return arguments that fit every matcher; optional ones are left out.
 
     Raises:
-        Underivable: of a required one only an author knows what fits.
+        UnderivableError: no value of a required one can be derived.
     """
     branch = place.node.branches()[0]
     return {
@@ -469,5 +472,5 @@ def example_arguments(expected: ArgumentSet, place: Place, of_schema: _OfSchema)
 def _example_at(name: str, matcher: Matcher, place: Place, of_schema: _OfSchema) -> Any:
     try:
         return matcher.example(place, of_schema)
-    except Underivable as inner:
-        raise Underivable(f"{name}.{inner}") from inner
+    except UnderivableError as inner:
+        raise UnderivableError(f"{name}.{inner}") from inner

@@ -1,7 +1,7 @@
-"""Which calls were expected, which happened, and which argument is wrong.
+"""Comparison of the expected calls of a turn with the actual ones.
 
-Pure: no model, no notebook, no server. Arguments are compared by typed equality, calls are assigned
-optimally (`assignment`), and nothing missing or surplus goes unreported.
+Pure: no model, no notebook, no server. Arguments compare by typed equality, calls are assigned
+optimally (`assignment`), and every missing or unexpected call is reported.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.arguments import parsed
+from lhkit.harness.arguments import parse
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -21,26 +21,32 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.equality import equal
+from lhkit.harness.comparison import equal
 from lhkit.harness.matchers import arguments_reasons
-from lhkit.harness.turn import ExpectedCall
+from lhkit.harness.scenario import ExpectedCall
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
 
 Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
 Extra: TypeAlias = Literal["none", "reads", "any"]
 
-_ALONE = 1_000_000  # a required call that is missing, or a call that nobody expected
-_EXACT = -1  # also takes an optional expectation, where that costs nothing
-_SIMILAR = (100_000, 900_000)  # discount on two who stay alone, from none to all right
+_UNPAIRED = 1_000_000  # a required call that is missing, or a call that is unexpected
+_EXACT = -1  # also pairs an optional expectation, where that costs nothing
+_SIMILAR = (100_000, 900_000)  # discount on two unpaired calls, from no to all arguments right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentVerdict:
-    """One argument of one pair; `reason` says why it is wrong and is empty where it is right.
+    """The verdict on one argument of a pair.
 
-    `alternative` says which set of expected arguments it was held against, from 0: the one that
-    fits best.
+    Attributes:
+        expected: index of the expected call.
+        actual: index of the actual call.
+        tool: name of the tool.
+        name: name of the argument.
+        ok: whether it is right.
+        reason: why it is wrong; empty where it is right.
+        alternative: the set of expected arguments it was compared with, from 0: the best fit.
     """
 
     expected: int
@@ -54,19 +60,25 @@ class ArgumentVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchResult:
-    """How calls and expectations fit together. All numbers are indices into the two lists.
+    """The result of `match_calls`. All numbers are indices into the two lists of calls.
 
-    `pairs` are (expected, actual) of the same tool, right or not; `arguments` says what is wrong
-    in them. `missing` are required expectations without a call, `surplus` calls that nobody
-    expected, `tolerated` those that `extra` allows. `disorder` are (first, second) expectations
-    that happened the other way round, `outcomes` reasons of calls that came to another result.
+    Attributes:
+        matched: whether all calls are as expected.
+        pairs: (expected, actual) calls of the same tool, right or not.
+        missing: required expected calls without an actual one.
+        unexpected: actual calls that were not expected.
+        allowed: actual calls that were not expected and that `extra` allows.
+        arguments: the verdict on each argument of each pair.
+        disorder: (first, second) expected calls that happened in the other order.
+        outcomes: reasons of calls with another result than expected.
+        reasons: all reasons why the calls do not match.
     """
 
     matched: bool
     pairs: Pairs = ()
     missing: tuple[int, ...] = ()
-    surplus: tuple[int, ...] = ()
-    tolerated: tuple[int, ...] = ()
+    unexpected: tuple[int, ...] = ()
+    allowed: tuple[int, ...] = ()
     arguments: tuple[ArgumentVerdict, ...] = ()
     disorder: Pairs = ()
     outcomes: tuple[str, ...] = ()
@@ -80,7 +92,7 @@ class MatchResult:
 
 
 def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
-    """Return True if two JSON values mean the same under a JSON Schema.
+    """Return True if two JSON values are equal under a JSON Schema.
 
     `1` equals `1.0`, `true` never equals `1`, `"1"` never equals `1`; text compares in NFC; an
     optional property that is left out equals its default; arrays are ordered.
@@ -90,10 +102,14 @@ def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActualCall:
-    """A call that was made; `result` is what it came to, None where nobody knows.
+    """A call that was made.
 
-    `is_deferred`: it was cancelled without asking and proposed again later in the turn. It is
-    neither taken for an expectation nor unexpected: the later one is.
+    Attributes:
+        tool: name of the tool.
+        args: the arguments.
+        result: `ok`, `cancelled` or an error code; None if unknown.
+        is_deferred: it was cancelled without a question and proposed again later in the turn. It
+            is neither paired nor unexpected: the later one is.
     """
 
     tool: str
@@ -103,7 +119,7 @@ class ActualCall:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "ActualCall":
-        """Return the call in plain data, as `match_calls` takes it."""
+        """Return the call of plain data, as `match_calls` takes it."""
         tool = raw.get("tool")
         return cls(
             tool=tool if isinstance(tool, str) else "",
@@ -127,47 +143,49 @@ def match_calls(
     Args:
         expected: calls of a scenario, or plain data: `{"tool": name, "args": {argument: matcher},
             "optional"?: bool, "result"?: ok | cancelled | error code}` each; see `matchers` for the
-            grammar. `args` may list several sets that are right: `{"any_of": [{…}, {…}]}`.
+            grammar. `args` may list several correct sets: `{"any_of": [{…}, {…}]}`.
         actual: calls, or plain data: `{"tool": name, "args": {…}, "result"?: …}` each, in order of
             time.
         schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped. An
-            argument that is left out equals its `default`, wherever the schema states it (`$ref`,
+            argument that is left out equals its `default`, wherever the schema has it (`$ref`,
             `allOf`, a branch). For a `ToolDefinition` pass `tool.schema_on(today)`, which also
-            has the defaults that the model is not told.
-        order: `any`, `strict` (as listed), or pairs (i, j) of expectations: i before j.
-        extra: which calls beyond the expected ones are tolerated.
+            has the defaults that the model does not see.
+        order: `any`, `strict` (as listed), or pairs (i, j) of expected calls: i before j.
+        extra: which unexpected calls are allowed.
         reads: the tools that only read.
         today: the day that `{date: "today-1d"}` counts from.
 
     Raises:
-        ScenarioError: an expectation or the order is malformed.
+        ScenarioError: an expected call or the order is invalid.
     """
-    wishes = [
-        each if isinstance(each, ExpectedCall) else _expectation(index, each)
-        for index, each in enumerate(expected)
+    parsed = [
+        call if isinstance(call, ExpectedCall) else _parse_expected(index, call)
+        for index, call in enumerate(expected)
     ]
-    calls = [each if isinstance(each, ActualCall) else ActualCall.of(each) for each in actual]
-    readers = frozenset(reads)
-    tolerated = [
-        extra == "any" or call.is_deferred or (extra == "reads" and call.tool in readers)
+    calls = [call if isinstance(call, ActualCall) else ActualCall.of(call) for call in actual]
+    is_allowed = [
+        extra == "any" or call.is_deferred or (extra == "reads" and call.tool in reads)
         for call in calls
     ]
-    table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
-    problem = _problem(wishes, tolerated, table)
-    before = _before(order, len(wishes))
-    pairs = assign_ordered(problem, before) if before else assign(problem)
-    verdict = _Verdict(wishes=wishes, calls=calls, tolerated=tolerated, table=table, before=before)
-    result = verdict.of(pairs)
-    return result if result.matched or not before else verdict.of(assign(problem))
+    table = [[_compare(wanted, call, schemas, today) for call in calls] for wanted in parsed]
+    problem = _problem(parsed, is_allowed, table)
+    before = _order_pairs(order, len(parsed))
+    matching = _Matching(
+        expected=parsed, calls=calls, is_allowed=is_allowed, table=table, before=before
+    )
+    if not before:
+        return matching.result(assign(problem))
+    result = matching.result(assign_ordered(problem, before))
+    return result if result.matched else matching.result(assign(problem))
 
 
 _EXPECTED = TypeAdapter(ExpectedCall)
 
 
-def _expectation(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
-    given = {key: raw[key] for key in ExpectedCall.model_fields if raw.get(key) is not None}
+def _parse_expected(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
+    present = {key: raw[key] for key in ExpectedCall.model_fields if raw.get(key) is not None}
     try:
-        return parsed(_EXPECTED, given)
+        return parse(_EXPECTED, present)
     except ScenarioError as error:
         raise ScenarioError(f"expected[{index}]: {error}") from error
 
@@ -186,44 +204,45 @@ class _Reasons:
 
     @property
     def share_right(self) -> float:
-        verdicts = [*self.arguments.values(), self.outcome]
-        return sum(reason is None for reason in verdicts) / len(verdicts)
+        reasons = [*self.arguments.values(), self.outcome]
+        return sum(reason is None for reason in reasons) / len(reasons)
 
 
-def _reasons(
-    wish: ExpectedCall,
+def _compare(
+    expected: ExpectedCall,
     call: ActualCall,
     schemas: Mapping[str, Mapping[str, Any]],
     today: date | None,
 ) -> _Reasons | None:
-    """Return what is wrong if `call` is taken for `wish`; None for another tool."""
-    if wish.tool != call.tool or call.is_deferred:
+    """Return how `call` differs from an expected call of the same tool; None for another tool."""
+    if expected.tool != call.tool or call.is_deferred:
         return None
     outcome = None
-    if wish.result is not None and wish.result != call.result:
-        outcome = f"expected the result {wish.result}, got {call.result or 'none'}"
+    if expected.result is not None and expected.result != call.result:
+        outcome = f"expected the result {expected.result}, got {call.result or 'none'}"
     if not isinstance(call.args, Mapping):
         return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
-    schema = schemas.get(wish.tool, {})
-    found = (
-        arguments_reasons(matchers, call.args, schema, extra=False, today=today)
-        for matchers in wish.alternatives
+    schema = schemas.get(expected.tool, {})
+    candidates = (
+        _Reasons(
+            arguments_reasons(matchers, call.args, schema, extra=False, today=today), outcome, i
+        )
+        for i, matchers in enumerate(expected.alternatives)
     )
-    each = (_Reasons(reasons, outcome, i) for i, reasons in enumerate(found))
-    return max(each, key=lambda reasons: (reasons.is_exact, reasons.share_right))
+    return max(candidates, key=lambda reasons: (reasons.is_exact, reasons.share_right))
 
 
 def _problem(
-    wishes: Sequence[ExpectedCall],
-    tolerated: Sequence[bool],
+    expected: Sequence[ExpectedCall],
+    is_allowed: Sequence[bool],
     table: Sequence[Sequence[_Reasons | None]],
 ) -> Problem:
-    """Return what pairing costs: an inexact pair less than two alone, and never nothing.
+    """Return the costs of pairing: an inexact pair costs less than two unpaired calls, never 0.
 
-    A wrong call is rather taken for a required expectation than for an optional one.
+    A wrong call is rather paired with a required expectation than with an optional one.
     """
-    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
-    left_actual = [0 if each else _ALONE for each in tolerated]
+    left_expected = [0 if call.optional else _UNPAIRED for call in expected]
+    left_actual = [0 if allowed else _UNPAIRED for allowed in is_allowed]
     low, high = _SIMILAR
 
     def cost(i: int, j: int, reasons: _Reasons | None) -> int | None:
@@ -231,17 +250,18 @@ def _problem(
             return None
         if reasons.is_exact:
             return _EXACT
-        both_alone = left_expected[i] + left_actual[j]
-        if both_alone == 0:
+        both_unpaired = left_expected[i] + left_actual[j]
+        if both_unpaired == 0:
             return None
-        return both_alone - low - int((high - low) * reasons.share_right) + wishes[i].optional
+        discount = low + int((high - low) * reasons.share_right)
+        return both_unpaired - discount + expected[i].optional
 
-    costs = [[cost(i, j, each) for j, each in enumerate(row)] for i, row in enumerate(table)]
+    costs = [[cost(i, j, reasons) for j, reasons in enumerate(row)] for i, row in enumerate(table)]
     return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
 
 
-def _before(order: Order, n: int) -> Pairs:
-    """Return every pair of expectations of which one must come before the other."""
+def _order_pairs(order: Order, n: int) -> Pairs:
+    """Return every pair of expected calls of which one must come before the other."""
     if order == "any":
         return ()
     if order == "strict":
@@ -253,53 +273,52 @@ def _before(order: Order, n: int) -> Pairs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    """Turns an assignment into a `MatchResult`."""
+class _Matching:
+    """The compared calls of a turn, from which an assignment makes a `MatchResult`."""
 
-    wishes: Sequence[ExpectedCall]
+    expected: Sequence[ExpectedCall]
     calls: Sequence[ActualCall]
-    tolerated: Sequence[bool]
+    is_allowed: Sequence[bool]
     table: Sequence[Sequence[_Reasons | None]]
     before: Pairs
 
-    def of(self, pairs: Pairs) -> MatchResult:
+    def result(self, pairs: Pairs) -> MatchResult:
         paired, used = dict(pairs), {j for _, j in pairs}
-        alone = [j for j in range(len(self.calls)) if j not in used]
+        unpaired = [j for j in range(len(self.calls)) if j not in used]
         missing = tuple(
-            i for i, wish in enumerate(self.wishes) if i not in paired and not wish.optional
+            i for i, call in enumerate(self.expected) if i not in paired and not call.optional
         )
-        surplus = tuple(j for j in alone if not self.tolerated[j])
-        found = [(i, j, each) for i, j in pairs if (each := self.table[i][j]) is not None]
+        unexpected = tuple(j for j in unpaired if not self.is_allowed[j])
+        compared = [(i, j, row) for i, j in pairs if (row := self.table[i][j]) is not None]
         arguments = tuple(
             ArgumentVerdict(
                 expected=i,
                 actual=j,
-                tool=self.wishes[i].tool,
+                tool=self.expected[i].tool,
                 name=name,
                 ok=reason is None,
                 reason=reason or "",
-                alternative=each.alternative,
+                alternative=row.alternative,
             )
-            for i, j, each in found
-            for name, reason in each.arguments.items()
+            for i, j, row in compared
+            for name, reason in row.arguments.items()
         )
         outcomes = tuple(
-            f"{self.wishes[i].tool}: {each.outcome}"
-            for i, _, each in found
-            if each.outcome is not None
+            f"{self.expected[i].tool}: {row.outcome}"
+            for i, _, row in compared
+            if row.outcome is not None
         )
         disorder = tuple(
             (first, second)
             for first, second in self.before
             if first in paired and second in paired and paired[first] > paired[second]
         )
-        names = [f"{wish.tool} (call {i})" for i, wish in enumerate(self.wishes)]
-        unexpected = [self.calls[j] for j in surplus]
+        names = [f"{call.tool} (call {i})" for i, call in enumerate(self.expected)]
         reasons = (
-            *(f"{self.wishes[i].tool} was expected and not called" for i in missing),
+            *(f"{self.expected[i].tool} was expected and not called" for i in missing),
             *(
                 f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
-                for call in unexpected
+                for call in (self.calls[j] for j in unexpected)
             ),
             *(f"{v.tool}.{v.name}: {v.reason}" for v in arguments if not v.ok),
             *outcomes,
@@ -309,8 +328,8 @@ class _Verdict:
             matched=not reasons,
             pairs=pairs,
             missing=missing,
-            surplus=surplus,
-            tolerated=tuple(j for j in alone if self.tolerated[j]),
+            unexpected=unexpected,
+            allowed=tuple(j for j in unpaired if self.is_allowed[j]),
             arguments=arguments,
             disorder=disorder,
             outcomes=outcomes,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
-from lhkit.harness.manifest_changes import Change
+from lhkit.harness.manifest import Change
 from lhkit.harness.rates import Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
 from lhkit.responses import Finished

@@ -22,8 +22,8 @@ from lhkit.harness.manifest import Manifest, versions
 from lhkit.harness.record import SCHEMA, SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
-from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.tool_injection import inject_faults
 from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
@@ -215,7 +215,7 @@ def plan_run(
         try:
             planned.append(
                 _planned(
-                    scenario.played_by(user), model, toolset, known, repeats, look_at_state=is_first
+                    scenario.with_user(user), model, toolset, known, repeats, look_at_state=is_first
                 )
             )
         except NotIsolatedError:  # of the toolset: the same for every scenario
@@ -247,7 +247,7 @@ def _planned(
         if look_at_state:
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
         # refuses a tool that is not there
-        breaking(registry, scenario.faults, coming=scenario.called)
+        inject_faults(registry, scenario.faults, later=scenario.called_tools)
         identity = chosen_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = known.prompt(
             scenario.locale, registry, assistant, identity, runs_on_of(session)

@@ -6,12 +6,12 @@ from datetime import date, timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from lhkit.dates.words import month_away
+from lhkit.dates.rules import month_span
 from lhkit.errors import ScenarioError
 from lhkit.harness.faults import Fault, Path, did_you_mean
 
-MOST_DAYS = 36_525
-"""How far from today a relative date may be: a hundred years."""
+MAX_DAYS = 36_525
+"""The largest distance of a relative date from today: a hundred years."""
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -21,21 +21,21 @@ _RELATIVE_DATE = re.compile(
     rf"|(?:(?P<which>last|next) )?(?P<weekday>{'|'.join(WEEKDAYS)}))"
     r"(?:(?P<by>[+-]\d{1,5})(?P<unit>[dwm]))?"
 )
-_DAYS_OF = {"d": 1, "w": 7, "m": 31}
-_DATES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
-_DAY_WORDS = (
+_UNIT_DAYS = {"d": 1, "w": 7, "m": 31}
+_EXAMPLES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
+_DATE_WORDS = (
     *_BASES,
     *(f"{which}{weekday}" for which in ("", "next ", "last ") for weekday in WEEKDAYS),
 )
 
 
-def day_fault(expression: str) -> str | None:
-    """Return why a text is neither an ISO date nor one relative to today, or None."""
+def date_error(expression: str) -> str | None:
+    """Return why a text is neither an ISO date nor a relative date, or None if it is one."""
     relative = _RELATIVE_DATE.fullmatch(expression)
     if relative is None:
-        return None if _is_iso_date(expression) else f"must be {_DATES}"
-    if abs(int(relative["by"] or 0)) * _DAYS_OF[relative["unit"] or "d"] > MOST_DAYS:
-        return f"must be within {MOST_DAYS} days of today"
+        return None if _is_iso_date(expression) else f"must be {_EXAMPLES}"
+    if abs(int(relative["by"] or 0)) * _UNIT_DAYS[relative["unit"] or "d"] > MAX_DAYS:
+        return f"must be within {MAX_DAYS} days of today"
     return None
 
 
@@ -46,19 +46,19 @@ def _is_iso_date(text: str) -> bool:
         return False
 
 
-def resolved_day(expression: str, today: date | None) -> str:
-    """Return the ISO date that is meant by one, or by a day that is told from today.
+def resolve_date(expression: str, today: date | None) -> str:
+    """Return the ISO date of a date expression, which is an ISO date or relative to today.
 
-    A relative one is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
+    A relative date is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
     `weekendstart` (its Saturday, on a Sunday that day), `monthstart`, `monthend`;
-    or a weekday: `friday` is today or the first one to come,
+    or a weekday: `friday` is today or the first one after it,
     `next friday` the first one after today, `last friday` the last one before it. Each may be
-    moved by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); a month without that
-    day ends with its last one, and `monthend-1m` is the last day of the month before.
+    shifted by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); in a shorter month
+    the last day is meant, and `monthend-1m` is the last day of the month before.
 
     Raises:
         ScenarioError: the expression is relative and `today` is None, or the calendar ends
-            before that day.
+            before that date.
     """
     relative = _RELATIVE_DATE.fullmatch(expression)
     if relative is None:
@@ -68,16 +68,16 @@ def resolved_day(expression: str, today: date | None) -> str:
     try:
         by, unit = int(relative["by"] or 0), relative["unit"]
         if relative["base"] == "monthend" and unit == "m":
-            return month_away(today, by)[1].isoformat()
-        return _moved(_base(relative, today), by, unit).isoformat()
+            return month_span(today, by)[1].isoformat()
+        return _shift(_base_date(relative, today), by, unit).isoformat()
     except (OverflowError, ValueError) as error:
         raise ScenarioError(
-            f"date {expression!r}: from {today} on it is beyond the calendar"
+            f"date {expression!r} is outside of the calendar when today is {today}"
         ) from error
 
 
-def _base(relative: re.Match[str], today: date) -> date:
-    """Return the day that an expression names before it is moved."""
+def _base_date(relative: re.Match[str], today: date) -> date:
+    """Return the date that an expression names before it is shifted."""
     if relative["weekday"]:
         ahead = (WEEKDAYS.index(relative["weekday"]) - today.weekday()) % 7
         if relative["which"] == "last":
@@ -93,52 +93,52 @@ def _base(relative: re.Match[str], today: date) -> date:
         case "monthstart":
             return today.replace(day=1)
         case "monthend":
-            return month_away(today, 0)[1]
+            return month_span(today, 0)[1]
         case word:
             return today + timedelta(days={"yesterday": -1, "tomorrow": 1}.get(word, 0))
 
 
-def _moved(day: date, by: int, unit: str | None) -> date:
+def _shift(day: date, by: int, unit: str | None) -> date:
     if unit != "m":
-        return day + timedelta(days=by * _DAYS_OF[unit or "d"])
-    first, last = month_away(day, by)
+        return day + timedelta(days=by * _UNIT_DAYS[unit or "d"])
+    first, last = month_span(day, by)
     return min(first + timedelta(days=day.day - 1), last)
 
 
-def dates_resolved(value: Any, today: date | None) -> Any:
-    """Return plain data with the day in place of each `{date: …}` that is told from today.
+def resolve_dates(value: Any, today: date | None) -> Any:
+    """Return plain data with each `{date: …}` of a relative date replaced by its ISO date.
 
     Raises:
-        ScenarioError: as `resolved_day`.
+        ScenarioError: as `resolve_date`.
     """
     if isinstance(value, Mapping):
         expression = value.get("date") if len(value) == 1 else None
         if isinstance(expression, str) and _RELATIVE_DATE.fullmatch(expression):
-            return resolved_day(expression, today)
-        return {name: dates_resolved(each, today) for name, each in value.items()}
+            return resolve_date(expression, today)
+        return {name: resolve_dates(item, today) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [dates_resolved(each, today) for each in value]
+        return [resolve_dates(item, today) for item in value]
     return value
 
 
-def misspelt_days(value: Any, path: Path = ()) -> Iterator[Fault]:
-    """Yield each `{date: …}` of plain data that `dates_resolved` does not know.
+def misspelt_dates(value: Any, path: Path = ()) -> Iterator[Fault]:
+    """Yield each `{date: …}` of plain data that looks like a misspelt relative date.
 
-    A text that is near no word for a day, such as `TBD`, was not meant for one.
+    A text that resembles no relative date, such as `TBD`, is an ordinary value.
     """
     if isinstance(value, Mapping):
         word = value.get("date") if len(value) == 1 else None
         if isinstance(word, str) and not _RELATIVE_DATE.fullmatch(word):
-            if get_close_matches(word.lower(), _DAY_WORDS, n=1):
+            if get_close_matches(word.lower(), _DATE_WORDS, n=1):
                 yield Fault(
                     path,
-                    f"date: {word!r} is no day: write today, tomorrow-1w, last friday or "
-                    "monthstart-1m, or YYYY-MM-DD without `date`"
-                    f"{did_you_mean(word, _DAY_WORDS)}",
+                    f"date: {word!r} is not a relative date: write today, tomorrow-1w, last friday "
+                    "or monthstart-1m, or YYYY-MM-DD without `date`"
+                    f"{did_you_mean(word, _DATE_WORDS)}",
                 )
             return
-        for name, each in value.items():
-            yield from misspelt_days(each, (*path, name))
+        for name, item in value.items():
+            yield from misspelt_dates(item, (*path, name))
     elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from misspelt_days(each, (*path, number))
+        for index, item in enumerate(value):
+            yield from misspelt_dates(item, (*path, index))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from lhkit.errors import UsageError
-from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
@@ -27,11 +26,11 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scenario import Scenario, Turn, User
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.harness.turn import Turn
+from lhkit.harness.tool_injection import real_tools
 from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
@@ -66,7 +65,7 @@ def rescore(
     own = load_toolset(toolset)
     manifest = Manifest.of(old.manifest)
     user = cast(User, manifest.user or "script")
-    asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
+    asked = {scenario.id: scenario.with_user(user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
@@ -154,7 +153,7 @@ def _tools(locale: str, session: Session, manifest: Manifest, evidence: Evidence
     then = {spec["name"]: spec for spec in prompt.tools}
     tools = [
         _as_then(tool, then[tool.name]) if tool.name in then else tool
-        for tool in counted_tools(session.registry)
+        for tool in real_tools(session.registry)
     ]
     return ToolMetadata.of([*tools, *tools_that_came(evidence)], session.today)
 

@@ -20,8 +20,7 @@ from lhkit.harness.html import SampleView, run_html
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import answers, asked_of
-from lhkit.harness.store import RECORDS, read_manifest, read_records
-from lhkit.harness.stored_records import stored_answers
+from lhkit.harness.store import RECORDS, read_manifest, read_records, stored_answers
 from lhkit.harness.timings import spent
 from lhkit.settings import DEFAULT_TOOLSET
 

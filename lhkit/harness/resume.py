@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from lhkit.harness.manifest import Manifest
-from lhkit.harness.manifest_changes import Change, changes
+from lhkit.harness.manifest import Change, Manifest, changes
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 
 _Key = TypeVar("_Key")

@@ -27,16 +27,29 @@ from lhkit.errors import (
 from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.manifest import Invocation, Manifest, Provenance
 from lhkit.harness.plan import ModelSource, Plan, PlannedSample, clock_of, plan_run
-from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
-from lhkit.harness.record_json import decode_record, encode_record
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    SampleId,
+    SampleRecord,
+    Verdict,
+    decode_record,
+    encode_record,
+)
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
 from lhkit.harness.run_options import ReplayOptions
 from lhkit.harness.sample import SampleContext, play_sample, sample_record, warm_up
 from lhkit.harness.scenario import Scenario, User
-from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
-from lhkit.harness.stored_records import stored_answered, stored_records
-from lhkit.harness.wall_clock import WallClock
+from lhkit.harness.store import (
+    Journal,
+    open_journal,
+    read_manifest,
+    stored_answered,
+    stored_records,
+    write_manifest,
+)
+from lhkit.harness.timings import WallClock
 from lhkit.locales import load_catalog
 from lhkit.settings import checked
 from lhkit.text import percent
@@ -149,7 +162,7 @@ async def replay(
         run_dir: folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
         user: who clicks where a scenario says yes: the script, a careful reader of the cards, or
-            a hasty one (`Scenario.played_by`).
+            a hasty one (`Scenario.with_user`).
         concurrency: conversations at a time.
         max_attempts: tries per sample.
         keep_prompts: store prompts as text beside their hash.

@@ -16,7 +16,6 @@ from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import LhkitError
 from lhkit.events import EndReason
-from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import tool_specs
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.plan import ModelSource, PlannedSample, chosen_model, seeded
@@ -31,14 +30,13 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.run_options import ReplayOptions
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.turn import Turn
+from lhkit.harness.timings import WallClock
+from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
-from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
@@ -197,7 +195,7 @@ async def _play(job: PlannedSample, stage: SampleContext, play: _SoFar) -> Judge
         finally:
             if model is not stage.model:
                 await model.aclose()
-        tools = ToolMetadata.of(counted_tools(session.registry), session.today)
+        tools = ToolMetadata.of(real_tools(session.registry), session.today)
         evidence = play.evidence()
         return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
 
@@ -211,7 +209,7 @@ async def _converse(
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            breaking(session.registry, job.scenario.faults, coming=job.scenario.called),
+            inject_faults(session.registry, job.scenario.faults, later=job.scenario.called_tools),
             catalog=catalog,
             clock=stage.clock,
         ),

@@ -1,7 +1,7 @@
-"""A scenario: a scripted conversation, and what is expected of the model in it.
+"""Scenarios: scripted conversations with the expected calls, replies and state changes.
 
-`loader` reads files of them. Whether one makes sense for the tools and the data of a domain is the
-toolset's to say.
+`loader` reads files of them. Whether a scenario fits the tools and data of a domain is checked by
+`author.lint`.
 """
 
 import json
@@ -9,32 +9,231 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from lhkit.errors import ScenarioError
+from lhkit.harness.arguments import Args, Row
+from lhkit.harness.assignment import Problem, assign_ordered
+from lhkit.harness.comparison import normalize_reply
 from lhkit.harness.faults import (
     Fault,
     Many,
     Path,
     StrictModel,
     checked_by,
-    shape_faults,
-    shown_path,
+    format_path,
+    validation_faults,
 )
-from lhkit.harness.relative_dates import dates_resolved, misspelt_days
-from lhkit.harness.turn import ExpectedReply, Listed, ScriptedFault, Turn, Words
+from lhkit.harness.matchers import SearchPattern
+from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 
 User: TypeAlias = Literal["script", "careful", "hasty"]
-"""Who clicks: what the scenario says, a person who reads each card, or one who always says yes."""
+"""The simulated user: as scripted, one who reads each card, or one who always accepts."""
 
 DIFFICULTIES = ("plain", "hard")
-"""Tags that say how much a conversation asks: a plain one has one or two turns, one wish and no
-trap. A table tells both apart: one number of easy and hostile talks says little."""
+"""Tags that state the difficulty. A plain conversation has one or two turns, one request and no
+trap; tables show both apart, because a rate over easy and adversarial conversations says little."""
+
+NonBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 
 
-def is_moment(value: Any) -> bool:
+def _check_phrase(phrase: str) -> str:
+    if not normalize_reply(phrase):
+        raise ValueError("nothing of it is visible in a reply: write a word or a number")
+    return phrase
+
+
+_Phrases: TypeAlias = Many[Annotated[NonBlank, AfterValidator(_check_phrase)]]
+_Tables: TypeAlias = Mapping[str, Many[Row]]
+_Answer: TypeAlias = Literal["accept", "reject"]
+
+
+class _Call(StrictModel):
+    """A tool and matchers for its arguments, both as written and parsed, from one key."""
+
+    tool: NonBlank = Field(description="Name of the tool.")
+    args: Mapping[str, Any] = {}
+    alternatives: Args = Field(
+        default_factory=lambda: ({},),
+        validation_alias="args",
+        exclude=True,
+        description="A matcher for each argument; or `any_of` with a list of such sets.",
+    )
+
+
+class ExpectedCall(_Call):
+    """A call that must happen, or may if it is `optional`."""
+
+    optional: bool = Field(default=False, description="The call may be left out.")
+    result: NonBlank | None = Field(
+        default=None,
+        description="Its result: ok, cancelled or an error code. Any if left out.",
+    )
+
+
+class ForbiddenCall(_Call):
+    """A call that must not happen: of this tool, with fitting arguments; others do not matter."""
+
+
+class Before(StrictModel):
+    """A partial order of the expected calls."""
+
+    before: Many[Annotated[tuple[int, int], Field(strict=False)]] = Field(
+        description="[i, j]: call i happens before call j (from 0)."
+    )
+
+
+class Expect(StrictModel):
+    """The calls of one turn. Without it, a turn expects none."""
+
+    calls: Many[ExpectedCall] = Field(default=(), description="The expected calls.")
+    order: Literal["any", "strict"] | Before = Field(
+        default="any", description="Order of the calls."
+    )
+    extra: Literal["none", "reads", "any"] = Field(
+        default="none", description="Which unlisted calls are allowed."
+    )
+    results: Many[Row] = Field(
+        default=(),
+        description="Data that calls must have returned by the end of the turn, whichever calls "
+        "they were, in this turn or before it: rows as under `final`, each compared with the data "
+        "of another successful call.",
+        examples=[[{"celsius": {"approx": 21.5, "abs": 0.1}}, {"equals": {"count": 3}}]],
+    )
+    least: int = Field(default=0, ge=0, description="The least number of calls, of any tools.")
+
+    @property
+    def needs_unlisted_calls(self) -> bool:
+        """Whether it requires calls without listing which."""
+        return bool(self.results or self.least)
+
+    @field_validator("order")
+    @classmethod
+    def _check_order(cls, order: str | Before, info: ValidationInfo) -> str | Before:
+        if isinstance(order, Before) and "calls" in info.data:
+            n = len(info.data["calls"])
+            try:
+                assign_ordered(
+                    Problem(costs=[[]] * n, left_expected=[0] * n, left_actual=[]), order.before
+                )
+            except ScenarioError as error:
+                raise ValueError(str(error).removeprefix("order: ")) from error
+        return order
+
+    @field_validator("results", "least")
+    @classmethod
+    def _check_calls_are_allowed(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and info.data.get("calls") == () and info.data.get("extra") == "none":
+            raise ValueError("needs calls, and none are allowed: write extra: reads or extra: any")
+        return value
+
+
+class ReplyPart(StrictModel):
+    """Text that a reply must (not) contain, in any case and with any width of white space."""
+
+    contains_any: _Phrases = Field(default=(), description="At least one of these.")
+    contains_all: _Phrases = Field(default=(), description="Every one of these.")
+    excludes: _Phrases = Field(default=(), description="None of these.")
+    matches: SearchPattern | None = Field(
+        default=None, description="A regular expression that is found."
+    )
+
+
+class ExpectedReply(ReplyPart):
+    """What the user must (not) read."""
+
+    all_of: Many[ReplyPart] = Field(
+        default=(),
+        description="Further conditions, all of which apply: "
+        "`[{contains_any: [7, seven]}, {contains_any: …}]`.",
+    )
+    ignore: Literal["spaces"] | None = Field(
+        default=None, description="White space does not count: 물 마시기 is 물마시기."
+    )
+    claims: Literal["none"] | None = Field(
+        default=None,
+        description="The reply claims no completed write, whatever was done in this conversation "
+        "or before.",
+    )
+
+
+class ReferenceCall(StrictModel):
+    """A call of the reference solution, with its actual arguments."""
+
+    tool: NonBlank = Field(description="Name of the tool.")
+    args: Annotated[
+        Mapping[str, Any],
+        # the path is empty where `args` itself is an argument called date
+        checked_by(lambda args: (fault for fault in misspelt_dates(args) if fault.path)),
+    ] = Field(
+        default={},
+        description="Arguments as the model gives them; `{date: today+1d}` is the day that it "
+        "means.",
+    )
+
+
+class Reference(StrictModel):
+    """The reference solution of a turn, where it cannot be derived from the expectation."""
+
+    say: str | None = Field(default=None, description="The reply.")
+    calls: Many[ReferenceCall] | None = Field(
+        default=None, description="The calls, one a model turn."
+    )
+
+
+class Turn(StrictModel):
+    """A message of the user and what is expected of the model."""
+
+    user: NonBlank = Field(description="The user's message.")
+    confirm: _Answer | Literal["absent", "careful"] | Many[_Answer] = Field(
+        default=(),
+        description="The user's answers to the confirm gate: one word answers every question of "
+        "the turn, a list answers in order and then rejects, careful accepts what this turn "
+        "expects, each call once, and rejects any other, absent means that there is no gate.",
+    )
+    expect: Expect = Field(default=Expect(), description="The calls; none if left out.")
+    forbid: Many[ForbiddenCall] = Field(default=(), description="Calls that must not happen.")
+    reply: ExpectedReply = Field(default=ExpectedReply(), description="What the user reads.")
+    gold: Reference = Field(
+        default=Reference(),
+        description="The reference solution of the turn, where it cannot be derived.",
+    )
+    final: _Tables | None = Field(
+        default=None,
+        description="Rows that must be there after this turn and may be new or changed, by table; "
+        "all others must be as they were before it. `{}`: it changes nothing. Left out: only the "
+        "state at the end is checked.",
+    )
+    gone: _Tables | None = Field(default=None, description="Rows that this turn must have deleted.")
+
+    @property
+    def checks_state(self) -> bool:
+        """Whether it specifies what this turn does to the state."""
+        return self.final is not None or self.gone is not None
+
+
+class ScriptedFault(StrictModel):
+    """A failing tool: its first calls that reach the handler fail, as after an exception."""
+
+    tool: NonBlank = Field(description="Name of the tool.")
+    error: Literal["handler_error"] = Field(
+        default="handler_error", description="The error code; only handler_error is known."
+    )
+    times: int = Field(default=1, ge=1, description="How many calls fail before it works.")
+
+
+def _is_moment(value: Any) -> bool:
     """Return True for a time with an offset, in a year that a clock may show."""
     try:
         moment = datetime.fromisoformat(value)
@@ -43,25 +242,25 @@ def is_moment(value: Any) -> bool:
     return moment.tzinfo is not None and moment.year in CLOCK_YEARS
 
 
-def _with_days(world: Any) -> Any:
-    """Return an initial state with the days in it that are told from its clock."""
+def _resolve_world_dates(world: Any) -> Any:
+    """Return an initial state with the dates that are relative to its clock resolved."""
     if not isinstance(world, Mapping):
         return world
     now: Any = world.get("now")
     try:
-        return dates_resolved(world, datetime.fromisoformat(now).date() if is_moment(now) else None)
+        return resolve_dates(world, datetime.fromisoformat(now).date() if _is_moment(now) else None)
     except ScenarioError as error:
         raise ValueError(str(error)) from error
 
 
 def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield a clock that is no time with offset, tables that are no lists of rows, misspelt days.
+    """Yield an invalid clock, tables that are not lists of rows, and misspelt dates.
 
-    A row that has a field `date` alone is a row, whatever stands there.
+    An object `{date: …}` that is a whole row is an ordinary row, with any value.
     """
     for name, value in world.items():
         if name == "now":
-            if not is_moment(value):
+            if not _is_moment(value):
                 yield Fault(
                     ("now",),
                     "must be a time with offset, from the year "
@@ -69,7 +268,7 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
                 )
         elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
             yield Fault((name,), "must be a list of rows")
-    for fault in misspelt_days(world):
+    for fault in misspelt_dates(world):
         match fault.path:
             case () | (_, int()):
                 pass
@@ -79,7 +278,7 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
 
 _World: TypeAlias = Annotated[
     Mapping[str, Any],
-    BeforeValidator(_with_days),
+    BeforeValidator(_resolve_world_dates),
     checked_by(_world_faults),
     WithJsonSchema(
         {
@@ -96,40 +295,40 @@ def _unknown_locale(locale: str) -> Iterable[Fault]:
     return () if locale in known else [Fault((), f"must be one of {', '.join(known)}")]
 
 
-def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
+def _repeated_tools(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
     tools = [fault.tool for fault in faults]
     for number, tool in enumerate(tools):
         if tool in tools[:number]:
-            yield Fault((number, "tool"), f"{tool} stands here twice: write one entry with times")
+            yield Fault((number, "tool"), f"{tool} is listed twice: write one entry with times")
 
 
 class Scenario(StrictModel):
-    """A scripted conversation and what must come of it.
+    """A scripted conversation and its expected outcome.
 
     `world` is the initial state, in the terms of the toolset; its `now` is the clock.
-    `faults` are tools that break while it is played.
+    `faults` are tools that fail during the run.
     `final` lists, by table, the rows that must be there at the end and may be new or changed,
-    `gone` those of the start that must have been deleted. Whatever is not listed must be as it was.
-    `reply` is what all replies together must (not) say.
+    `gone` those of the start that must have been deleted. All other rows must be unchanged.
+    `reply` is what all replies together must (not) contain.
     """
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")
-    ac: Words = Field(description="The acceptance criterion it belongs to, such as AC-6.")
+    ac: NonBlank = Field(description="The acceptance criterion it belongs to, such as AC-6.")
     turns: Many[Turn] = Field(min_length=1, description="The conversation.")
     locale: Annotated[str, checked_by(_unknown_locale)] = Field(
         default=DEFAULT_LOCALE, description="Language of the conversation."
     )
-    tags: Many[Words] = Field(default=(), description="Free labels.")
+    tags: Many[NonBlank] = Field(default=(), description="Free labels.")
     world: _World = Field(
         default={},
-        description="The state at the start: `now`, and rows by table. `{date: today-1d}` is that "
-        "day of its clock, wherever a value stands.",
+        description="The initial state: `now`, and rows by table. `{date: today-1d}` is that "
+        "day of its clock, in place of any value.",
     )
-    faults: Annotated[Many[ScriptedFault], checked_by(_twice_broken)] = Field(
-        default=(), description="Tools that break, each once."
+    faults: Annotated[Many[ScriptedFault], checked_by(_repeated_tools)] = Field(
+        default=(), description="Tools that fail, each listed once."
     )
-    final: Listed = Field(default={}, description="Rows expected at the end, by table.")
-    gone: Listed = Field(default={}, description="Rows of the start that must have been deleted.")
+    final: _Tables = Field(default={}, description="Rows expected at the end, by table.")
+    gone: _Tables = Field(default={}, description="Rows of the start that must have been deleted.")
     reply: ExpectedReply = Field(
         default=ExpectedReply(),
         description="What the user reads in the whole conversation, in any turn.",
@@ -144,62 +343,62 @@ class Scenario(StrictModel):
             'hello'
 
         Raises:
-            ScenarioError: it is none; a line for each fault, with the field.
+            ScenarioError: the data are invalid; a line for each fault, with the field.
         """
         try:
             value = plain_json(data)
         except (NotJsonError, RecursionError) as error:
-            raise ScenarioError(f"a scenario is plain data as JSON has it: {error}") from error
+            raise ScenarioError(f"a scenario must be plain JSON data: {error}") from error
         faults: list[Fault] = []
-        scenario = validated([value], 0, faults)
+        scenario = validate_entry([value], 0, faults)
         if scenario is None:
-            told = [f"{labelled([value], each.path)}: {each.message}" for each in faults]
-            raise ScenarioError("\n".join(told))
+            lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in faults]
+            raise ScenarioError("\n".join(lines))
         return scenario
 
     @property
     def checks_each_turn(self) -> bool:
-        """True if a turn says what it does to the state."""
+        """Whether a turn specifies what it does to the state."""
         return any(turn.checks_state for turn in self.turns)
 
     @property
-    def called(self) -> frozenset[str]:
-        """The tools that it expects or has a perfect model call; some may come in the middle."""
+    def called_tools(self) -> frozenset[str]:
+        """The tools of its expected and reference calls; some may be registered during the run."""
         turns = self.turns
-        gold = (call.tool for turn in turns for call in turn.gold.calls or ())
-        return frozenset(gold) | {call.tool for turn in turns for call in turn.expect.calls}
+        reference = (call.tool for turn in turns for call in turn.gold.calls or ())
+        return frozenset(reference) | {call.tool for turn in turns for call in turn.expect.calls}
 
-    def calls_beyond(self, tools: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield place and tool of each call that has to come, and cannot with only these tools."""
+    def unavailable_calls(self, tools: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield place and tool of each required call whose tool is not in `tools`."""
         for t, turn in enumerate(self.turns):
-            for c, wish in enumerate(turn.expect.calls):
-                if not (wish.tool in tools or wish.optional or wish.result == "unknown_tool"):
-                    yield f"{self.id}.turns[{t}].expect.calls[{c}].tool", wish.tool
+            for c, call in enumerate(turn.expect.calls):
+                if not (call.tool in tools or call.optional or call.result == "unknown_tool"):
+                    yield f"{self.id}.turns[{t}].expect.calls[{c}].tool", call.tool
 
     @property
     def today(self) -> date | None:
-        """The day of the scenario's clock, in its own zone; None if it has no clock."""
+        """The day of the scenario's clock, in its own zone; None without a clock."""
         now = self.world.get("now")
         return None if now is None else datetime.fromisoformat(now).date()
 
-    def played_by(self, user: User) -> "Scenario":
-        """Return the conversation as another user would click through it.
+    def with_user(self, user: User) -> "Scenario":
+        """Return the scenario as another simulated user would answer its confirm gate.
 
-        A plain yes is theirs to give: `accept` becomes `careful`, or the other way round. Where a
-        turn foresees no question, the hasty one says yes to that, too: such a write is a wrong one.
-        A no, a list of answers and a gate that is not there are what a scenario is about, and stay.
+        A plain `accept` becomes `careful`, or the other way round. Where a turn expects no
+        question, the hasty user accepts one, too: such a write is an unexpected one. Rejections,
+        lists of answers and an absent gate are the subject of a scenario, and stay.
         """
         if user == "script":
             return self
-        yes: Literal["accept", "careful"] = "careful" if user == "careful" else "accept"
+        answer: Literal["accept", "careful"] = "careful" if user == "careful" else "accept"
 
-        def is_theirs(turn: Turn) -> bool:
+        def is_replaced(turn: Turn) -> bool:
             if turn.confirm == () and user == "hasty":
-                return all(wish.result != "cancelled" for wish in turn.expect.calls)
+                return all(call.result != "cancelled" for call in turn.expect.calls)
             return turn.confirm in {"accept", "careful"}
 
         turns = (
-            turn.model_copy(update={"confirm": yes}) if is_theirs(turn) else turn
+            turn.model_copy(update={"confirm": answer}) if is_replaced(turn) else turn
             for turn in self.turns
         )
         return self.model_copy(update={"turns": tuple(turns)})
@@ -208,27 +407,27 @@ class Scenario(StrictModel):
 _ADAPTER = TypeAdapter(Scenario)
 
 
-def labelled(entries: list[Any], path: Path) -> str:
-    """Return a path that begins with the scenario's id, where it has one."""
+def format_entry_path(entries: list[Any], path: Path) -> str:
+    """Return a path in a list of scenarios as text; it begins with the scenario's id, if any."""
     entry = entries[path[0]] if path and isinstance(path[0], int) and entries else None
     name = entry.get("id") if isinstance(entry, dict) else None
-    return shown_path((name, *path[1:]) if isinstance(name, str) else path)
+    return format_path((name, *path[1:]) if isinstance(name, str) else path)
 
 
-def validated(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
-    """Return the scenario of an entry; None if it has faults, which are added to `faults`.
+def validate_entry(entries: list[Any], index: int, faults: list[Fault]) -> Scenario | None:
+    """Return the scenario of an entry, or None after adding its faults to `faults`.
 
     Args:
-        entries: what a document lists.
-        index: which of them.
+        entries: the list of a document.
+        index: of the entry.
         faults: to add to.
     """
     try:
         json.dumps(entries[index], ensure_ascii=False).encode()
         return Scenario.model_validate(entries[index])
     except UnicodeEncodeError:
-        faults.append(Fault((index,), "holds one half of a pair of surrogates, which is no text"))
+        faults.append(Fault((index,), "contains an unpaired surrogate, which is not valid text"))
         return None
     except ValidationError as error:
-        faults += shape_faults(error, _ADAPTER, entries[index], (index,))
+        faults += validation_faults(error, _ADAPTER, entries[index], (index,))
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import BrokenRule, RowKeys, State
 from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
@@ -50,7 +50,7 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
                     f"row_keys(): {table}[{number}] has no field {lacking[0]!r}: "
                     f"name fields that every row of {table} has"
                 )
-            first = seen.setdefault(tuple(normal(row[name]) for name in names), number)
+            first = seen.setdefault(tuple(hashable_form(row[name]) for name in names), number)
             if first != number:
                 told = ", ".join(names) or "no field (a table of one row)"
                 raise UsageError(

@@ -24,9 +24,8 @@ from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Expect, Scenario, Turn
 from lhkit.harness.similarity import HeldOut
-from lhkit.harness.turn import Expect, Turn
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
@@ -144,7 +143,7 @@ def _initial_state(
     name, state = record.sample_id.scenario, record.evidence.initial_state
     if scenario := scenarios.get(name):
         if run.manifest.get("scenarios", {}).get(name) != scenario_hash(
-            scenario.played_by(run.manifest.get("user", "script"))
+            scenario.with_user(run.manifest.get("user", "script"))
         ):
             raise UsageError(f"{name}: the scenario has changed since the run. Run it again.")
         return scenario.world

@@ -14,7 +14,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
@@ -107,7 +107,10 @@ def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     right |= {i: repr(new[i]) for i in range(both, len(new))}
     # the same bytes are the same rows; the rest is looked at
     places = _without(left, right), _without(right, left)
-    forms = {i: normal(old[i]) for i in places[0]}, {j: normal(new[j]) for j in places[1]}
+    forms = (
+        {i: hashable_form(old[i]) for i in places[0]},
+        {j: hashable_form(new[j]) for j in places[1]},
+    )
     return _without(*forms), _without(*reversed(forms))
 
 
@@ -155,7 +158,7 @@ def _by_key(
 
 
 def _key_of(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:
-    return tuple(normal(row.get(name)) for name in key)
+    return tuple(hashable_form(row.get(name)) for name in key)
 
 
 def _less(places: Iterable[int], taken: Iterable[int]) -> tuple[int, ...]:

@@ -5,20 +5,30 @@ One process at a time writes. A line is on the disk when `append` returns.
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
 
 from lhkit.errors import RunError
 from lhkit.files import open_regular, open_to_append, write_whole
 from lhkit.harness.manifest import manifest_fault
-from lhkit.harness.record import SCHEMA, SampleRecord
-from lhkit.harness.record_json import OtherSchemaError, decode_line, encode_record, read_json
-from lhkit.harness.resume import answers
+from lhkit.harness.record import (
+    SCHEMA,
+    OtherSchemaError,
+    SampleId,
+    SampleRecord,
+    Verdict,
+    decode_line,
+    encode_record,
+    read_json,
+)
+from lhkit.harness.resume import Answered, Questions, answered, answers, chosen
 from lhkit.redaction import masked
 
 RECORDS = "records.jsonl"
@@ -272,3 +282,118 @@ def leave_only(
 
 def _unwritable(folder: Path, error: OSError) -> RunError:
     return RunError(f"{folder} cannot be written ({error}): choose another folder")
+
+
+class StoredRecords(Sequence[SampleRecord]):
+    """Records by their places in a file. Make one with `stored_records`."""
+
+    def __init__(self, path: Path, places: Iterable[int]) -> None:
+        self._path = path
+        self._places = array("Q", places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> SampleRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> "StoredRecords": ...
+    def __getitem__(self, index: int | slice) -> "SampleRecord | StoredRecords":
+        if isinstance(index, slice):
+            return StoredRecords(self._path, self._places[index])
+        return next(self._read([self._places[index]]))
+
+    def __iter__(self) -> Iterator[SampleRecord]:
+        return self._read(self._places)
+
+    def _read(self, places: Iterable[int]) -> Iterator[SampleRecord]:
+        with open_records(self._path) as file:
+            for place in places:
+                file.seek(place)
+                yield record_of_line(file.readline(), f"{self._path} at byte {place}")
+
+
+def stored_records(folder: Path, asked: Questions) -> StoredRecords:
+    """Return the newest answers to the samples that were asked, a valid one before an invalid one.
+
+    Args:
+        folder: a finished run's.
+        asked: the samples, in the order wanted.
+
+    Raises:
+        RunError: an answer is not there.
+    """
+    path = folder / RECORDS
+    places, known = array("Q", bytes(8 * len(asked))), bytearray(len(asked))
+    for (sample, question), is_valid, place in _answers(path):
+        if asked.get(sample) != question:
+            continue
+        number = asked.place(sample)
+        if is_valid or known[number] < _VALID:
+            places[number], known[number] = place, _VALID if is_valid else _VALID - 1
+    missing = known.find(0)
+    if missing >= 0:
+        raise RunError(
+            f"{path} lost {list(asked)[missing]} while the run went on: leave the folder alone and "
+            "give the same command again, which plays what is missing"
+        )
+    return StoredRecords(path, places)
+
+
+_VALID = 2
+
+
+def stored_answered(folder: Path) -> Iterator[Answered]:
+    """Yield what `answered` does of the records of a folder, without holding one."""
+    if (folder / RECORDS).exists():
+        yield from ((question, is_valid) for question, is_valid, _ in _answers(folder / RECORDS))
+
+
+def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords:
+    """Return what `answers` returns of a run folder, left on disk.
+
+    Raises:
+        RunError: a line is no record; the message names it. What only a look at the whole record
+            can tell is raised when it is looked at.
+    """
+    path = folder / RECORDS
+    return StoredRecords(path, chosen(_answers(path), asked))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """As much of a record as says which question it answers."""
+
+    sample_id: SampleId
+    content_hash: str
+    judgement: _Verdict
+
+    @property
+    def answered(self) -> Answered:
+        """As of `answered`."""
+        key = (self.sample_id, self.content_hash)
+        return key, self.judgement.verdict is not Verdict.INVALID
+
+
+_ANSWER = TypeAdapter(_Answer)
+
+
+def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
+    """Yield which question each line answers, whether it is a valid answer, and its place."""
+    place = 0
+    with open_records(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):  # half of it: a run that goes on, or was killed
+                return
+            try:
+                key, is_valid = _ANSWER.validate_python(json.loads(line)).answered
+            except (ValueError, RecursionError):  # says what is wrong, or reads it after all
+                record = record_of_line(line, f"{path}:{number}")
+                key, is_valid = next(answered([record]))
+            yield key, is_valid, place
+            place += len(line)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.distractors import MAX_DISTRACTORS, distractors
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.tool_injection import MAX_DISTRACTORS, distractors
 from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
 from lhkit.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.tools.registry import ToolRegistry

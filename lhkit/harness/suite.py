@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.harness.faults import shape_faults, shown_path
+from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
@@ -96,8 +96,8 @@ def load_suite(path: FilePath) -> Suite:
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        faults = shape_faults(error, TypeAdapter(Suite), data)
-        told = [f"{path}: {shown_path(fault.path)}: {fault.message}" for fault in faults]
+        faults = validation_faults(error, TypeAdapter(Suite), data)
+        told = [f"{path}: {format_path(fault.path)}: {fault.message}" for fault in faults]
         raise UsageError("\n".join(told)) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lhkit.harness.manifest_changes import Change
+from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Divergence, Ratio
 from lhkit.harness.rates import Interval, Share

@@ -1,1 +1,1 @@
-"""What others have written down becomes scenarios and a toolset: chats, tau-bench, BFCL."""
+"""Import recorded chats, tau-bench and BFCL as scenarios with a toolset."""

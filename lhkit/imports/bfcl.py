@@ -1,9 +1,9 @@
-"""BFCL's multi-turn conversations, and its classes, run where the user's own copy lies.
+"""Import BFCL's multi-turn conversations, and run its classes from the user's own copy.
 
-The classes are live objects whose attributes are the state. BFCL's calls, run on its own objects
-directly, say what each turn must end in and what results must have come. As there, it does not
-matter which calls led to either, and a result may have come in an earlier turn; but a turn with
-reference calls needs a call. In a turn without them BFCL judges nothing.
+The classes are live objects whose attributes are the state. BFCL's reference calls, run directly on
+its own objects, define the state after each turn and the required results. As in BFCL, any calls
+may lead to them and a result may come in an earlier turn, but a turn with reference calls needs a
+call, and a turn without them is not scored.
 """
 
 import ast
@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,7 @@ from typing import Any, TypeAlias
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.written import changes, literals
-from lhkit.imports.functions import reads_by_name
+from lhkit.imports.functions import guess_read_tools
 from lhkit.imports.imported import Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall
@@ -36,9 +37,9 @@ from lhkit.toolset import their_code
 
 TODAY = date(2024, 9, 1)
 MAX_TURNS = 40
-"""BFCL gives a model 20 steps a turn, each of several calls; its longest turn has 34."""
+"""BFCL allows 20 steps a turn, each of several calls; its longest turn has 34 calls."""
 
-Attributes: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
+State: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
 """Rows by class: `name` and `value` of each public attribute."""
 
 _PACKAGE = "bfcl_eval"
@@ -48,51 +49,60 @@ _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A copy of BFCL's package: its folder, where its classes are, what describes their methods."""
+    """A copy of BFCL's package. `documents` are the files that describe the classes' methods."""
 
     folder: Path
-    classes: Mapping[str, str]
     documents: Mapping[str, str]
 
-    def lines(self, *path: str) -> list[dict[str, Any]]:
-        """Return the objects of one of its data files; none if there is no such file."""
+    def read_lines(self, *path: str) -> list[dict[str, Any]]:
+        """Return the objects of a data file, one a line; none if the file does not exist."""
         file = self.folder.joinpath("data", *path)
         if not file.is_file():
             return []
         lines = file.read_text(encoding="utf-8").split("\n")  # a text may contain U+2028
         return [json.loads(line) for line in lines if line.strip()]
 
-    def more_tools(self) -> str:
-        """Return what BFCL's user says where a function that was missing is there at last."""
+    def new_functions_message(self) -> str:
+        """Return the user message of a turn in which a missing function becomes available."""
         module = importlib.import_module(f"{_PACKAGE}.constants.default_prompts")
         return str(module.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
 
-    def built(self, world: Mapping[str, Any]) -> dict[str, Any]:
-        """Return live objects in the state of a world: one row a class, with its configuration."""
-        objects = {}
-        for row in world["classes"]:
-            made = getattr(importlib.import_module(self.classes[row["name"]]), row["name"])()
-            if row["name"] not in _STATELESS:
-                config, is_long = deepcopy(row["config"]), row.get("long_context", False)
-                made._load_scenario(config, long_context=is_long)
-            objects[row["name"]] = made
-        return objects
+    def create_objects(self, world: Mapping[str, Any]) -> dict[str, Any]:
+        """Return live objects in the initial state `world`, by class name.
+
+        BFCL keeps the objects that it creates by entry id, so each caller gets a copy of them.
+        """
+        rows = world["classes"]
+        module = importlib.import_module(
+            f"{_PACKAGE}.eval_checker.multi_turn_eval.multi_turn_utils"
+        )
+        _results, objects = module.execute_multi_turn_func_call(
+            func_call_list=[],
+            initial_config={row["name"]: row["config"] for row in rows},
+            involved_classes=[row["name"] for row in rows],
+            model_name="lhkit",
+            test_entry_id=sha256(compact(rows).encode()).hexdigest(),
+            long_context=any(row.get("long_context", False) for row in rows),
+        )
+        return dict(deepcopy(objects))
 
 
 @cache
 def read_package(path: str) -> Package:
-    """Return BFCL's package.
+    """Import BFCL's package.
 
     Args:
-        path: its folder, or the one that it lies in, such as `site-packages`.
+        path: its folder, or the folder that contains it, such as `site-packages`.
 
     Raises:
-        UsageError: it is not there, or its code fails.
+        UsageError: the package is missing, or its code fails.
     """
-    found = [each for each in (Path(path) / _PACKAGE, Path(path)) if (each / "data").is_dir()]
-    if not found or found[0].name != _PACKAGE:
-        raise UsageError(f"{path} holds no {_PACKAGE}: give the folder of BFCL's package")
-    folder = found[0].resolve()
+    folders = [
+        folder for folder in (Path(path) / _PACKAGE, Path(path)) if (folder / "data").is_dir()
+    ]
+    if not folders or folders[0].name != _PACKAGE:
+        raise UsageError(f"{path} does not contain {_PACKAGE}: give the folder of BFCL's package.")
+    folder = folders[0].resolve()
     if str(folder.parent) not in sys.path:
         sys.path.append(str(folder.parent))
     with their_code(f"BFCL in {folder}: importing it"):
@@ -101,97 +111,93 @@ def read_package(path: str) -> Package:
         )
         if not Path(str(config.__file__)).is_relative_to(folder):
             raise UsageError(
-                f"another {_PACKAGE} comes first here ({config.__file__}): give that, or remove it"
+                f"Another copy of {_PACKAGE} is imported first ({config.__file__}): give that one "
+                "or remove it."
             )
-        return Package(
-            folder=folder,
-            classes=config.CLASS_FILE_PATH_MAPPING,
-            documents=config.MULTI_TURN_FUNC_DOC_FILE_MAPPING,
-        )
+        return Package(folder=folder, documents=config.MULTI_TURN_FUNC_DOC_FILE_MAPPING)
 
 
-def attributes(objects: Mapping[str, Any]) -> Attributes:
-    """Return the state as rows: one table a class, one row a public attribute, as BFCL compares."""
+def _object_state(objects: Mapping[str, Any]) -> State:
+    """Return the state as BFCL compares it: one table per class, one row per public attribute."""
     return {
-        owner: tuple(
+        class_name: tuple(
             {"name": name, "value": _plain(value)}
-            for name, value in vars(thing).items()
+            for name, value in vars(instance).items()
             if not name.startswith("_")
         )
-        for owner, thing in objects.items()
-        if owner not in _STATELESS
+        for class_name, instance in objects.items()
+        if class_name not in _STATELESS
     }
 
 
 def _plain(value: Any) -> Any:
-    """Return what an attribute or a result holds as JSON: folders and files by their contents.
+    """Convert an attribute or result to JSON; folders and files to their contents.
 
-    What JSON cannot carry is written exactly, as BFCL does: a short form could hide a difference.
+    Other objects become their `repr`, as in BFCL: a shorter form could hide a difference.
     """
     if hasattr(value, "contents"):
-        return {name: _plain(each) for name, each in value.contents.items()}
+        return {name: _plain(item) for name, item in value.contents.items()}
     if hasattr(value, "content"):
         return value.content
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
 @cache
-def registry_of(path: str, classes: tuple[str, ...]) -> ToolRegistry:
-    """Return the methods of some classes as tools, as BFCL's documents describe them."""
+def _build_registry(path: str, classes: tuple[str, ...]) -> ToolRegistry:
+    """Return the methods of the classes as tools, with the descriptions of BFCL's documents."""
     package = read_package(path)
-    described = [
-        (owner, function)
-        for owner in classes
-        for function in package.lines("multi_turn_func_doc", package.documents[owner])
+    functions = [
+        (class_name, function)
+        for class_name in classes
+        for function in package.read_lines("multi_turn_func_doc", package.documents[class_name])
     ]
-    reads = reads_by_name(function["name"] for _, function in described)
+    reads = guess_read_tools(function["name"] for _, function in functions)
     return ToolRegistry(
         ToolDefinition(
             name=function["name"],
             description=function["description"].partition("Tool description: ")[2]
             or function["description"],
-            parameters=_schema(function["parameters"]),
-            handler=partial(_called, owner, function["name"]),
-            is_destructive=owner not in _STATELESS and function["name"] not in reads,
+            parameters=_to_json_schema(function["parameters"]),
+            handler=partial(_call_method, class_name, function["name"]),
+            is_destructive=class_name not in _STATELESS and function["name"] not in reads,
         )
-        for owner, function in described
+        for class_name, function in functions
     )
 
 
-def _schema(written: Any) -> Any:
-    """Return BFCL's way of writing a schema as JSON Schema."""
-    if isinstance(written, list):
-        return [_schema(each) for each in written]
-    if not isinstance(written, Mapping):
-        return written
-    kept = {key: _schema(value) for key, value in written.items() if key != "default"}
-    if isinstance(kept.get("type"), str):
-        kept["type"] = _TYPES.get(kept["type"], kept["type"])
-    return {key: value for key, value in kept.items() if value is not None}
+def _to_json_schema(schema: Any) -> Any:
+    """Convert a schema in BFCL's format to JSON Schema."""
+    if isinstance(schema, list):
+        return [_to_json_schema(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    result = {key: _to_json_schema(value) for key, value in schema.items() if key != "default"}
+    if isinstance(result.get("type"), str):
+        result["type"] = _TYPES.get(result["type"], result["type"])
+    return {key: value for key, value in result.items() if value is not None}
 
 
-def _called(
-    owner: str, method: str, args: Mapping[str, JSON], objects: Mapping[str, Any]
+def _call_method(
+    class_name: str, method: str, args: Mapping[str, JSON], objects: Mapping[str, Any]
 ) -> ToolResult:
-    """Call the method of the live object, and give what it returns as it is."""
-    return call_result(getattr(objects[owner], method), args)
+    return _run(getattr(objects[class_name], method), args)
 
 
-def call_result(method: Callable[..., Any], args: Mapping[str, Any]) -> ToolOk | ToolErr:
+def _run(method: Callable[..., Any], args: Mapping[str, Any]) -> ToolOk | ToolErr:
     try:
         returned = method(**deepcopy(dict(args)))
-    except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
+    except Exception as error:  # noqa: BLE001 - boundary: the model reads the error
         return ToolErr("raised", str(error) or type(error).__name__)
     return ToolOk(_plain(returned) if isinstance(returned, Mapping) else {"result": str(returned)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BfclSession:
-    """One conversation's own objects. `arriving` are tools by the turn that they come with."""
+    """The objects of one conversation. `arriving` are the tools that a later turn adds."""
 
     objects: Mapping[str, Any]
     registry: ToolRegistry
@@ -201,33 +207,33 @@ class BfclSession:
 
     @property
     def assistant(self) -> Assistant:
-        """An assistant with as many steps as BFCL gives."""
-        return Assistant(deps=self.objects, max_turns=MAX_TURNS, context=self._turn_begins)
+        """An assistant with BFCL's limit of steps."""
+        return Assistant(deps=self.objects, max_turns=MAX_TURNS, context=self._start_turn)
 
-    def _turn_begins(self, _message: str) -> str:
-        """Bring the tools of the turn; BFCL says nothing more to the model."""
+    def _start_turn(self, _message: str) -> str:
+        """Register the tools of the turn; BFCL adds no context line."""
         for tool in self.arriving.get(next(self.turns), ()):
             self.registry.register(tool)
         return ""
 
     def state(self) -> Mapping[str, JSON]:
-        """Return the attributes of all objects."""
-        return attributes(self.objects)
+        """Return the public attributes of all objects."""
+        return _object_state(self.objects)
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
-        """Return that an attribute is known by its name."""
-        return {owner: ["name"] for owner in self.objects if owner not in _STATELESS}
+        """Return `name` as the key of each table."""
+        return {name: ["name"] for name in self.objects if name not in _STATELESS}
 
     def close(self) -> None:
-        """Leave everything as it is."""
+        """Do nothing: the objects hold no resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class BfclToolset:
-    """Opens BFCL's classes. `path` as `read_package`.
+    """BFCL's classes as a toolset. `path` as in `read_package`.
 
-    A world is `{classes: [{name, config}], arriving: [{turn, tool}]}`; the latter are tools that
-    the model gets in a later turn.
+    An initial state is `{classes: [{name, config}], arriving: [{turn, tool}]}`, where `arriving`
+    lists the tools that a later turn adds.
     """
 
     path: str
@@ -235,19 +241,19 @@ class BfclToolset:
     locales: tuple[str, ...] = ("en",)
 
     def open(self, world: Mapping[str, Any], locale: str) -> BfclSession:
-        """Return a session with objects of its own.
+        """Return a session with new objects.
 
         Raises:
             UsageError: as `read_package`.
         """
-        objects = read_package(self.path).built(world)
-        registry = registry_of(self.path, tuple(sorted(objects)))
+        objects = read_package(self.path).create_objects(world)
+        registry = _build_registry(self.path, tuple(sorted(objects)))
         arriving: defaultdict[int, list[ToolDefinition]] = defaultdict(list)
         for row in world.get("arriving", ()):
             arriving[row["turn"]].append(registry[row["tool"]])
         if arriving:
             late = {tool.name for tools in arriving.values() for tool in tools}
-            registry = ToolRegistry(each for each in registry.definitions if each.name not in late)
+            registry = ToolRegistry(tool for tool in registry.definitions if tool.name not in late)
         return BfclSession(objects=objects, registry=registry, arriving=arriving)
 
 
@@ -260,18 +266,17 @@ CATEGORIES = (
 
 
 def import_bfcl(path: Path) -> Imported:
-    """Return BFCL's multi-turn conversations as scenarios.
+    """Convert BFCL's multi-turn conversations into scenarios.
 
     Raises:
-        UsageError: the package is not there, or its code fails.
+        UsageError: the package is missing, or its code fails.
     """
     folder = str(path.resolve())
     package = read_package(folder)
-    losses = [Loss(code="categories")]
     return Imported(
         toolset="\n".join(
             (
-                '"""Written by `lhkit import bfcl`: the classes of BFCL, run where they lie."""',
+                '"""Written by `lhkit import bfcl`: the classes of BFCL, run in place."""',
                 "",
                 "from lhkit.imports.bfcl import BfclToolset",
                 "",
@@ -281,29 +286,29 @@ def import_bfcl(path: Path) -> Imported:
         ),
         suites=tuple(
             ImportedFile(
-                name="toolset", file=category, scenarios=tuple(_scenarios(folder, category))
+                name="toolset", file=category, scenarios=tuple(_convert_category(folder, category))
             )
             for category in CATEGORIES
-            if package.lines(f"BFCL_v4_{category}.json")
+            if package.read_lines(f"BFCL_v4_{category}.json")
         ),
-        losses=tuple(losses),
+        losses=(Loss(code="categories"),),
     )
 
 
-def _scenarios(folder: str, category: str) -> Iterator[dict[str, Any]]:
+def _convert_category(folder: str, category: str) -> Iterator[dict[str, Any]]:
     package = read_package(folder)
-    truths = {
+    references = {
         row["id"]: row["ground_truth"]
-        for row in package.lines("possible_answer", f"BFCL_v4_{category}.json")
+        for row in package.read_lines("possible_answer", f"BFCL_v4_{category}.json")
     }
-    for entry in package.lines(f"BFCL_v4_{category}.json"):
-        yield _scenario(folder, category, entry, truths[entry["id"]])
+    for entry in package.read_lines(f"BFCL_v4_{category}.json"):
+        yield _convert_entry(folder, category, entry, references[entry["id"]])
 
 
-def _scenario(
-    folder: str, category: str, entry: Mapping[str, Any], truth: Sequence[Sequence[str]]
+def _convert_entry(
+    folder: str, category: str, entry: Mapping[str, Any], references: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Return one entry as a scenario whose turns end in what BFCL's own objects end in."""
+    """Return one entry as a scenario; BFCL's own objects define the state after each turn."""
     names = tuple(sorted(entry["involved_classes"]))
     rows = [{"name": name, "config": entry["initial_config"].get(name, {})} for name in names]
     if category.endswith("long_context"):
@@ -314,13 +319,12 @@ def _scenario(
         for name in tools
     ]
     world = {"classes": rows} | ({"arriving": late} if late else {})
-    package, registry = read_package(folder), registry_of(folder, names)
-    gold = [[_call(written, registry) for written in turn] for turn in truth]
-    reached = list(stages(package, world, gold))
-    states = [each.state for each in reached]
-    said = [
-        " ".join(each["content"] for each in messages) or package.more_tools()
-        for messages in entry["question"]
+    package, registry = read_package(folder), _build_registry(folder, names)
+    gold = [[_parse_call(source, registry) for source in turn] for turn in references]
+    results, states = _run_reference(package.create_objects(world), gold)
+    messages = [
+        " ".join(message["content"] for message in turn) or package.new_functions_message()
+        for turn in entry["question"]
     ]
     return {
         "id": entry["id"],
@@ -329,106 +333,99 @@ def _scenario(
         "tags": ["bfcl"],
         "world": world,
         "turns": [
-            _turn(words, calls, stage.results, registry) | change
-            for words, calls, stage, change in zip(
-                said, gold, reached[1:], _changes(gold, states), strict=True
+            _convert_turn(message, calls, turn_results, registry) | change
+            for message, calls, turn_results, change in zip(
+                messages, gold, results, _turn_changes(gold, states), strict=True
             )
         ],
     } | _changed(states[0], states[-1])
 
 
-def _turn(
+def _convert_turn(
     user: str,
     calls: Sequence[ToolCall],
     results: Sequence[ToolOk | ToolErr],
     registry: ToolRegistry,
 ) -> dict[str, Any]:
-    """Return a turn that asks for the results of the gold, from whichever calls.
+    """Return a turn that requires the results of the reference calls, from any calls.
 
-    The gold's writes are named, so that a user who reads the card knows them; none of them has to
-    be made. What the gold raised is no result of a call that went well: that call has to be.
+    The reference writes are listed as optional, so that a simulated user can check the
+    confirmation card. A reference call that raised has no result, so the call itself is required.
     """
     turn: dict[str, Any] = {"user": user, "confirm": "accept", "expect": {"extra": "any"}}
     if not calls:
         return turn
-    came = list(zip(calls, results, strict=True))
-    named = [
+    expected_calls = [
         {"tool": call.name, "args": literals(call.args)}
         | ({"result": result.code} if isinstance(result, ToolErr) else {"optional": True})
-        for call, result in came
+        for call, result in zip(calls, results, strict=True)
         if call.name in registry.destructive or isinstance(result, ToolErr)
     ]
-    awaited = [{"equals": dict(each.data)} for each in results if isinstance(each, ToolOk)]
-    asked = {"calls": named, "results": awaited, "least": 1}
-    turn["expect"] |= {name: each for name, each in asked.items() if each}
+    expected_results = [
+        {"equals": dict(result.data)} for result in results if isinstance(result, ToolOk)
+    ]
+    expect = {"calls": expected_calls, "results": expected_results, "least": 1}
+    turn["expect"] |= {name: value for name, value in expect.items() if value}
     return turn | {"gold": {"calls": reference_calls(calls)}}
 
 
-def _changes(
-    gold: Sequence[Sequence[ToolCall]], states: Sequence[Attributes]
+def _turn_changes(
+    gold: Sequence[Sequence[ToolCall]], states: Sequence[State]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what each turn does to the state.
+    """Yield the change of state of each turn.
 
-    BFCL judges none of a turn without a gold, so that what stands before the next is not known:
-    of that, the whole state is given.
+    BFCL does not score a turn without reference calls, so the state before the next turn is
+    unknown: that one gets its complete state.
     """
     for i, calls in enumerate(gold):
         if not calls:
             yield {}
         elif i > 0 and not gold[i - 1]:
-            every = {
+            complete = {
                 table: [literals(row) for row in rows] for table, rows in states[i + 1].items()
             }
-            yield {"final": every}
+            yield {"final": complete}
         else:
             yield {"final": {}} | _changed(states[i], states[i + 1])
 
 
-def _changed(before: Attributes, after: Attributes) -> dict[str, Any]:
+def _changed(before: State, after: State) -> dict[str, Any]:
     return changes(before, after, dict.fromkeys(before, ("name",)))
 
 
-def _call(written: str, registry: ToolRegistry) -> ToolCall:
-    """Return a call as BFCL writes it, in Python, with named arguments."""
-    made = ast.parse(written, mode="eval").body
-    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
-        raise UsageError(f"BFCL: {written} is no call: the package has another form than v4")
-    name = made.func.id
+def _parse_call(source: str, registry: ToolRegistry) -> ToolCall:
+    """Parse a reference call, which BFCL writes in Python."""
+    node = ast.parse(source, mode="eval").body
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise UsageError(f"BFCL: {source!r} is not a function call: the package must be BFCL v4.")
+    name = node.func.id
     tool = registry.get(name)
     order = list(tool.parameters["properties"]) if tool else []
-    args = dict(zip(order, map(ast.literal_eval, made.args), strict=False))
-    args |= {each.arg or "": ast.literal_eval(each.value) for each in made.keywords}
+    args = dict(zip(order, map(ast.literal_eval, node.args), strict=False))
+    args |= {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in node.keywords}
     return ToolCall(name=name, args=args)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AfterTurn:
-    """How BFCL's own objects stand after a turn, and what its calls came to; or at the start."""
-
-    state: Attributes
-    results: tuple[ToolOk | ToolErr, ...] = ()
-
-
-def _no_method(**_args: Any) -> None:
+def _missing_method(**_args: Any) -> None:
     raise KeyError("BFCL's classes have no such method")
 
 
-def stages(
-    package: Package, world: Mapping[str, Any], turns: Iterable[Iterable[ToolCall]]
-) -> Iterator[AfterTurn]:
-    """Yield how BFCL's own objects stand at the start and after the calls of each turn.
+def _run_reference(
+    objects: Mapping[str, Any], turns: Iterable[Iterable[ToolCall]]
+) -> tuple[list[list[ToolOk | ToolErr]], list[State]]:
+    """Run reference calls directly on BFCL's objects, without lhkit's runtime.
 
-    Nothing of lhkit is between them and the calls.
+    Returns:
+        The results of each turn, and the state at the start and after each turn.
     """
-    objects = package.built(world)
     methods: dict[str, Callable[..., Any]] = {
         name: method
-        for thing in objects.values()
-        for name, method in inspect.getmembers(thing, inspect.ismethod)
+        for instance in objects.values()
+        for name, method in inspect.getmembers(instance, inspect.ismethod)
     }
-    yield AfterTurn(state=attributes(objects))
+    results: list[list[ToolOk | ToolErr]] = []
+    states = [_object_state(objects)]
     for calls in turns:
-        results = tuple(
-            call_result(methods.get(call.name, _no_method), call.args) for call in calls
-        )
-        yield AfterTurn(state=attributes(objects), results=results)
+        results.append([_run(methods.get(call.name, _missing_method), call.args) for call in calls])
+        states.append(_object_state(objects))
+    return results, states

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
@@ -35,7 +35,7 @@ INSTRUCTIONS = "instructions"
 RECORDED = "recorded"
 """The table of a scenario's world that holds what tools without a function gave back."""
 
-_PLAYED = "_played"  # how often each recorded call was made: no part of the state
+_REPLAYED = "_played"  # how often each recorded call was made: no part of the state
 
 _READS = re.compile(
     r"(get|list|find|search|read|show|fetch|lookup|look_up|view|query|check|count|calculate|think)"
@@ -43,20 +43,20 @@ _READS = re.compile(
 )
 
 
-def reads_by_name(names: Iterable[str]) -> frozenset[str]:
+def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
     """Return the tools that change nothing, going by their names: `get_order`, `search_flights`.
 
     All others ask first: a card too many is better than an unseen write.
     """
-    return frozenset(name for name in names if _READS.match(snake(name)))
+    return frozenset(name for name in names if _READS.match(_snake_case(name)))
 
 
-def snake(name: str) -> str:
+def _snake_case(name: str) -> str:
     """Return a name in lower case with underscores: `startEngine` is `start_engine`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
 
-def tools_in(tools: Any) -> tuple[dict[str, Any], ...]:
+def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
     """Return the functions that a `tools` array describes: name, description, parameters.
 
     Args:
@@ -80,23 +80,23 @@ def tools_in(tools: Any) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def registry_of_tools(
+def build_registry(
     tools: Iterable[Mapping[str, Any]],
     handler: Callable[[str], Handler],
     reads: Collection[str] | None = None,
 ) -> ToolRegistry:
-    """Return tools for the functions of `tools_in`.
+    """Return tools for the functions of `parse_tools`.
 
     Args:
-        tools: as `tools_in` gives them.
+        tools: as `parse_tools` gives them.
         handler: what does the work of a tool.
-        reads: the tools that change nothing; by their names (`reads_by_name`) if left out.
+        reads: the tools that change nothing; by their names (`guess_read_tools`) if left out.
 
     Raises:
         RegistrationError: a name or schema that no tool may have.
     """
     listed = list(tools)
-    asked_nothing = reads_by_name(each["name"] for each in listed) if reads is None else reads
+    asked_nothing = guess_read_tools(each["name"] for each in listed) if reads is None else reads
     return ToolRegistry(
         ToolDefinition(
             name=each["name"],
@@ -109,7 +109,7 @@ def registry_of_tools(
     )
 
 
-def result_of(returned: Any) -> ToolResult:
+def to_tool_result(returned: Any) -> ToolResult:
     """Return what a function gave back as a result.
 
     A text that is a JSON object is that object, one that begins with `Error` is an error; any
@@ -120,11 +120,11 @@ def result_of(returned: Any) -> ToolResult:
     if isinstance(returned, str):
         if returned.startswith("Error"):
             return ToolErr("error", returned)
-        returned = json_or_text(returned)
+        returned = decode_json(returned)
     return ToolOk(returned if isinstance(returned, Mapping) else {"result": returned})
 
 
-def utf8_json(value: Any) -> Any:
+def to_utf8_json(value: Any) -> Any:
     """Return plain JSON that a UTF-8 file can carry.
 
     Raises:
@@ -135,7 +135,7 @@ def utf8_json(value: Any) -> Any:
     return plain
 
 
-def json_or_text(text: Any) -> Any:
+def decode_json(text: Any) -> Any:
     """Return the JSON object or list that a text is; any other text, and any other value, as it is.
 
     What JSON cannot carry stays text: NaN, half a surrogate pair, nesting that is too deep.
@@ -143,43 +143,47 @@ def json_or_text(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     try:
-        value = utf8_json(json.loads(text))
+        value = to_utf8_json(json.loads(text))
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict | list) else text
 
 
-def calling(function: Function) -> Handler:
+def function_handler(function: Function) -> Handler:
     """Return a handler that calls `function(data, **args)`; the session's data are its `deps`."""
 
     async def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
         returned = function(data, **plain_json(args))
         if inspect.isawaitable(returned):
             returned = await returned
-        return result_of(returned)
+        return to_tool_result(returned)
 
     return handle
 
 
-def playing_back(name: str) -> Handler:
+def replay_handler(name: str) -> Handler:
     """Return a handler that gives the recorded result of a call; the last one again and again."""
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
         rows = data.get(RECORDED, [])
-        asked = normal(plain_json(args))
-        same = [row for row in rows if row["tool"] == name and normal(row.get("args", {})) == asked]
+        asked = hashable_form(plain_json(args))
+        same = [
+            row
+            for row in rows
+            if row["tool"] == name and hashable_form(row.get("args", {})) == asked
+        ]
         if not same:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
-        played = data.setdefault(_PLAYED, Counter())
+        played = data.setdefault(_REPLAYED, Counter())
         number = played[name, asked]
         played[name, asked] += 1
         recorded = same[min(number, len(same) - 1)].get("result")
-        return result_in(recorded) or result_of(recorded)
+        return result_in(recorded) or to_tool_result(recorded)
 
     return handle
 
 
-def functions_in(found: Any, names: Iterable[str], what: str) -> dict[str, Function]:
+def find_functions(found: Any, names: Iterable[str], what: str) -> dict[str, Function]:
     """Return the function of each tool.
 
     Args:
@@ -203,7 +207,7 @@ def functions_in(found: Any, names: Iterable[str], what: str) -> dict[str, Funct
     return functions
 
 
-def rows_of(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def to_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Return a nest of data as rows by table.
 
     A mapping of objects is a table whose rows tell their name in `_key`; a list of objects is one
@@ -233,14 +237,14 @@ class FunctionSession:
 
     def state(self) -> Mapping[str, JSON]:
         """Return the data as rows."""
-        return rows_of({name: each for name, each in self.data.items() if name != _PLAYED})
+        return to_rows({name: each for name, each in self.data.items() if name != _REPLAYED})
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
         """Return that the rows of a mapping are distinguished by their names."""
         return {
             name: [KEY]
             for name, each in self.data.items()
-            if not isinstance(each, list) and name != _PLAYED
+            if not isinstance(each, list) and name != _REPLAYED
         }
 
     def close(self) -> None:
@@ -293,7 +297,7 @@ def function_toolset(
 
     Args:
         tools: what OpenAI's API takes under `tools`, or a JSON file of it.
-        functions: `FILE.py:NAME` of the functions (`functions_in`); without any, recorded results
+        functions: `FILE.py:NAME` of the functions (`find_functions`); without any, recorded results
             are played back (`world.recorded`).
         data: JSON: the data that every conversation begins with; none by default.
         reads: the tools that change nothing; by their names if left out.
@@ -302,17 +306,17 @@ def function_toolset(
     Raises:
         UsageError: a file is not there or is wrong, or a tool has no function.
     """
-    described = tools_in(read_json(tools) if isinstance(tools, Path) else tools)
-    handler = playing_back
+    described = parse_tools(read_json(tools) if isinstance(tools, Path) else tools)
+    handler = replay_handler
     if functions is not None:
         names = (each["name"] for each in described)
-        found = functions_in(load_named("functions", functions), names, functions)
-        handler = lambda name: calling(found[name])  # noqa: E731 - one of two
+        found = find_functions(load_named("functions", functions), names, functions)
+        handler = lambda name: function_handler(found[name])  # noqa: E731 - one of two
     start = {} if data is None else read_json(data)
     if not isinstance(start, Mapping):
         raise UsageError(f"{data}: the data have to be a JSON object of tables")
     return FunctionToolset(
-        registry=registry_of_tools(described, handler, reads),
+        registry=build_registry(described, handler, reads),
         start=compact(start),
         assistant=assistant or Assistant(),
     )

@@ -1,4 +1,4 @@
-"""What an import comes to: scenarios, the file of their toolset, and what could not be taken."""
+"""The result of an import: scenarios, the code of their toolset, and losses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 
 SILENCE_FAILS = {"matches": r"\S"}
-"""The least that is required of a reply whose words cannot be judged: that there is one."""
+"""The check of a reply whose words cannot be scored: it must not be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What was not taken over as it was.
+    """A part of the source that was changed or left out.
 
-    `code` has its sentence in the locales (`import.loss`), `where` is a scenario or a place in a
-    file, empty for what is true of all; `detail` are words of the source.
+    `code` selects the message in the locales (`import.loss`), `where` is a scenario or a position
+    in a file (empty if it applies to all), `detail` quotes the source.
     """
 
     code: str
@@ -29,7 +29,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """Scenarios of one file, without its ending, and the name of their toolset in its file."""
+    """The scenarios of one file: `file` without suffix, `name` of their toolset in its module."""
 
     name: str
     scenarios: tuple[Mapping[str, Any], ...]
@@ -38,7 +38,7 @@ class ImportedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """An import, before anything is written. `files` are texts to lie beside the toolset."""
+    """An import before it is written: code of the toolset, scenarios, losses, further files."""
 
     toolset: str
     suites: tuple[ImportedFile, ...]
@@ -47,13 +47,13 @@ class Imported:
 
 
 def reference_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Return calls as they stand under `gold`."""
+    """Return calls in the form of a scenario's `gold`."""
     return [{"tool": call.name, "args": call.args} for call in calls]
 
 
-def to_scenario(written: Mapping[str, Any]) -> Scenario:
-    """Return a scenario from plain data that is known to be one."""
-    return _SCENARIO.validate_json(compact(written), strict=True)
+def to_scenario(data: Mapping[str, Any]) -> Scenario:
+    """Parse a scenario from plain data."""
+    return _SCENARIO.validate_json(compact(data), strict=True)
 
 
 _SCENARIO = TypeAdapter(Scenario)

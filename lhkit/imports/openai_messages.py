@@ -24,10 +24,10 @@ from lhkit.imports.functions import (
     INSTRUCTIONS,
     RECORDED,
     FunctionToolset,
+    decode_json,
     function_toolset,
-    json_or_text,
+    parse_tools,
     read_json,
-    tools_in,
 )
 from lhkit.imports.imported import (
     SILENCE_FAILS,
@@ -37,7 +37,7 @@ from lhkit.imports.imported import (
     reference_calls,
     to_scenario,
 )
-from lhkit.imports.recorded import RecordedTurn, TurnReader, read_conversations
+from lhkit.imports.recorded import RecordedTurn, TurnReader, read_chats
 from lhkit.messages import ToolCall
 from lhkit.tools.validation import Accepted
 from lhkit.toolset import opened
@@ -57,7 +57,7 @@ async def import_messages(
     """Return recorded chats as scenarios, with a toolset to play them in.
 
     Args:
-        file: the chats (`read_conversations`).
+        file: the chats (`read_chats`).
         tools: JSON, as OpenAI's API takes it under `tools`; by default what the file gives along,
             and for tools without a description what their calls show.
         functions: `FILE.py:NAME` of functions `(data, **args)` that do the work; by default the
@@ -67,7 +67,7 @@ async def import_messages(
     Raises:
         UsageError: a file is not there or is wrong, or a tool has no function.
     """
-    conversations = read_conversations(file)
+    conversations = read_chats(file)
     losses = [
         Loss(code="invalid", where=chat.where, detail=chat.fault)
         for chat in conversations
@@ -89,7 +89,7 @@ async def import_messages(
     if losses and not any(reader.turns for reader in readers):
         raise UsageError(losses[0].detail)
     losses += [loss for reader in readers for loss in reader.losses]
-    listed += [(str(tools), tools_in(read_json(tools)))] if tools else []
+    listed += [(str(tools), parse_tools(read_json(tools)))] if tools else []
     described = _described(readers, listed, losses)
     instructions = Counter(each.instructions for each in readers).most_common(1)[0][0]
     most = max((len(turn.called) for each in readers for turn in each.turns), default=0)
@@ -222,7 +222,7 @@ class _Writer:
             yield {
                 "tool": called.call.name,
                 "args": called.call.args,
-                "result": json_or_text(called.content),
+                "result": decode_json(called.content),
             }
 
     def _turn(self, recorded: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
 from lhkit.imports.functions import (
-    json_or_text,
-    playing_back,
-    registry_of_tools,
-    tools_in,
-    utf8_json,
+    build_registry,
+    decode_json,
+    parse_tools,
+    replay_handler,
+    to_utf8_json,
 )
 from lhkit.imports.imported import Loss
 from lhkit.json_values import canonical, compact
 from lhkit.messages import ToolCall
-from lhkit.tools.registry import NAME_PATTERN
+from lhkit.tools.registration import NAME_PATTERN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RecordedChat:
     fault: str = ""
 
 
-def read_conversations(file: Path) -> tuple[RecordedChat, ...]:
+def read_chats(file: Path) -> tuple[RecordedChat, ...]:
     """Return the conversations of a file, with the faults of those that cannot be read.
 
     Raises:
@@ -123,7 +123,7 @@ def _is_conversation(entry: Any) -> bool:
 
 def _chat(entry: Any, where: str) -> RecordedChat:
     try:
-        utf8_json(entry)
+        to_utf8_json(entry)
     except UnicodeEncodeError:
         return RecordedChat(where=where, fault=f"{where} is no conversation: half a surrogate pair")
     except (ValueError, RecursionError) as error:
@@ -134,12 +134,12 @@ def _chat(entry: Any, where: str) -> RecordedChat:
     ):
         return RecordedChat(where=where, fault=f"{where} is no conversation: {_HOW}")
     given = (
-        json_or_text(entry.get("tools") or entry.get("functions")) if messages is not entry else ()
+        decode_json(entry.get("tools") or entry.get("functions")) if messages is not entry else ()
     )
     try:
-        tools = tools_in(given) if given else ()
+        tools = parse_tools(given) if given else ()
         for tool in tools:
-            registry_of_tools([tool], playing_back)
+            build_registry([tool], replay_handler)
     except LhkitError as error:
         return RecordedChat(where=where, fault=f"{where}: {error}")
     return RecordedChat(where=where, messages=tuple(messages), tools=tools)
@@ -318,12 +318,12 @@ def _calls_of(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | No
     Raises:
         UsageError: one is no object with a name.
     """
-    calls = json_or_text(message.get("tool_calls") or [])
+    calls = decode_json(message.get("tool_calls") or [])
     if not isinstance(calls, list):
         raise UsageError(f"{where} is no conversation: tool_calls is no list")
-    old = json_or_text(message.get("function_call"))
+    old = decode_json(message.get("function_call"))
     for number, call in enumerate([*calls, *([{"function": old}] if old else [])]):
-        function = json_or_text(call.get("function", call)) if isinstance(call, Mapping) else None
+        function = decode_json(call.get("function", call)) if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise UsageError(f"{where} is no conversation: tool_calls[{number}] names no function")
         yield _id_of(call.get("id")), function["name"], function.get("arguments")
@@ -335,7 +335,7 @@ def _id_of(value: Any) -> str | None:
 
 def _arguments(written: Any) -> dict[str, Any] | None:
     """Return the arguments as an object; None if they are none."""
-    unpacked = {} if written in (None, "") else json_or_text(written)
+    unpacked = {} if written in (None, "") else decode_json(written)
     return dict(unpacked) if isinstance(unpacked, Mapping) else None
 
 

@@ -1,8 +1,7 @@
-"""tau-bench's domains: tools, data and tasks of the user's own checkout, as scenarios.
+"""Import tau-bench: domains and tasks of the user's checkout become toolsets and scenarios.
 
-Of the package only what a domain is made of is imported (tools, data, tasks, wiki): the rest wants
-a model's client. A task says which calls are right, and tau-bench judges the data at the end and
-the outputs that the agent has to name, nothing else; so do these scenarios.
+The package is imported in place, so its own dependencies must be installed. tau-bench scores the
+final data and the outputs that the agent must name, not the calls; so do these scenarios.
 """
 
 import importlib
@@ -23,12 +22,12 @@ from lhkit.imports.functions import (
     KEY,
     Function,
     FunctionToolset,
-    calling,
-    reads_by_name,
-    registry_of_tools,
-    result_of,
-    rows_of,
-    tools_in,
+    build_registry,
+    function_handler,
+    guess_read_tools,
+    parse_tools,
+    to_rows,
+    to_tool_result,
 )
 from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import compact
@@ -38,17 +37,17 @@ from lhkit.toolset import their_code
 
 DOMAINS = ("airline", "retail")
 SPLITS = ("test", "dev", "train")
-"""Tasks of a domain; `test` is what tau-bench reports, and what every domain has."""
+"""Splits of a domain's tasks; every domain has `test`, which tau-bench reports."""
 TODAY = date(2024, 5, 15)
-"""The day that the airline's policy names."""
+"""The date in the airline's policy."""
 MAX_TURNS = 30
-"""As many steps as tau-bench gives an agent for a whole task, which is one turn here."""
+"""tau-bench's limit of steps for a task, which is one turn here."""
 
 Rows: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
 
 _PACKAGE = "tau_bench"
-_ASKING_NOBODY = {"transfer_to_human_agents"}
-"""Changes no data, whatever its name says."""
+_READ_ONLY = {"transfer_to_human_agents"}
+"""Tools that change no data, contrary to their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,106 +61,102 @@ class Domain:
     start: str
     tasks: Mapping[str, tuple[Any, ...]]
 
-    def played(self, calls: Sequence[ToolCall]) -> tuple[Rows, list[ToolResult]]:
-        """Return the rows after calls of the functions themselves, and what each came to.
-
-        Nothing of lhkit's runtime stands between: this is what its verdicts are held against.
-        """
+    def run_calls(self, calls: Sequence[ToolCall]) -> tuple[Rows, list[ToolResult]]:
+        """Call the functions directly, without lhkit's runtime; return final rows and results."""
         data = json.loads(self.start)
         results = [
-            result_of(self.functions[call.name](data, **deepcopy(call.args))) for call in calls
+            to_tool_result(self.functions[call.name](data, **deepcopy(call.args))) for call in calls
         ]
-        return {table: tuple(rows) for table, rows in rows_of(data).items()}, results
+        return {table: tuple(rows) for table, rows in to_rows(data).items()}, results
 
 
 def read_domain(folder: Path, name: str) -> Domain:
-    """Return a domain of a checkout of tau-bench.
+    """Import a domain of a tau-bench checkout.
 
     Args:
         folder: the checkout, or the folder `tau_bench` in it.
         name: `airline` or `retail`.
 
     Raises:
-        UsageError: the domain is not there, or its code fails.
+        UsageError: the domain or a dependency of tau-bench is missing, or its code fails.
     """
-    root = _root(folder)
+    root = _package_folder(folder)
+    if str(root.parent) not in sys.path:
+        sys.path.append(str(root.parent))
     with their_code(f"tau-bench in {folder}: importing {name}"):
-        _reserve(root, name)
-        parts = {part: _module(name, part) for part in ("tools", "data", "wiki")}
-        classes = {each.get_info()["function"]["name"]: each for each in parts["tools"].ALL_TOOLS}
+        modules = {part: _import(root, name, part) for part in ("tools", "data", "wiki")}
+        tools = {tool.get_info()["function"]["name"]: tool for tool in modules["tools"].ALL_TOOLS}
         return Domain(
             name=name,
-            tools=tools_in([each.get_info() for each in classes.values()]),
-            functions={key: _reporting(each.invoke) for key, each in classes.items()},
-            instructions=parts["wiki"].WIKI,
-            start=compact(parts["data"].load_data()),
+            tools=parse_tools([tool.get_info() for tool in tools.values()]),
+            functions={key: _errors_as_text(tool.invoke) for key, tool in tools.items()},
+            instructions=modules["wiki"].WIKI,
+            start=compact(modules["data"].load_data()),
             tasks={
-                split: _tasks(_module(name, f"tasks_{split}"))
+                split: _find_tasks(_import(root, name, f"tasks_{split}"))
                 for split in SPLITS
                 if split == "test" or (root / "envs" / name / f"tasks_{split}.py").is_file()
             },
         )
 
 
-def _tasks(module: ModuleType) -> tuple[Any, ...]:
+def _find_tasks(module: ModuleType) -> tuple[Any, ...]:
     return tuple(next(value for key, value in vars(module).items() if key.startswith("TASKS")))
 
 
-def _root(folder: Path) -> Path:
+def _package_folder(folder: Path) -> Path:
     for root in (folder / _PACKAGE, folder):
         if (root / "envs").is_dir():
             return root.resolve()
-    raise UsageError(f"{folder} holds no tau-bench: give the folder of a clone of it")
+    raise UsageError(f"{folder} does not contain tau-bench: give the folder of its clone.")
 
 
-def _reserve(root: Path, domain: str) -> None:
-    """Let `tau_bench.envs.DOMAIN` be found without running the packages' own first lines.
-
-    These import a user simulator and with it a model's client.
-    """
-    known = sys.modules.get(_PACKAGE)
-    if known is not None and list(getattr(known, "__path__", ())) != [str(root)]:
-        for name in [each for each in sys.modules if each.split(".")[0] == _PACKAGE]:
-            del sys.modules[name]
-    for parts in ((), ("envs",), ("envs", domain)):
-        name = ".".join((_PACKAGE, *parts))
-        if name not in sys.modules:
-            package = ModuleType(name)
-            package.__path__ = [str(root.joinpath(*parts))]
-            sys.modules[name] = package
-
-
-def _module(domain: str, part: str) -> ModuleType:
-    return importlib.import_module(f"{_PACKAGE}.envs.{domain}.{part}")
+def _import(root: Path, domain: str, part: str) -> ModuleType:
+    name = f"{_PACKAGE}.envs.{domain}.{part}"
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(_PACKAGE):
+            raise
+        raise UsageError(
+            f"tau-bench requires {error.name}: install its dependencies with "
+            f"`pip install -e {root.parent}`."
+        ) from error
+    if not Path(str(module.__file__)).is_relative_to(root):
+        raise UsageError(
+            f"Another copy of {_PACKAGE} is imported first ({module.__file__}): give that one or "
+            "remove it."
+        )
+    return module
 
 
-def _reporting(invoke: Function) -> Function:
-    """Return a function that returns what it raises as text, as tau-bench does."""
+def _errors_as_text(invoke: Function) -> Function:
+    """Wrap a function so that it returns exceptions as text, as tau-bench does."""
 
-    def reporting(data: Any, **args: Any) -> Any:
+    def invoke_safely(data: Any, **args: Any) -> Any:
         try:
             return invoke(data=data, **args)
-        except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
+        except Exception as error:  # noqa: BLE001 - boundary: the model reads the error
             return f"Error: {error}"
 
-    return reporting
+    return invoke_safely
 
 
 def tau_toolset(folder: str, domain: str) -> FunctionToolset:
-    """Return a domain of a checkout as a toolset.
+    """Return a domain of a tau-bench checkout as a toolset.
 
     Raises:
         UsageError: as `read_domain`.
     """
-    return _toolset_of(read_domain(Path(folder), domain))
+    return _build_toolset(read_domain(Path(folder), domain))
 
 
-def _toolset_of(domain: Domain) -> FunctionToolset:
-    reads = reads_by_name(domain.functions) | _ASKING_NOBODY
+def _build_toolset(domain: Domain) -> FunctionToolset:
+    reads = guess_read_tools(domain.functions) | _READ_ONLY
     return FunctionToolset(
         name=f"tau-{domain.name}",
-        registry=registry_of_tools(
-            domain.tools, lambda name: calling(domain.functions[name]), reads
+        registry=build_registry(
+            domain.tools, lambda name: function_handler(domain.functions[name]), reads
         ),
         start=domain.start,
         assistant=Assistant(instructions=domain.instructions, max_turns=MAX_TURNS),
@@ -171,62 +166,61 @@ def _toolset_of(domain: Domain) -> FunctionToolset:
 
 
 def import_tau(folder: Path, split: str = "test") -> Imported:
-    """Return the tasks of all domains of a checkout as scenarios.
+    """Convert the tasks of all domains of a checkout into scenarios.
 
     Args:
         folder: the checkout.
-        split: one of `SPLITS`, or `all`; only retail has tasks to develop and to train with.
+        split: one of `SPLITS`, or `all`; only retail has the splits `dev` and `train`.
 
     Raises:
-        UsageError: there is no checkout or no such split, or its code fails.
+        UsageError: the checkout or the split is missing, or tau-bench's code fails.
     """
     if split not in {*SPLITS, "all"}:
-        raise UsageError(f"no split {split!r}: choose one of {', '.join(SPLITS)}, all")
-    domains = [
-        read_domain(folder, name) for name in DOMAINS if (_root(folder) / "envs" / name).is_dir()
-    ]
+        raise UsageError(f"Unknown split {split!r}: choose one of {', '.join(SPLITS)}, all.")
+    envs = _package_folder(folder) / "envs"
+    domains = [read_domain(folder, name) for name in DOMAINS if (envs / name).is_dir()]
     lines = [
-        '"""Written by `lhkit import tau`: tau-bench\'s own tools, run where they lie."""',
+        '"""Written by `lhkit import tau`: tau-bench\'s own tools, run in place."""',
         "",
         "from lhkit.imports.tau import tau_toolset",
         "",
         f"FOLDER = {compact(str(folder.resolve()))}",
         "",
-        *(f'{each.name} = tau_toolset(FOLDER, "{each.name}")' for each in domains),
+        *(f'{domain.name} = tau_toolset(FOLDER, "{domain.name}")' for domain in domains),
     ]
-    wanted = SPLITS if split == "all" else (split,)
+    splits = SPLITS if split == "all" else (split,)
     losses = [Loss(code=code) for code in ("simulated_user", "state_only")]
     suites = tuple(
         ImportedFile(
-            name=each.name,
-            file=each.name if part == "test" else f"{each.name}_{part}",
-            scenarios=tuple(_scenarios(each, part, losses)),
+            name=domain.name,
+            file=domain.name if part == "test" else f"{domain.name}_{part}",
+            scenarios=tuple(_convert_tasks(domain, part, losses)),
         )
-        for each in domains
-        for part in wanted
-        if part in each.tasks
+        for domain in domains
+        for part in splits
+        if part in domain.tasks
     )
     if not suites:
-        raise UsageError(f"{folder} has no tasks of the split {split}: take --split test")
+        raise UsageError(f"{folder} has no tasks of the split {split!r}: use --split test.")
     return Imported(toolset="\n".join(lines) + "\n", suites=suites, losses=tuple(losses))
 
 
-def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
-    writing = _toolset_of(domain).registry.destructive
-    before, _ = domain.played(())
+def _convert_tasks(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+    destructive = _build_toolset(domain).registry.destructive
+    before, _ = domain.run_calls(())
     stem = f"tau-{domain.name}" if split == "test" else f"tau-{domain.name}-{split}"
     for number, task in enumerate(domain.tasks[split]):
         name = f"{stem}-{number:03}"
-        wanted = [ToolCall(name=each.name, args=dict(each.kwargs)) for each in task.actions]
-        after, results = domain.played(wanted)
+        actions = [ToolCall(name=action.name, args=dict(action.kwargs)) for action in task.actions]
+        after, results = domain.run_calls(actions)
         calls = []
-        for call, result in zip(wanted, results, strict=True):
+        for call, result in zip(actions, results, strict=True):
             if isinstance(result, ToolErr):
                 detail = f"{call.name} {compact(call.args)}: {result.reason}"
                 losses.append(Loss(code="spoiled_gold", where=name, detail=detail))
             else:
                 calls.append(call)
-        writes = [call for call in calls if call.name in writing]
+        writes = [call for call in calls if call.name in destructive]
         turn = {
             "user": task.instruction,
             "confirm": "accept",
@@ -235,12 +229,12 @@ def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[
                     {"tool": call.name, "args": literals(call.args), "optional": True}
                     for call in writes
                 ],
-                "extra": "any",  # the data decide
+                "extra": "any",  # the final data are compared instead
             },
             "reply": SILENCE_FAILS,
             "gold": {"calls": reference_calls(calls)},
         }
-        outputs = [{"contains_any": [each]} for each in task.outputs]
+        outputs = [{"contains_any": [output]} for output in task.outputs]
         yield {
             "id": name,
             "ac": domain.name,
@@ -248,6 +242,6 @@ def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[
             "tags": ["tau-bench", split],
             "world": {},
             "turns": [turn],
-            # in whichever message the agent names them
+            # the agent may name them in any message
             **({"reply": {"all_of": outputs}} if outputs else {}),
         } | changes(before, after, dict.fromkeys(before.keys() | after.keys(), (KEY,)))

@@ -1,4 +1,4 @@
-"""The reference domain: a Korean-speaking habit assistant over a real database.
+"""The reference toolset: a Korean-speaking habit assistant over a SQLite database.
 
-The core does not import it: replace it by tools of your own.
+The core does not import it, so that it can be replaced by another toolset.
 """

@@ -1,7 +1,6 @@
-"""The habit protocols as values, read from `datasets/catalog/*.toml`.
+"""The catalog of habit protocols, read from `datasets/catalog/*.toml`, one file a category.
 
-One file is one category (its stem). Not a search and not a table: `store` puts these values into
-the database, `search` finds them there.
+`store` copies the protocols into the database, `search` queries them there.
 """
 
 import tomllib
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lhkit.errors import StoreError
 
 CATALOG_LOCALES = ("ko", "en")
-"""Every protocol is written in each of these."""
+"""The languages that every protocol is available in."""
 
 _Text: TypeAlias = Annotated[str, Field(min_length=1)]
 _Texts: TypeAlias = Annotated[tuple[_Text, ...], Field(min_length=1)]
@@ -24,7 +23,7 @@ _TRIMMED = ConfigDict(frozen=True, str_strip_whitespace=True)
 
 
 class ProtocolText(BaseModel):
-    """A protocol in one language. `anchor` is a suggested moment to tie the habit to."""
+    """The text of a protocol in one language. `anchor` is a suggested moment for the habit."""
 
     model_config = _TRIMMED
 
@@ -35,7 +34,7 @@ class ProtocolText(BaseModel):
 
 
 class Protocol(BaseModel):
-    """A habit one could take up. `texts` is keyed by locale (`ko`, `en`)."""
+    """A habit that users can add. `texts` is keyed by locale (`ko`, `en`)."""
 
     model_config = _TRIMMED
 
@@ -56,9 +55,9 @@ class ProtocolCatalog(Mapping[str, Protocol]):
 
     def __init__(self, protocols: Iterable[Protocol]) -> None:
         self._protocols: dict[str, Protocol] = {}
-        for protocol in sorted(protocols, key=lambda each: each.id):
+        for protocol in sorted(protocols, key=lambda protocol: protocol.id):
             if protocol.id in self._protocols:
-                raise StoreError(f"two protocols have the id {protocol.id!r}: rename one of them")
+                raise StoreError(f"Duplicate protocol id {protocol.id!r}: rename one of them.")
             self._protocols[protocol.id] = protocol
 
     def __getitem__(self, protocol_id: str) -> Protocol:
@@ -72,54 +71,53 @@ class ProtocolCatalog(Mapping[str, Protocol]):
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The names of the categories, sorted."""
+        """The category names, sorted."""
         return tuple(sorted({protocol.category for protocol in self._protocols.values()}))
 
 
 def nearest_ids(wanted: str, names: Mapping[str, Iterable[str]], n: int = 3) -> tuple[str, ...]:
-    """Return up to `n` keys of `names`, the ones that resemble `wanted` most first.
+    """Return up to `n` ids that resemble `wanted`, best match first.
 
     Args:
-        wanted: what was asked for.
-        names: other names of each id; the id itself counts too.
-        n: how many.
+        wanted: the unknown id.
+        names: further names of each known id; the id itself is compared too.
+        n: maximum number of ids.
     """
     matcher = SequenceMatcher(b=wanted.casefold(), autojunk=False)
 
-    def likeness(candidate: str) -> float:
+    def similarity(candidate: str) -> float:
         matcher.set_seq1(candidate.casefold())
         return matcher.ratio()
 
-    scores = {key: max(map(likeness, (key, *others))) for key, others in names.items()}
+    scores = {key: max(map(similarity, (key, *others))) for key, others in names.items()}
     return tuple(sorted(scores, key=lambda key: (-scores[key], key))[:n])
 
 
 def load_protocols(folder: Path | None = None) -> ProtocolCatalog:
-    """Return the catalog of `folder`, read once per folder.
+    """Load the catalog of a folder; cached per folder.
 
     Args:
-        folder: where the TOML files are; by default the package's own data
-            (`lhkit/datasets/catalog` in a wheel, `datasets/catalog` in the repository).
+        folder: the folder with the TOML files; by default the catalog that is shipped.
 
     Raises:
-        StoreError: if there is no such folder, or an entry is incomplete; the message names file,
+        StoreError: the folder has no TOML file, or an entry is invalid; the message names file,
             entry and field.
     """
-    return _load((folder or shipped_data("catalog")).resolve())
+    return _load((folder or data_folder("catalog")).resolve())
 
 
-def shipped_data(name: str) -> Path:
-    """Return a folder of `datasets`: in the package, or beside it in a checkout."""
+def data_folder(name: str) -> Path:
+    """Return a folder of `datasets`: inside the installed package, or next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
-    shipped = package / "datasets" / name
-    return shipped if shipped.is_dir() else package.parent / "datasets" / name
+    installed = package / "datasets" / name
+    return installed if installed.is_dir() else package.parent / "datasets" / name
 
 
 @cache
 def _load(folder: Path) -> ProtocolCatalog:
     files = sorted(folder.glob("*.toml"))
     if not files:
-        raise StoreError(f"no protocol catalog in {folder}: it needs *.toml, one per category")
+        raise StoreError(f"No protocol catalog in {folder}: add *.toml files, one per category.")
     return ProtocolCatalog(protocol for file in files for protocol in _read(file))
 
 
@@ -127,18 +125,18 @@ def _read(file: Path) -> Iterator[Protocol]:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{file} is not TOML ({error}): correct that line") from error
+        raise StoreError(f"{file} is not valid TOML ({error}). Correct that line.") from error
     entries = document.get("protocol")
     if not isinstance(entries, list) or not entries:
-        raise StoreError(f"{file}: no [[protocol]] entry: add one or remove the file")
+        raise StoreError(f"{file} has no [[protocol]] entry: add one or remove the file.")
     for number, entry in enumerate(entries, 1):
         table = entry if isinstance(entry, Mapping) else {}
         texts = {locale: table.get(locale, {}) for locale in CATALOG_LOCALES}
         try:
             yield Protocol.model_validate({**table, "category": file.stem, "texts": texts})
         except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
+            first = error.errors(include_url=False)[0]
             label = str(table.get("id") or f"number {number}")
-            field = ".".join(part for part in fault["loc"] if isinstance(part, str))
+            field = ".".join(part for part in first["loc"] if isinstance(part, str))
             field = field.removeprefix("texts.")
-            raise StoreError(f"{file}, protocol {label}, field {field}: {fault['msg']}") from error
+            raise StoreError(f"{file}, protocol {label}, field {field}: {first['msg']}") from error

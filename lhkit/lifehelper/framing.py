@@ -1,13 +1,12 @@
-"""Find the prohibition or negation in a sentence, by word lists in Korean and English.
+"""Detect negations and prohibitions in a sentence, by word lists in Korean and English.
 
-Our reading of R7: a habit sentence says what one does. Refused are negation (안/못 before a verb,
+Implements R7: a habit sentence must state an action. Refused are negation (안/못 before a verb,
 -지 않다, 아니다, not, never, n't), absence (없이, without), prohibition (금지, -지 마, no …) and
-verbs whose whole sense is to leave off (끊다, 그만, 피하다, 삼가다, 참다; stop …ing, quit, avoid).
-Accepted are bounds and reductions (까지만, 줄이다, 덜; only until, less), contrast without negation
-(대신, 말고; instead of), putting things away (내려놓다, 멀리 두다, 없애다), and what is negated of
-a thing, a purpose or a time and not of what is done (안 쓰는 물건을 정리한다; what I do not use).
-Double negation is refused: the positive sentence says it better. Not covered: irony, and
-prohibitions in other words. The cases are in `tests/lifehelper/framing_sentences.yaml`.
+verbs of abstaining (끊다, 그만, 피하다, 삼가다, 참다; stop …ing, quit, avoid), and also double
+negation. Accepted are bounds and reductions (까지만, 줄이다, 덜; only until, less), contrast
+without negation (대신, 말고; instead of), putting things away (내려놓다, 멀리 두다, 없애다), and a
+negated attribute, purpose or time (안 쓰는 물건을 정리한다; what I do not use). Not covered: irony
+and paraphrased prohibitions. The cases are in `tests/lifehelper/framing_sentences.yaml`.
 """
 
 import re
@@ -19,7 +18,7 @@ _ACTS = (
     "|한다|할|함|쓰기|쓰는|쓴다|써|사기|사는|산다|자기|자는|잔다|가기|가는|간다|켜|켠|들고|들어|들기"
     "|늦|눕|거르|걸러|굶|미루|미뤄|미룬|만지|만져|만진|씻|비비|걷기|걷는|읽|되|돼|된|됨|될|나가|나간|놓"
 )
-"""Beginnings of verbs that often follow 안, also without the space."""
+"""Verb stems that often follow 안, with or without a space."""
 
 _KOREAN = (
     r"\w*않\w*",
@@ -66,7 +65,7 @@ _PRAISE = re.compile(
     "끊임|끊김|문제|틀림|변함|어김|아낌|거침|빠짐|쉼|틈|끝|수|상관|관계|부담|무리|걱정|막힘|후회|남김"
     "|망설임|주저|말|소리|두말|군말"
 )
-"""What goes with 없이 into a phrase of praise: tirelessly, without fail, free of worry."""
+"""Nouns that form a positive phrase with 없이: tirelessly, without fail, free of worry."""
 
 _TOKEN = re.compile(r"\w+")
 _NOUN_ENDS = ("를", "에", "에서", "의", "까지", "부터", "으로")
@@ -76,7 +75,6 @@ _PLACE = re.compile(
 )
 """Nouns after which 안 may mean "inside" or "within"."""
 
-
 _FINAL_N, _FINAL_L = 4, 8  # of the 28 ends that a Korean syllable can have
 _FINALS, _FIRST_SYLLABLE, _LAST_SYLLABLE = 28, 0xAC00, 0xD7A3
 _PARTICLE = re.compile(r"(?P<noun>\w+?)(?:을|를|의|에|에서|에게|으로|로|부터|과|와|도)")
@@ -84,18 +82,18 @@ _ONESELF = re.compile(
     r"사람|것|거|습관|하루|밤|날|저녁|아침|점심|주말|시간|생활|삶|상태|쪽|편|나|내|저|자신|원칙|약속|규칙|목표|방식"
     r"|방법|마음|몸"
 )
-"""Nouns that stand for the person or the habit: what is said of them is the habit itself."""
+"""Nouns for the person or the habit: a negated attribute of one negates the habit itself."""
 
 _PURPOSE = re.compile(
     r"\w*(?:지\s*)?않(?:게|도록|으려고)\s+"
     r"(?!하|한|할|해|했|합|함|되|된|됩|만들|노력|주의|조심|신경|참|애)(?=\w)"
 )
-"""So that something does not happen; what is done for it follows."""
+"""A negated purpose clause ("so that … not"); the action itself follows it."""
 
-_TELLING = r"(?:promise|swear|vow|decide|say|know|think|hope|mean|sure|remember|agree)(?:s|d|ed)?"
+_REPORTING = r"(?:promise|swear|vow|decide|say|know|think|hope|mean|sure|remember|agree)(?:s|d|ed)?"
 _WHO = r"(?:someone|somebody|person|people|one|man|woman|type|kind|those|anyone)"
-_TIED = re.compile(rf"{_TELLING}|{_WHO}|and|but|or|so|then")
-"""Words after which what follows is the promise, the person or the sentence itself, no aside."""
+_TIED = re.compile(rf"{_REPORTING}|{_WHO}|and|but|or|so|then")
+"""Words after which a clause is part of the main statement, not an aside."""
 
 _FIRST = re.compile(r"(?:when|if|while|because|until|since|after|before|as|unless|once)\b")
 _TO_ITS_END = r"(?:(?!\b(?:and|but)\b)[^,;.!?])*"
@@ -106,46 +104,46 @@ _CLAUSE = re.compile(
     r"(?:do|does|did|can|could|will|would|no|have|has|had|am|are|is|was|never|cannot)\b"
     + _TO_ITS_END
 )
-"""A clause in an English sentence that begins behind the main one."""
+"""A subordinate clause in an English sentence that follows the main clause."""
 
 
-def negation_in(text: str) -> str | None:
-    """Return the words that make `text` a prohibition or a negation, or None if there are none."""
+def find_negation(text: str) -> str | None:
+    """Return the words that make `text` a negation or prohibition, or None."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
-    line = _without_clauses(" ".join(plain.split()))
-    matches = (pattern.search(line) for pattern in _NEGATIONS)
-    found = next((match.group().strip() for match in matches if match), None)
-    return found or _absence(line) or _separate_negation(_TOKEN.findall(line))
+    line = _PURPOSE.sub("", " ".join(plain.split()))
+    line = _drop_english_clause(" ".join(_drop_attributes(line.split())))
+    for pattern in _NEGATIONS:
+        if match := pattern.search(line):
+            return match.group().strip()
+    for match in _ABSENCE.finditer(line):
+        if not _PRAISE.fullmatch(match["what"] or ""):
+            return match.group()
+    return _find_separate_negation(_TOKEN.findall(line))
 
 
-def _without_clauses(line: str) -> str:
-    """Return `line` without what is said of a thing, a purpose or a time beside the main clause."""
-    line = _PURPOSE.sub("", line)
-    return _without_english_clause(" ".join(_without_attributes(line.split())))
-
-
-def _without_english_clause(line: str) -> str:
-    found = _CLAUSE.search(line)
-    if found is None or _FIRST.match(line):  # the main clause may stand behind
+def _drop_english_clause(line: str) -> str:
+    clause = _CLAUSE.search(line)
+    if clause is None or _FIRST.match(line):  # the main clause may follow
         return line
-    before, after = line[: found.start()].split(), line[found.end() :]
+    before, after = line[: clause.start()].split(), line[clause.end() :]
     is_tied = bool(before) and _TIED.fullmatch(before[-1]) is not None
     return line if is_tied else " ".join([*before, after])
 
 
-def _without_attributes(words: list[str]) -> list[str]:
-    """Leave out what is negated of a thing that something else is done with (안 쓰는 물건을 …)."""
-    kept: list[str] = []
-    at = 0
-    while at < len(words):
-        length = _attribute(words[at:])
-        kept += words[at : at + 1] if length == 0 else []
-        at += length or 1
-    return kept
+def _drop_attributes(words: list[str]) -> list[str]:
+    """Drop the negated attributes of nouns that the sentence acts on (안 쓰는 물건을 …)."""
+    remaining: list[str] = []
+    index = 0
+    while index < len(words):
+        length = _attribute_length(words[index:])
+        if length == 0:
+            remaining.append(words[index])
+        index += length or 1
+    return remaining
 
 
-def _attribute(words: list[str]) -> int:
-    """Return how many words are a negated attribute of a noun with a particle; 0 if none are."""
+def _attribute_length(words: list[str]) -> int:
+    """Return how many leading words are a negated attribute of a noun with a particle, or 0."""
     first = words[0]
     if first in {"안", "못"}:
         length = 3 if words[1:2] == ["다"] else 2
@@ -161,7 +159,7 @@ def _attribute(words: list[str]) -> int:
 
 
 def _is_attributive(verb: str) -> bool:
-    """Return whether a verb describes the noun behind it: it ends in ㄴ or ㄹ (쓰는, 읽은, 할)."""
+    """Return whether a verb form modifies the next noun: it ends in ㄴ or ㄹ (쓰는, 읽은, 할)."""
     code = ord(verb[-1])
     if verb.endswith("던"):
         return True
@@ -175,22 +173,16 @@ _UNFILLED = re.compile(
     r"(?:한다|합니다|해요|하기|(?:하는\s*)?사람(?:이다|입니다|이에요))?\W*",
     re.IGNORECASE,
 )
-"""A sentence as the tool describes it, "나는 …한다" or "I …", with its gap as it was."""
+"""The template of the tool description, "나는 …한다" or "I …", with its gap not filled in."""
 
 
 def is_blank(text: str) -> bool:
-    """Return whether `text` says nothing: it holds no letter and no digit, or a form not filled."""
+    """Return whether `text` has no letter or digit, or is the template with its gap unfilled."""
     return not any(char.isalnum() for char in text) or bool(_UNFILLED.fullmatch(text))
 
 
-def _absence(line: str) -> str | None:
-    matches = _ABSENCE.finditer(line)
-    absent = (each for each in matches if not _PRAISE.fullmatch(each["what"] or ""))
-    return next((match.group() for match in absent), None)
-
-
-def _separate_negation(tokens: list[str]) -> str | None:
-    """Find 안 or 못 as a word of its own before a verb, and not 안 as "inside"."""
+def _find_separate_negation(tokens: list[str]) -> str | None:
+    """Return 안 or 못 with its verb when it is a separate word (but not 안 as "inside")."""
     for before, (word, following) in zip(("", *tokens), pairwise(tokens), strict=False):
         if word == "못" or (word == "안" and _negates(before, following)):
             return f"{word} {following}"
@@ -198,7 +190,7 @@ def _separate_negation(tokens: list[str]) -> str | None:
 
 
 def _negates(before: str, following: str) -> bool:
-    if following.startswith("좋"):  # 안 좋은 …: describes a thing, forbids nothing
+    if following.startswith("좋"):  # 안 좋은 … describes a thing
         return False
     if _PLACE.fullmatch(before):
         return re.match(_ACTS, following) is not None

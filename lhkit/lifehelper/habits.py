@@ -1,4 +1,4 @@
-"""The user's habits and tracker entries: rows of the store as values, and the ways to add one."""
+"""Read and write the user's habits and tracker entries."""
 
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -13,7 +13,7 @@ DONE = "done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
-    """One habit. `title` is its protocol's, in the language that was asked for."""
+    """One habit. `title` is the protocol's title in the requested language."""
 
     id: str
     protocol_id: str
@@ -35,59 +35,59 @@ _SELECT_HABIT = (
 
 def list_habits(store: Store, *, status: str = "active", locale: str = "ko") -> tuple[Habit, ...]:
     """Return the habits of a status (`active`, `archived`, `all`), oldest first, then by id."""
-    return _habits(store, "? IN ('all', status)", locale, status)
+    return _select_habits(store, "? IN ('all', status)", locale, status)
 
 
 def find_habit(store: Store, habit_id: str, *, locale: str = "ko") -> Habit | None:
-    """Return the habit of that id, whatever its status."""
-    return next(iter(_habits(store, "habit.id = ?", locale, habit_id)), None)
+    """Return a habit by id, active or archived."""
+    return next(iter(_select_habits(store, "habit.id = ?", locale, habit_id)), None)
 
 
-def active_habit_of(store: Store, protocol_id: str, *, locale: str = "ko") -> Habit | None:
+def find_active_habit(store: Store, protocol_id: str, *, locale: str = "ko") -> Habit | None:
     """Return the active habit of a protocol; there is at most one."""
     condition = "habit.protocol_id = ? AND status = 'active'"
-    return next(iter(_habits(store, condition, locale, protocol_id)), None)
+    return next(iter(_select_habits(store, condition, locale, protocol_id)), None)
 
 
 def nearest_habits(store: Store, habit_id: str, n: int = 3) -> tuple[str, ...]:
-    """Return up to `n` ids of active habits whose id or title resembles `habit_id`, best first."""
+    """Return up to `n` ids of active habits with a similar id or title, best match first."""
     names = {habit.id: [habit.title] for habit in list_habits(store)}
     return nearest_ids(habit_id, names, n)
 
 
-def added_on(store: Store) -> tuple[date, ...]:
-    """Return the days on which habits were added, archived ones included, oldest first."""
+def list_creation_dates(store: Store) -> tuple[date, ...]:
+    """Return the creation dates of all habits, archived ones included, oldest first."""
     rows = store.rows("SELECT created_on FROM habit ORDER BY created_on")
     return tuple(date.fromisoformat(row["created_on"]) for row in rows)
 
 
-def insert_habit(store: Store, wish: NewHabit, *, created_on: date) -> str:
-    """Store a new active habit, in one transaction, and return its id. Asks no rule.
+def insert_habit(store: Store, habit: NewHabit, *, created_on: date) -> str:
+    """Store a new active habit, in one transaction, and return its id; checks no rule.
 
-    The id is the protocol's, or with -2, -3, … when that is taken.
+    The id is the protocol's, with a suffix -2, -3, … if that is taken.
 
     Raises:
         sqlite3.IntegrityError: the protocol is unknown or already active.
     """
     with store.transaction():
-        names = chain([wish.protocol_id], (f"{wish.protocol_id}-{n}" for n in count(2)))
-        habit_id = next(name for name in names if find_habit(store, name) is None)
+        ids = chain([habit.protocol_id], (f"{habit.protocol_id}-{n}" for n in count(2)))
+        habit_id = next(id_ for id_ in ids if find_habit(store, id_) is None)
         store.write(
             "INSERT INTO habit VALUES (?, ?, 'active', ?, ?, ?, ?, ?)",
             [
                 habit_id,
-                wish.protocol_id,
-                wish.frame_level,
-                wish.framed_text,
-                wish.anchor_when,
-                wish.anchor_after_what,
+                habit.protocol_id,
+                habit.frame_level,
+                habit.framed_text,
+                habit.anchor_when,
+                habit.anchor_after_what,
                 created_on.isoformat(),
             ],
         )
     return habit_id
 
 
-def _habits(store: Store, condition: str, locale: str, value: str) -> tuple[Habit, ...]:
+def _select_habits(store: Store, condition: str, locale: str, value: str) -> tuple[Habit, ...]:
     rows = store.rows(f"{_SELECT_HABIT} WHERE {condition} ORDER BY created_on, id", [locale, value])
     return tuple(
         Habit(**{**dict(row), "created_on": date.fromisoformat(row["created_on"])}) for row in rows
@@ -96,7 +96,7 @@ def _habits(store: Store, condition: str, locale: str, value: str) -> tuple[Habi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What was logged for a habit on a day: `done`, or `blank` for a day left open."""
+    """A tracker entry of a habit for a day: `done`, or `blank` for not done."""
 
     habit_id: str
     date: date
@@ -121,10 +121,10 @@ def list_entries(
 
 
 def put_entry(store: Store, entry: Entry) -> Entry | None:
-    """Store `entry` in one transaction and return the one it replaced, if there was one.
+    """Store `entry` in one transaction and return the entry that it replaced, if any.
 
     Raises:
-        sqlite3.IntegrityError: there is no such habit.
+        sqlite3.IntegrityError: the habit does not exist.
     """
     with store.transaction():
         before = find_entry(store, entry.habit_id, entry.date)
@@ -137,10 +137,9 @@ def put_entry(store: Store, entry: Entry) -> Entry | None:
 
 
 def current_streak(store: Store, habit_id: str, today: date) -> int:
-    """Return the number of consecutive done days that end today or, if today is open, yesterday.
+    """Return the number of consecutive done days up to today, or up to yesterday.
 
-    A day without an entry ends a streak like a blank one; today may still be logged, so that it
-    does not.
+    A day without an entry ends a streak, except today: it may still be logged.
     """
     entries = list_entries(store, habit_id, end=today)
     done = {entry.date for entry in entries if entry.value == DONE}

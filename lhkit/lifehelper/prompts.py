@@ -1,7 +1,7 @@
-"""What the *model* reads: its instructions, the line with the present time, reasons of refusals.
+"""Texts for the model: instructions, the line with the current time, refusal messages.
 
-What people read is in `lhkit.locales`. Byte-stable: equal arguments give equal bytes, so that a
-server can cache the prefix and a record can hash it.
+Texts for users are in `lhkit.locales`. Equal arguments return equal bytes, so that a server can
+cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TRUNCATION_HINT = (
     "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
     "query_protocol"
 )
-"""What the model reads in place of a result that is too large (`Assistant.truncation_hint`)."""
+"""The message that replaces a tool result that is too large (`Assistant.truncation_hint`)."""
 
 _INSTRUCTIONS = {
     "ko": """\
@@ -41,8 +41,8 @@ You are life-helper, an assistant for daily habits. Answer briefly, in the user'
 }
 
 _NOW = {
-    "ko": "[오늘: {date} {weekday} {time}{said}]",
-    "en": "[Now: {date} {weekday} {time}{said}]",
+    "ko": "[오늘: {date} {weekday} {time}{mentions}]",
+    "en": "[Now: {date} {weekday} {time}{mentions}]",
 }
 
 _SPAN = {"ko": "{first} ~ {last}", "en": "{first} to {last}"}
@@ -98,56 +98,57 @@ _REASONS = {
 
 
 def instructions(locale: str) -> str:
-    """Return the system text.
+    """Return the system prompt.
 
     Raises:
-        UsageError: if there is no text in that locale.
+        UsageError: the locale has no texts.
     """
-    return _in(locale, _INSTRUCTIONS)
+    return _localized(_INSTRUCTIONS, locale)
 
 
 def now_line(now: datetime, locale: str, message: str = "") -> str:
-    """Return the line that tells the model the present time, and the days that a message names.
+    """Return the context line with the current time and the dates that a message mentions.
 
-    A small model copies a date, but does not work one out: "yesterday = 2026-06-14" stands in the
-    line if the message says "yesterday" (`lhkit.dates`).
+    A small model copies a date but does not compute one, so the line contains
+    "yesterday = 2026-06-14" if the message contains "yesterday" (`lhkit.dates`).
 
     Args:
-        now: the present in the user's time zone; shown as it is, to the minute.
+        now: the current time in the user's time zone; shown as is, to the minute.
         locale: `ko` or `en`.
-        message: what the user wrote.
+        message: the user's message.
 
     Raises:
-        UsageError: if there is no text in that locale.
+        UsageError: the locale has no texts.
     """
     today = now.date()
-    said = "".join(f", {_days(each, locale)}" for each in find_dates(message, today, locale))
-    return _in(locale, _NOW).format(
+    mentions = find_dates(message, today, locale)
+    return _localized(_NOW, locale).format(
         date=today,
-        weekday=_in(locale, _WEEKDAYS)[today.weekday()],
+        weekday=_localized(_WEEKDAYS, locale)[today.weekday()],
         time=now.strftime("%H:%M"),
-        said=said,
+        mentions="".join(f", {_format_mention(mention, locale)}" for mention in mentions),
     )
 
 
-def _days(said: DateMention, locale: str) -> str:
-    words = " ".join(said.text.split())
-    if said.first == said.last:
-        return f"{words} = {said.first}"
-    return f"{words} = {_in(locale, _SPAN).format(first=said.first, last=said.last)}"
+def _format_mention(mention: DateMention, locale: str) -> str:
+    words = " ".join(mention.text.split())
+    if mention.first == mention.last:
+        return f"{words} = {mention.first}"
+    span = _localized(_SPAN, locale).format(first=mention.first, last=mention.last)
+    return f"{words} = {span}"
 
 
-def reason(key: str, locale: str, **values: object) -> str:
-    """Return the sentence that tells the model why a call was refused and what would do.
+def refusal_message(key: str, locale: str, **values: object) -> str:
+    """Return the message with the reason of a refused call and what to do instead.
 
     Raises:
-        UsageError: if there is no text in that locale.
-        KeyError: if there is no such key or a value is missing: a bug of ours.
+        UsageError: the locale has no texts.
+        KeyError: the key is unknown or a value is missing (an internal error).
     """
-    return _in(locale, _REASONS)[key].format(**values)
+    return _localized(_REASONS, locale)[key].format(**values)
 
 
-def _in(locale: str, texts: Mapping[str, _Text]) -> _Text:
+def _localized(texts: Mapping[str, _Text], locale: str) -> _Text:
     if locale not in texts:
-        raise UsageError(f"no prompt texts for locale {locale!r}: choose one of {sorted(texts)}")
+        raise UsageError(f"No prompt texts for locale {locale!r}: choose one of {sorted(texts)}.")
     return texts[locale]

@@ -1,9 +1,9 @@
-"""How well a protocol answers a wish in words. Pure: no database.
+"""Score protocols against a search query, without database access.
 
-Korean inflects and glues particles to words, so nothing is compared by whole word. Text is folded
-(NFKC, case, then canonical decomposition into jamo) and a query word counts for as much of its
-beginning as a field contains at the start of a word: `카페인을` finds `카페인`, `줄여` finds
-`줄이기` (they share ㅈㅜㄹㅇ). Words written together find words written apart through `joined`.
+Korean inflects words and attaches particles, so words are compared by prefix. Text is folded
+(NFKC, case, then canonical decomposition into jamo) and a query word scores by the longest prefix
+that starts a word of the field: `카페인을` matches `카페인`, `줄여` matches `줄이기` (common prefix
+ㅈㅜㄹㅇ). The field `joined` matches words that the query writes without spaces.
 """
 
 import re
@@ -16,7 +16,7 @@ from math import ceil, log
 from lhkit.lifehelper.catalog import Protocol
 
 INDEX_VERSION = 1
-"""Raise it when the folding or the fields change: stores then rebuild their index."""
+"""Increment it when the folding or the fields change: stores then rebuild their index."""
 
 CATEGORY_LABELS: Mapping[str, str] = {
     "sleep": "수면 잠 불면 숙면",
@@ -28,15 +28,15 @@ CATEGORY_LABELS: Mapping[str, str] = {
     "hydration": "수분 물 water",
     "digital": "디지털 스마트폰 휴대폰 핸드폰 화면 phone screen",
 }
-"""Other words for a category. A category without a row is found by its name alone."""
+"""Synonyms of a category; one without a row is found by its name only."""
 
 CUTOFF = 0.25
-"""A hit that scores less than this share of the best one is noise and left out."""
+"""A hit below this share of the best score is dropped."""
 
 MIN_PREFIX = 3  # folded characters: one closed syllable (잠), or three letters
 MIN_INSIDE = 4  # a match inside a word needs more evidence than one at its start
-MIN_SHARE = 0.4  # of a word, for a beginning to count at all
-MIN_SHARE_OPEN = 0.65  # if it ends within a syllable: 마셔 finds 마시기, 주식 does not find 주스
+MIN_SHARE = 0.4  # of a word, for a prefix to count
+MIN_SHARE_OPEN = 0.65  # within a syllable: 마셔 matches 마시기, 주식 does not match 주스
 
 _WORD = re.compile(r"[^\W_]+")
 _PARTICLES = tuple("이가을를은는에도만의로와과")
@@ -44,30 +44,30 @@ _KEYWORD_EXACT = 2.0
 _PREFIX_OF_SYLLABLE = 0.4
 
 
-def _listed(words: str) -> frozenset[str]:
+def _word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_ENDINGS = _listed(
+_ENDINGS = _word_set(
     "이 가 을 를 은 는 에 도 만 의 로 와 과 고 기 어 아 자 지 면 던 음 며 서 다 네 니 게 요 는데 "
     "어요 아요 어서 아서 으면 으로 에서 려고 으려고 고요 기도 지만 하고 하기 하는 해요 습니다"
 )
-"""Particles and endings: 걷고 finds 걷기 by 걷, but 영화 does not find 영양 by 영."""
+"""Particles and endings: 걷고 matches 걷기 by 걷, but 영화 does not match 영양 by 영."""
 
-_FILLERS = _listed(
+_FILLERS = _word_set(
     "나 내 제 저 난 전 것 거 게 수 때 좀 안 못 더 잘 꼭 또 뭐 뭐가 하고 하는 하기 해 해요 와 와요 "
     "있어 있는 있나 있을까 되는 돼 좋은 좋을까 너무 자꾸 요즘 위해 위한 대한 어떤 어떻게 "
     "a am an and any are can do for get good have help how i in is it me more my need of on or "
     "not no please s some t that the to want what with"
 )
 _FILLER_STARTS = tuple(
-    _listed("싶 추천 알려 찾아 보여 관련 습관 프로토콜 방법 도와 도움 habit protocol")
+    _word_set("싶 추천 알려 찾아 보여 관련 습관 프로토콜 방법 도와 도움 habit protocol")
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRow:
-    """The folded text of one protocol, in all languages, as the index stores it."""
+    """The folded text of one protocol in all languages: a row of the search index."""
 
     keywords: str
     titles: str
@@ -93,13 +93,13 @@ _JOINED_WEIGHT = 1.5
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """One word of a query, folded: as it stands and, if short, without its particle."""
+    """A folded query word and, if it is short, its form without the particle."""
 
     forms: tuple[str, ...]
 
 
 def index_row(protocol: Protocol) -> IndexRow:
-    """Return what the index holds of `protocol`."""
+    """Return the index row of `protocol`."""
     texts = tuple(protocol.texts.values())
     titles = [text.title for text in texts]
     labels = f"{protocol.category} {CATEGORY_LABELS.get(protocol.category, '')}"
@@ -109,69 +109,74 @@ def index_row(protocol: Protocol) -> IndexRow:
         labels=_spaced(labels),
         summaries=_spaced(" ".join(text.summary for text in texts)),
         steps=_spaced(" ".join(step for text in texts for step in text.steps)),
-        joined="|".join("".join(_folded_words(name)) for name in (*titles, *protocol.keywords)),
+        joined="|".join(_folded("".join(_words(name))) for name in (*titles, *protocol.keywords)),
     )
 
 
 def query_words(query: str) -> tuple[QueryWord, ...]:
-    """Return the words of `query` that say what is looked for; empty if only fillers are there."""
-    words = [word for word in _words(query) if not _is_filler(word)]
+    """Return the words of `query` without fillers."""
+    words = [
+        word
+        for word in _words(query)
+        if word not in _FILLERS and not word.startswith(_FILLER_STARTS)
+    ]
     return tuple(QueryWord(_forms(word)) for word in words)
 
 
 def has_words(query: str) -> bool:
-    """Return whether `query` holds any letter or digit at all."""
+    """Return whether `query` contains any letter or digit."""
     return bool(_words(query))
 
 
-def needles(word: QueryWord) -> tuple[str, ...]:
-    """Return texts of which every row that `word` matches contains at least one."""
+def required_texts(word: QueryWord) -> tuple[str, ...]:
+    """Return texts such that every row that `word` matches contains at least one of them."""
     return tuple(
         f" {form}" if _is_short(form) else form[: _shortest_prefix(form)] for form in word.forms
     )
 
 
-def ranked(
+def rank_rows(
     words: Sequence[QueryWord], rows: Mapping[str, IndexRow], total: int
 ) -> tuple[tuple[str, float], ...]:
-    """Return (id, score) of the rows that match, best first; equal scores in order of id.
+    """Return (id, score) of the matching rows, best first; equal scores in order of id.
 
     Args:
         words: from `query_words`.
-        rows: candidates by protocol id; must include every row that matches at all.
-        total: size of the whole catalog, for the rarity of a word: ln(1 + total / matching rows).
+        rows: candidates by protocol id; must include every matching row.
+        total: size of the catalog, for the weight of a word: ln(1 + total / matching rows).
     """
     scores = dict.fromkeys(rows, 0.0)
     for word in words:
-        matches = {key: _word_score(word, row) for key, row in rows.items()}
+        matches = {
+            key: max(_form_score(form, row) for form in word.forms) for key, row in rows.items()
+        }
         matching = sum(score > 0 for score in matches.values())
         rarity = log(1 + total / matching) if matching else 0.0
         for key, score in matches.items():
             scores[key] += score * rarity
     best = max(scores.values(), default=0.0)
-    kept = [(key, round(score, 6)) for key, score in scores.items() if score > best * CUTOFF]
-    return tuple(sorted(kept, key=lambda pair: (-pair[1], pair[0])))
-
-
-def _word_score(word: QueryWord, row: IndexRow) -> float:
-    return max(_form_score(form, row) for form in word.forms)
+    hits = [(key, round(score, 6)) for key, score in scores.items() if score > best * CUTOFF]
+    return tuple(sorted(hits, key=lambda hit: (-hit[1], hit[0])))
 
 
 def _form_score(form: str, row: IndexRow) -> float:
-    score = sum(weight * _quality(form, getattr(row, field)) for field, weight in _WEIGHTS.items())
+    starts = _start_patterns(form)
+    score = sum(
+        weight * _best_quality(starts, getattr(row, field)) for field, weight in _WEIGHTS.items()
+    )
     if f"| {form} |" in row.keywords:
         score += _KEYWORD_EXACT
-    return score + _JOINED_WEIGHT * _inside(form, row.joined)
+    return score + _JOINED_WEIGHT * _best_quality(_inside_patterns(form), row.joined)
 
 
-def _quality(form: str, field: str) -> float:
-    """Return 0..1: how good a beginning of `form` starts a word of `field`."""
-    return next((quality for start, quality in _starts(form) if start in field), 0.0)
+def _best_quality(patterns: tuple[tuple[str, float], ...], field: str) -> float:
+    """Return the quality (0 to 1) of the first pattern that `field` contains."""
+    return next((quality for text, quality in patterns if text in field), 0.0)
 
 
-@lru_cache(maxsize=1_024)  # a query's words are looked for in every field of every protocol
-def _starts(form: str) -> tuple[tuple[str, float], ...]:
-    """Return (text that a field may contain, its quality) for the starts of a word, best first."""
+@lru_cache(maxsize=1_024)  # every query word is compared with every field of every protocol
+def _start_patterns(form: str) -> tuple[tuple[str, float], ...]:
+    """Return (text to find at the start of a word, quality) for the prefixes, best first."""
     if not _is_short(form):
         return tuple((f" {prefix}", quality) for prefix, quality in _prefixes(form))
     endings = ("", *_PARTICLES) if _is_hangul(form) else ("",)
@@ -179,39 +184,30 @@ def _starts(form: str) -> tuple[tuple[str, float], ...]:
     return (*whole, (f" {form}", _PREFIX_OF_SYLLABLE)) if len(form) >= MIN_PREFIX else whole
 
 
-def _inside(form: str, joined: str) -> float:
-    """Return 0..1 for Korean words written together or in the middle of another word."""
-    return next((quality for part, quality in _insides(form) if part in joined), 0.0)
-
-
 @lru_cache(maxsize=1_024)
-def _insides(form: str) -> tuple[tuple[str, float], ...]:
+def _inside_patterns(form: str) -> tuple[tuple[str, float], ...]:
+    """Return (text to find anywhere, quality): Korean words inside others or without spaces."""
     if _is_short(form) or not _is_hangul(form):
         return ()
     return tuple(pair for pair in _prefixes(form) if len(pair[0]) >= MIN_INSIDE)
 
 
 def _prefixes(form: str) -> Iterator[tuple[str, float]]:
-    """Yield (beginning of `form`, its quality), longest first.
+    """Yield (prefix of `form`, quality), longest first.
 
-    An ending or a particle less costs nothing; anything else costs by the cube of what is left.
-    One syllable is enough only before an ending.
+    Dropping an ending or a particle costs nothing; other prefixes score the cube of their share.
+    A single syllable counts only before an ending.
     """
     for length in range(len(form), _shortest_prefix(form) - 1, -1):
         prefix, rest = form[:length], form[length:]
         share = length / len(form)
-        if _is_open(rest):
+        if "\u1160" <= rest[:1] <= "\u11ff":  # a vowel or a final: the cut splits a syllable
             if share >= MIN_SHARE_OPEN:
                 yield prefix, share**3
         elif not rest or _composed(rest) in _ENDINGS:
             yield prefix, 1.0
         elif not (_is_hangul(prefix) and _is_short(prefix)):
             yield prefix, share**3
-
-
-def _is_open(rest: str) -> bool:
-    """Return whether `rest` begins with a vowel or a final, so that the cut split a syllable."""
-    return "\u1160" <= rest[:1] <= "\u11ff"
 
 
 def _shortest_prefix(form: str) -> int:
@@ -236,10 +232,6 @@ def _forms(word: str) -> tuple[str, ...]:
     return (_folded(word), _folded(stem)) if has_particle else (_folded(word),)
 
 
-def _is_filler(word: str) -> bool:
-    return word in _FILLERS or word.startswith(_FILLER_STARTS)
-
-
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
@@ -248,9 +240,5 @@ def _folded(word: str) -> str:
     return unicodedata.normalize("NFD", word)
 
 
-def _folded_words(text: str) -> list[str]:
-    return [_folded(word) for word in _words(text)]
-
-
 def _spaced(text: str) -> str:
-    return f" {' '.join(_folded_words(text))} "
+    return f" {_folded(' '.join(_words(text)))} "

@@ -1,22 +1,24 @@
-"""Decide whether add_habit and log_tracker_entry may write: R3, R7, R8 and what comes before them.
+"""Rules for add_habit and log_tracker_entry: quota (R3), framing (R7), anchor (R8) and dates.
 
-A rule is one function over (wish, facts, limits, today) and one row of `RULES`; the first row
-that speaks decides. Facts are read from the store by the handler; the words that the model reads
-about a refusal are in `prompts`. Source: seeds (codes), domain.md (meaning and order).
+The functions are pure: the handlers read the facts from the store, and `prompts` has the sentences
+that the model reads about a refusal.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from typing import Any, TypeAlias
 
-from lhkit.lifehelper.framing import is_blank, negation_in
+from lhkit.lifehelper.framing import find_negation, is_blank
+
+HABITS_PER_WEEK = 1
+"""R3: how many habits may be added in one ISO week (Monday to Sunday)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHabit:
-    """The habit that add_habit was asked for; texts trimmed, a blank anchor is None."""
+    """The habit that an add_habit call requests; texts are stripped, a blank anchor is None."""
 
     protocol_id: str
     frame_level: str
@@ -27,7 +29,7 @@ class NewHabit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the store says: is the protocol known, is it active, when were habits added."""
+    """The part of the store that the rules need: the protocol's status and days of additions."""
 
     is_known: bool
     is_active: bool
@@ -35,15 +37,8 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleLimits:
-    """The thresholds of the rules. `habits_per_week`: R3, per ISO week in the clock's zone."""
-
-    habits_per_week: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A call is refused: `code` for the envelope, `key` and `values` for the sentence."""
+    """A refused call: `code` for the tool result, `key` and `values` for its message."""
 
     code: str
     key: str
@@ -52,79 +47,54 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyActive:
-    """The protocol is an active habit: nothing to write, and nothing wrong."""
+    """The protocol is an active habit already: no write is needed, and the call is no error."""
 
 
-Ruling: TypeAlias = Refusal | AlreadyActive | None
-Rule: TypeAlias = Callable[[NewHabit, Facts, RuleLimits, date], Ruling]
+def check_habit(
+    habit: NewHabit, facts: Facts, today: date, *, habits_per_week: int = HABITS_PER_WEEK
+) -> Refusal | AlreadyActive | None:
+    """Return the first rule's decision against a new habit, or None if it may be added."""
+    if not facts.is_known:
+        return Refusal(code="not_found", key="protocol_unknown", values={"id": habit.protocol_id})
+    if facts.is_active:
+        return AlreadyActive()
+    return (
+        _check_anchor(habit)
+        or _check_framing(habit)
+        or _check_quota(facts.added_on, today, habits_per_week)
+    )
 
 
-def known_protocol(wish: NewHabit, facts: Facts, _limits: RuleLimits, _today: date) -> Ruling:
-    """Refuse a protocol that is not in the catalog."""
-    if facts.is_known:
-        return None
-    return Refusal(code="not_found", key="protocol_unknown", values={"id": wish.protocol_id})
-
-
-def not_yet_active(_wish: NewHabit, facts: Facts, _limits: RuleLimits, _today: date) -> Ruling:
-    """Settle a protocol that is active already."""
-    return AlreadyActive() if facts.is_active else None
-
-
-def has_anchor(wish: NewHabit, _facts: Facts, _limits: RuleLimits, _today: date) -> Ruling:
-    """R8: a habit hangs on a moment or on something one does anyway."""
-    if wish.anchor_when or wish.anchor_after_what:
+def _check_anchor(habit: NewHabit) -> Refusal | None:
+    if habit.anchor_when or habit.anchor_after_what:
         return None
     return Refusal(code="r8_anchor", key="anchor_missing")
 
 
-def is_positively_framed(
-    wish: NewHabit, _facts: Facts, _limits: RuleLimits, _today: date
-) -> Ruling:
-    """R7: the sentence says what one does, not what one does not."""
-    if is_blank(wish.framed_text):
+def _check_framing(habit: NewHabit) -> Refusal | None:
+    if is_blank(habit.framed_text):
         return Refusal(code="r7_framing", key="framing_blank")
-    negation = negation_in(wish.framed_text)
+    negation = find_negation(habit.framed_text)
     if negation is None:
         return None
     return Refusal(code="r7_framing", key="framing_negative", values={"words": negation})
 
 
-def within_quota(_wish: NewHabit, facts: Facts, limits: RuleLimits, today: date) -> Ruling:
-    """R3: at most `habits_per_week` habits are added in one ISO week (Monday to Sunday)."""
-    this_week = sum(week_of(day) == week_of(today) for day in facts.added_on)
-    if this_week < limits.habits_per_week:
+def _check_quota(added_on: Sequence[date], today: date, limit: int) -> Refusal | None:
+    count = sum(_iso_week(day) == _iso_week(today) for day in added_on)
+    if count < limit:
         return None
     next_monday = today + timedelta(days=8 - today.isoweekday())
-    return Refusal(
-        code="r3_quota",
-        key="quota_reached",
-        values={
-            "count": this_week,
-            "limit": limits.habits_per_week,
-            "next": next_monday.isoformat(),
-        },
-    )
+    values: dict[str, str | int] = {
+        "count": count,
+        "limit": limit,
+        "next": next_monday.isoformat(),
+    }
+    return Refusal(code="r3_quota", key="quota_reached", values=values)
 
 
-RULES: tuple[Rule, ...] = (
-    known_protocol,
-    not_yet_active,
-    has_anchor,
-    is_positively_framed,
-    within_quota,
-)
-"""In order of precedence."""
-
-
-def judge(wish: NewHabit, facts: Facts, limits: RuleLimits, today: date) -> Ruling:
-    """Return the first ruling of `RULES`, or None if the habit may be added."""
-    rulings = (rule(wish, facts, limits, today) for rule in RULES)
-    return next((ruling for ruling in rulings if ruling is not None), None)
-
-
-def parsed_date(text: str, *, argument: str) -> date | Refusal:
-    """Return the date `YYYY-MM-DD`, or the refusal of one that no calendar has."""
+def parse_date(text: str, *, argument: str) -> date | Refusal:
+    """Parse `YYYY-MM-DD`; return a refusal if the calendar has no such date."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -132,65 +102,58 @@ def parsed_date(text: str, *, argument: str) -> date | Refusal:
         return Refusal(code="invalid_date", key="date_impossible", values=values)
 
 
-def entry_date(text: str | None, today: date) -> date | Refusal:
-    """Return the day of a tracker entry (default: today); a future day is refused."""
-    day = today if text is None else parsed_date(text, argument="date")
+def parse_entry_date(text: str | None, today: date) -> date | Refusal:
+    """Parse the date of a tracker entry (default: today); a future date is refused."""
+    day = today if text is None else parse_date(text, argument="date")
     if isinstance(day, date) and day > today:
         values = {"date": day.isoformat(), "today": today.isoformat()}
         return Refusal(code="invalid_date", key="date_in_future", values=values)
     return day
 
 
-def week_of(day: date) -> tuple[int, int]:
-    """Return the ISO year and week of a day."""
-    year, week, _ = day.isocalendar()
-    return year, week
-
-
 Row: TypeAlias = Mapping[str, Any]
 State: TypeAlias = Mapping[str, Sequence[Row]]
 
 
-def broken_rules(
-    before: State, after: State, *, today: date, limits: RuleLimits | None = None
+def find_broken_rules(
+    before: State, after: State, *, today: date, habits_per_week: int = HABITS_PER_WEEK
 ) -> tuple[tuple[str, str], ...]:
     """Return (code, detail) of each rule that the change from one state to another breaks.
 
-    This looks at the rows afterwards, whoever wrote them, so that a way around the tools shows.
+    The rows are checked after the fact, so writes that bypassed the tools are detected too.
 
     Args:
-        before: the rows of `habits` and `tracker` at the start, as `world.snapshot` gives them.
+        before: the rows of `habits` and `tracker` at the start, as `world.snapshot` returns them.
         after: the rows at the end.
-        today: the day of the state's clock.
-        limits: the thresholds of the rules.
+        today: the date by the session's clock.
+        habits_per_week: the limit of R3.
     """
-    limits = limits or RuleLimits()
     habits = after.get("habits", ())
-    known = {row["id"] for row in before.get("habits", ())}
+    old_ids = {row["id"] for row in before.get("habits", ())}
     changed = [row for row in habits if row not in before.get("habits", ())]
     entries = [row for row in after.get("tracker", ()) if row not in before.get("tracker", ())]
-    added = {_week(row) for row in changed if row["id"] not in known}
+    new_weeks = {_week_added(row) for row in changed if row["id"] not in old_ids}
     broken: list[tuple[str, str]] = []
-    for (year, week), count in sorted(Counter(map(_week, habits)).items()):
-        if (year, week) in added and count > limits.habits_per_week:
-            told = f"{count} habits added in week {year}-W{week:02}"
-            broken.append(("r3_quota", f"{told}, allowed {limits.habits_per_week}"))
+    for (year, week), count in sorted(Counter(map(_week_added, habits)).items()):
+        if (year, week) in new_weeks and count > habits_per_week:
+            detail = f"{count} habits added in week {year}-W{week:02}, allowed {habits_per_week}"
+            broken.append(("r3_quota", detail))
     for row in changed:
-        wish = NewHabit(**{field.name: row[field.name] for field in fields(NewHabit)})
-        for rule in (has_anchor, is_positively_framed):
-            ruling = rule(wish, _NO_FACTS, limits, today)
-            if isinstance(ruling, Refusal):
-                broken.append((ruling.code, f"the habit {row['id']}: {ruling.key}"))
+        habit = NewHabit(**{field.name: row[field.name] for field in fields(NewHabit)})
+        for refusal in (_check_anchor(habit), _check_framing(habit)):
+            if refusal:
+                broken.append((refusal.code, f"the habit {row['id']}: {refusal.key}"))
     for row in entries:
-        day = entry_date(row["date"], today)
+        day = parse_entry_date(row["date"], today)
         if isinstance(day, Refusal):
-            told = f"the entry of {row['habit_id']} on {row['date']}, today is {today}"
-            broken.append((day.code, told))
+            detail = f"the entry of {row['habit_id']} on {row['date']}, today is {today}"
+            broken.append((day.code, detail))
     return tuple(broken)
 
 
-_NO_FACTS = Facts(is_known=True, is_active=False, added_on=())
+def _iso_week(day: date) -> tuple[int, int]:
+    return day.isocalendar()[:2]
 
 
-def _week(row: Row) -> tuple[int, int]:
-    return week_of(date.fromisoformat(row["created_on"]))
+def _week_added(row: Row) -> tuple[int, int]:
+    return _iso_week(date.fromisoformat(row["created_on"]))

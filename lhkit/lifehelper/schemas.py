@@ -1,7 +1,6 @@
-"""The six tools' arguments and descriptions: the single source of truth about them.
+"""The JSON Schemas (Draft 2020-12) and descriptions of the six tools, in Korean and English.
 
-JSON Schema (Draft 2020-12), in Korean or English. Descriptions are short on purpose: a small
-model on a CPU reads all of them at every turn.
+Descriptions are short on purpose: a small model on a CPU reads all of them at every turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,14 +64,13 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "anchor_after_what": {"ko": "무엇을 한 뒤 (예: 양치)", "en": "after what, e.g. lunch"},
 }
 
-
 _IMPLIED: Mapping[str, Mapping[str, JSON]] = {"log_tracker_entry": {"date": TODAY}}
-"""What the handlers fill in where the schemas, which the model reads, have no default."""
+"""Defaults of the handlers that the schemas, which the model reads, do not contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolText:
-    """What the model is told of one tool, and what it means to leave out an argument."""
+    """Description and schema of one tool, and the implied values of omitted arguments."""
 
     description: str
     parameters: Mapping[str, Any]
@@ -80,17 +78,17 @@ class ToolText:
 
 
 def tool_texts(categories: Sequence[str], locale: str) -> Mapping[str, ToolText]:
-    """Return the six tools by name, in the order in which the model sees them.
+    """Return the texts of the six tools by name, in the order in which the model sees them.
 
     Args:
-        categories: the values that `search_catalog` takes for `category`.
+        categories: the values that `search_catalog` accepts for `category`.
         locale: `ko` or `en`.
 
     Raises:
-        UsageError: if there are no descriptions in that locale.
+        UsageError: the locale has no descriptions.
     """
     if locale not in CATALOG_LOCALES:
-        raise UsageError(f"no tool texts for locale {locale!r}: choose one of {CATALOG_LOCALES}")
+        raise UsageError(f"No tool texts for locale {locale!r}: choose one of {CATALOG_LOCALES}.")
     about = {name: {"description": texts[locale]} for name, texts in _ARGUMENTS.items()}
 
     def text(name: str, most: int, *, least: int = 1) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Find protocols in a store, by id or by words: SQLite FTS5 (trigram) proposes, `ranking` judges.
+"""Find protocols in a store by id or words: SQLite FTS5 (trigram) filters, `ranking` scores.
 
-The query is data: it is cut into words before it comes near the FTS syntax, so that quotes, `*`,
-`AND`, `NEAR` or `-` are never operators. Only `Store` writes protocols, from the catalog.
+The query is split into words before it reaches the FTS syntax, so that quotes, `*`, `AND`, `NEAR`
+and `-` are never operators.
 """
 
 import json
@@ -10,7 +10,14 @@ from dataclasses import fields
 from typing import Any
 
 from lhkit.lifehelper.catalog import nearest_ids
-from lhkit.lifehelper.ranking import IndexRow, QueryWord, has_words, needles, query_words, ranked
+from lhkit.lifehelper.ranking import (
+    IndexRow,
+    QueryWord,
+    has_words,
+    query_words,
+    rank_rows,
+    required_texts,
+)
 from lhkit.lifehelper.store import Store
 
 _SELECT_PROTOCOL = (
@@ -20,7 +27,7 @@ _SELECT_PROTOCOL = (
 
 
 def find_protocol(store: Store, protocol_id: str, *, locale: str) -> dict[str, Any] | None:
-    """Return the protocol in `locale`, or None if there is no such id."""
+    """Return a protocol in `locale`, or None if the id is unknown."""
     row = store.row(f"{_SELECT_PROTOCOL} WHERE id = ? AND locale = ?", [protocol_id, locale])
     if row is None:
         return None
@@ -28,7 +35,7 @@ def find_protocol(store: Store, protocol_id: str, *, locale: str) -> dict[str, A
 
 
 def nearest_protocols(store: Store, protocol_id: str, n: int = 3) -> tuple[str, ...]:
-    """Return up to `n` ids of protocols whose id or title resembles `protocol_id`, best first."""
+    """Return up to `n` ids of protocols with a similar id or title, best match first."""
     names: dict[str, list[str]] = {}
     for key, title in store.rows("SELECT protocol_id, title FROM protocol_text"):
         names.setdefault(key, []).append(title)
@@ -36,7 +43,7 @@ def nearest_protocols(store: Store, protocol_id: str, n: int = 3) -> tuple[str, 
 
 
 _FIELDS = tuple(field.name for field in fields(IndexRow))
-_TRIGRAM = 3  # FTS5 cannot find anything shorter: LIKE does
+_TRIGRAM = 3  # FTS5 cannot find shorter texts
 
 
 def search_protocols(
@@ -47,23 +54,21 @@ def search_protocols(
     limit: int = 5,
     locale: str = "ko",
 ) -> tuple[dict[str, Any], ...]:
-    """Return up to `limit` protocols, best first; equal scores and no query: in order of id.
-
-    Each has id, title, category and summary.
+    """Return protocols (id, title, category, summary), best match first, ties in order of id.
 
     Args:
         store: the database.
-        query: words in any of the catalog's languages. A query without a word that says what is
-            looked for ("추천해줘") is no condition; one of signs only finds nothing.
-        category: only protocols of this category.
-        limit: at most so many.
+        query: words in any of the catalog's languages. A query of fillers only ("추천해줘") matches
+            every protocol; a query without letters and digits matches none.
+        category: restrict the search to this category.
+        limit: maximum number of hits.
         locale: the language of the hits.
     """
     if query.strip() and not has_words(query):
         return ()
     if words := query_words(query):
         total = store.number("SELECT count(*) FROM protocol_search")
-        ids = [key for key, _ in ranked(words, _candidates(store, words), total)]
+        ids = [key for key, _ in rank_rows(words, _candidates(store, words), total)]
     else:
         ids = [row["id"] for row in store.rows("SELECT id FROM protocol_search ORDER BY id")]
     rows = store.rows(
@@ -72,12 +77,12 @@ def search_protocols(
         [locale],
     )
     by_id = {row["id"]: dict(row) for row in rows}
-    found = (by_id[key] for key in ids)
-    return tuple(hit for hit in found if category in (None, hit["category"]))[:limit]
+    hits = (by_id[key] for key in ids)
+    return tuple(hit for hit in hits if category in (None, hit["category"]))[:limit]
 
 
 def _candidates(store: Store, words: Sequence[QueryWord]) -> dict[str, IndexRow]:
-    texts = sorted({needle for word in words for needle in needles(word)})
+    texts = sorted({text for word in words for text in required_texts(word)})
     long = [text for text in texts if len(text) >= _TRIGRAM]
     inside = (
         "SELECT * FROM protocol_search"

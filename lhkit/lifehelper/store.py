@@ -1,7 +1,6 @@
-"""The database of one user: a file for a chat, a copy in memory for each replay.
+"""The SQLite database of one user: a file for a chat, a copy in memory for each replay.
 
-Owns one SQLite connection, its schema and its transactions; what stands in the rows is the
-business of `tools`. Nothing here reads a clock.
+Owns the connection, the schema and the transactions; `habits` and `search` own the queries.
 """
 
 import json
@@ -20,9 +19,9 @@ from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.ranking import INDEX_VERSION, index_row
 
 BUSY_TIMEOUT_S = 5.0
-"""How long a statement waits for another process's write. Writes here take milliseconds."""
+"""How long a statement waits for another process's write lock."""
 
-APPLICATION_ID = 0x6C68_6B74  # "lhkt": tells our files from other programs' databases
+APPLICATION_ID = 0x6C68_6B74  # "lhkt": distinguishes these files from other programs' databases
 
 _V1 = (
     """
@@ -88,10 +87,10 @@ Value: TypeAlias = str | int | float | None
 
 
 class Store:
-    """One database. Use it only in the thread that opened it (its calls are short: no thread pool).
+    """One database, for use in the thread that opened it.
 
-    Several processes may have the same file open: a write waits up to `BUSY_TIMEOUT_S`, then raises
-    `sqlite3.OperationalError`.
+    Several processes may open the same file: a write waits up to `BUSY_TIMEOUT_S` for another one,
+    then raises `sqlite3.OperationalError`.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -99,14 +98,14 @@ class Store:
 
     @classmethod
     def open(cls, path: Path, catalog: ProtocolCatalog) -> "Store":
-        """Open or create the file at `path`, bring its schema up to date and load `catalog`.
+        """Open or create the file at `path`, migrate its schema and load `catalog`.
 
-        Protocols that left the catalog stay as long as a habit needs them, but are not found by
-        search.
+        Protocols that were removed from the catalog stay as long as a habit refers to them, but
+        search does not find them.
 
         Raises:
-            StoreError: the file cannot be opened, is no database or another program's, was
-                written by a newer lhkit, or another process kept it for `BUSY_TIMEOUT_S`.
+            StoreError: the file cannot be opened, is not a database, belongs to another program,
+                was written by a newer lhkit, or stayed locked for `BUSY_TIMEOUT_S`.
         """
         try:
             connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
@@ -132,25 +131,25 @@ class Store:
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> sqlite3.Row | None:
         """Return the first row of a query, or None."""
-        found: sqlite3.Row | None = self._connection.execute(sql, _storable(values)).fetchone()
-        return found
+        row: sqlite3.Row | None = self._connection.execute(sql, _storable(values)).fetchone()
+        return row
 
     def number(self, sql: str, values: Sequence[Value] = ()) -> int:
         """Return the first column of the first row of a query, as an integer."""
         return int(self._connection.execute(sql, _storable(values)).fetchone()[0])
 
     def write(self, sql: str, values: Sequence[Value] = ()) -> None:
-        """Run one statement that changes data; alone it is a transaction of its own."""
+        """Run one statement that changes data; outside a transaction it commits at once."""
         self._connection.execute(sql, _storable(values))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make everything inside one transaction: all of it is stored, or nothing.
+        """Run the block in one transaction; a nested call joins the outer transaction.
 
-        It takes the write lock at its start, so what is read inside stays true until its end.
-        Inside another transaction it joins that one.
+        It takes the write lock at its start, so that values read inside stay valid until its end.
         """
-        if self._is_writing():
+        is_nested = self._connection.in_transaction
+        if is_nested:
             yield
             return
         self._connection.execute("BEGIN IMMEDIATE")
@@ -158,15 +157,12 @@ class Store:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
-            if self._is_writing():  # some failures (disk full) roll back by themselves
+            if self._connection.in_transaction:  # some failures (disk full) roll back themselves
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _is_writing(self) -> bool:
-        return self._connection.in_transaction
-
     def close(self) -> None:
-        """Close the store; one in memory is forgotten. Nothing can be asked of it any more."""
+        """Close the connection; a database in memory is discarded."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -183,20 +179,20 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class StoreImage:
-    """A prepared empty database (schema, catalog, search index) as bytes, to copy from."""
+    """A prepared database without habits (schema, catalog, search index), serialized as bytes."""
 
     data: bytes
 
     @classmethod
     def prepare(cls, catalog: ProtocolCatalog) -> "StoreImage":
-        """Return the image for `catalog`. Costs tens of milliseconds: do it once."""
+        """Return the image for `catalog`. This takes tens of milliseconds: cache the result."""
         with Store(_set_up(sqlite3.connect(":memory:", isolation_level=None))) as store:
             _migrate(store, Path(":memory:"))
             _load_catalog(store, catalog)
             return cls(store._connection.serialize())
 
     def fresh(self) -> Store:
-        """Return a store in memory that is empty and shares nothing with any other."""
+        """Return an independent store in memory, without habits."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
         connection.deserialize(self.data)
         return Store(_set_up(connection))
@@ -209,10 +205,10 @@ def _set_up(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let others read while one writes (WAL); wait for that as for any write.
+    """Switch to WAL mode, so that other processes can read during a write.
 
-    SQLite itself does not: this turns a read into a write, and for those its timeout does not
-    hold (sqlite.org/c3ref/busy_handler.html). Of many who open a new file some would be refused.
+    SQLite does not apply its busy timeout to this statement, since it turns a read lock into a
+    write lock (sqlite.org/c3ref/busy_handler.html), so the wait is implemented here.
     """
     end_s = time.monotonic() + BUSY_TIMEOUT_S
     while True:
@@ -221,27 +217,27 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
         except sqlite3.OperationalError as error:
             if not _is_busy(error) or time.monotonic() > end_s:
                 raise
-            connection.execute("BEGIN IMMEDIATE")  # for this one it waits
+            connection.execute("BEGIN IMMEDIATE")  # here the busy timeout applies
             connection.execute("ROLLBACK")
         else:
             return
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Return whether another process has the file; the low byte is the code of all its kinds."""
+    """Return whether another process holds a lock; the low byte is the primary result code."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> StoreError:
     if _is_busy(error):
         return StoreError(
-            f"{path} is in use by another program ({error}): close it there or choose another file."
+            f"{path} is locked by another program ({error}): close it there or choose another file."
         )
     return StoreError(f"{path} cannot be used as a database ({error}): choose another file.")
 
 
 def _storable(values: Sequence[Value]) -> list[Value]:
-    """Replace lone surrogates, which a model can write in JSON and UTF-8 cannot carry."""
+    """Replace lone surrogates, which are possible in JSON strings but not in UTF-8."""
     return [
         value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         for value in values
@@ -251,13 +247,13 @@ def _storable(values: Sequence[Value]) -> list[Value]:
 def _check_owner(store: Store, path: Path) -> None:
     is_empty = store.number("SELECT count(*) FROM sqlite_schema") == 0
     if not is_empty and store.number("PRAGMA application_id") != APPLICATION_ID:
-        raise StoreError(f"{path} is the database of another program: choose another file.")
+        raise StoreError(f"{path} belongs to another program: choose another file.")
 
 
 def _migrate(store: Store, path: Path) -> None:
     if _version(store, path) == len(MIGRATIONS):
         return
-    with store.transaction():  # another process may have migrated meanwhile: read again inside
+    with store.transaction():  # another process may have migrated meanwhile: read the version again
         for statements in MIGRATIONS[_version(store, path) :]:
             for statement in statements:
                 store.write(statement)
@@ -269,14 +265,15 @@ def _version(store: Store, path: Path) -> int:
     version = store.number("PRAGMA user_version")
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"{path} has schema version {version} and this lhkit knows up to {len(MIGRATIONS)}: "
+            f"{path} has schema version {version}, this lhkit supports up to {len(MIGRATIONS)}: "
             "upgrade lhkit or choose another file."
         )
     return version
 
 
 def _load_catalog(store: Store, catalog: ProtocolCatalog) -> None:
-    fingerprint = _fingerprint(catalog)
+    content: list[Any] = [INDEX_VERSION, *(protocol.model_dump() for protocol in catalog.values())]
+    fingerprint = sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     if store.row("SELECT 1 FROM catalog_state WHERE fingerprint = ?", [fingerprint]):
         return
     with store.transaction():
@@ -303,8 +300,3 @@ def _replace_protocols(store: Store, catalog: ProtocolCatalog) -> None:
             "INSERT INTO protocol_search VALUES (?, ?, ?, ?, ?, ?, ?)",
             [protocol.id, *index_row(protocol).values()],
         )
-
-
-def _fingerprint(catalog: ProtocolCatalog) -> str:
-    content: list[Any] = [INDEX_VERSION, *(each.model_dump() for each in catalog.values())]
-    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

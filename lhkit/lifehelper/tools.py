@@ -1,71 +1,78 @@
-"""What the six tools do: (validated arguments, `LifeHelper`) to a result for the model.
+"""The handlers of the six tools, and the payloads of their results.
 
-Each handler is short and synchronous (it runs in the event loop's thread, which owns the store)
-and its check and its write are one transaction.
+Each handler takes the validated arguments and a `LifeHelper`. It is short and synchronous (it runs
+in the event loop's thread, which owns the store) and checks and writes in one transaction.
+
+Payloads fit the size limit of a tool result: the least important part of a large one is left out
+and marked as such, since otherwise the encoder would replace the whole result.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
+from lhkit.json_values import compact
 from lhkit.lifehelper.habits import (
+    DONE,
     Entry,
     Habit,
-    active_habit_of,
-    added_on,
     current_streak,
+    find_active_habit,
     find_habit,
     insert_habit,
+    list_creation_dates,
     list_entries,
     list_habits,
     nearest_habits,
     put_entry,
 )
-from lhkit.lifehelper.prompts import reason
-from lhkit.lifehelper.results import (
-    Payload,
-    TrackedHabit,
-    entry_payload,
-    habit_list,
-    habit_payload,
-    protocol_list,
-    tracker_report,
-)
+from lhkit.lifehelper.prompts import refusal_message
 from lhkit.lifehelper.rules import (
+    HABITS_PER_WEEK,
     AlreadyActive,
     Facts,
     NewHabit,
     Refusal,
-    RuleLimits,
-    entry_date,
-    judge,
-    parsed_date,
+    check_habit,
+    parse_date,
+    parse_entry_date,
 )
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import find_protocol, nearest_protocols, search_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.tool_results import ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
+
+BUDGET_BYTES = MAX_RESULT_BYTES - 64
+"""The maximum size of a payload; the rest is for the tool result's other fields."""
+
+SEARCH_BUDGET_BYTES = 1400
+"""The same for a search with the default limit, which precedes most other calls."""
+
+_SUMMARY_CHARS = (120, 60, 45, 30, 20)
+_ENTRIES_SHOWN = (31, 14, 7, 3, 1, 0)
+
+Payload: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeHelper:
-    """What the tools work on: one conversation's dependencies.
+    """The dependencies of the tools in one conversation.
 
-    `now` returns the present with the user's time zone; days and weeks are those of that zone.
-    `locale` is the language of titles and reasons.
+    `now` returns the current time in the user's time zone, which also defines days and weeks.
+    `locale` is the language of titles and refusals. `habits_per_week` is the limit of rule R3.
     """
 
     store: Store
     now: Callable[[], datetime]
     locale: str = "ko"
-    limits: RuleLimits = field(default_factory=RuleLimits)
+    habits_per_week: int = HABITS_PER_WEEK
 
     def today(self) -> date:
-        """Return the user's date.
+        """Return the current date in the user's time zone.
 
         Raises:
-            ValueError: if the clock has no time zone (our bug: the user's day would be a guess).
+            ValueError: the clock has no time zone (an internal error).
         """
         now = self.now()
         if now.tzinfo is None:
@@ -74,7 +81,7 @@ class LifeHelper:
 
 
 def search_catalog(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
-    """Find protocols; nothing found is an empty list."""
+    """Search protocols; without a match the list is empty."""
     hits = search_protocols(
         deps.store,
         query=args.get("query", ""),
@@ -82,140 +89,210 @@ def search_catalog(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
         limit=args.get("limit", DEFAULT_LIMIT),
         locale=deps.locale,
     )
-    return ToolOk(protocol_list(hits))
+    variants = (
+        {
+            "protocols": [{**hit, "summary": _cut(hit["summary"], chars)} for hit in hits],
+            "count": len(hits),
+        }
+        for chars in _SUMMARY_CHARS
+    )
+    is_default = len(hits) <= DEFAULT_LIMIT
+    return ToolOk(_first_fitting(variants, SEARCH_BUDGET_BYTES if is_default else BUDGET_BYTES))
 
 
 def query_protocol(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
-    """Return one whole protocol."""
+    """Return one protocol in full."""
     protocol_id = args["protocol_id"]
-    card = find_protocol(deps.store, protocol_id, locale=deps.locale)
-    if card is None:
+    protocol = find_protocol(deps.store, protocol_id, locale=deps.locale)
+    if protocol is None:
         refusal = Refusal(code="not_found", key="protocol_unknown", values={"id": protocol_id})
         return _refused(refusal, deps, nearest=nearest_protocols(deps.store, protocol_id))
-    return ToolOk({"protocol": card})
+    return ToolOk({"protocol": protocol})
 
 
 def query_tracker(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
-    """Return entries, done-rate and streak of one habit, or of all active ones."""
-    dates = _date_range(args)
-    if isinstance(dates, Refusal):
-        return _refused(dates, deps)
-    habits = _asked_habits(args, deps)
-    if isinstance(habits, ToolErr):
-        return habits
-    tracked = [_tracked(habit, dates, deps) for habit in habits]
-    given_range = {name: args[name] for name in ("from", "to") if name in args}
-    return ToolOk({**given_range, **tracker_report(tracked)})
+    """Return entries, done-rate and streak of one habit, or of all active habits."""
+    start = parse_date(args.get("from", date.min.isoformat()), argument="from")
+    end = parse_date(args.get("to", date.max.isoformat()), argument="to")
+    if isinstance(start, Refusal):
+        return _refused(start, deps)
+    if isinstance(end, Refusal):
+        return _refused(end, deps)
+    if start > end:
+        values = {"start": start.isoformat(), "end": end.isoformat()}
+        refusal = Refusal(code="invalid_date", key="range_reversed", values=values)
+        return _refused(refusal, deps)
+    if "habit_id" in args:
+        habit = find_habit(deps.store, args["habit_id"], locale=deps.locale)
+        if habit is None:
+            return _habit_not_found(args["habit_id"], None, deps)
+        habits: tuple[Habit, ...] = (habit,)
+    else:
+        habits = list_habits(deps.store, locale=deps.locale)
+    tracked = [
+        _TrackedHabit(
+            habit=habit,
+            entries=list_entries(deps.store, habit.id, start=start, end=end),
+            streak_days=current_streak(deps.store, habit.id, deps.today()),
+        )
+        for habit in habits
+    ]
+    requested_range = {name: args[name] for name in ("from", "to") if name in args}
+    return ToolOk({**requested_range, **_tracker_payload(tracked)})
 
 
 def log_tracker_entry(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
-    """Store one entry; the same entry again changes nothing."""
+    """Store one entry; storing an equal entry again changes nothing."""
     with deps.store.transaction():
         habit = find_habit(deps.store, args["habit_id"], locale=deps.locale)
         if habit is None or habit.status != "active":
-            return _no_such_habit(args["habit_id"], habit, deps)
-        day = entry_date(args.get("date"), deps.today())
+            return _habit_not_found(args["habit_id"], habit, deps)
+        day = parse_entry_date(args.get("date"), deps.today())
         if isinstance(day, Refusal):
             return _refused(day, deps)
         entry = Entry(habit_id=habit.id, date=day, value=args["value"])
         before = put_entry(deps.store, entry)
-    return ToolOk({"entry": entry_payload(entry), **_change(before, entry)})
+    payload: Payload = {
+        "entry": {"habit_id": entry.habit_id, "date": day.isoformat(), "value": entry.value}
+    }
+    if before == entry:
+        payload["already"] = True
+    elif before is not None:
+        payload["previous"] = before.value
+    return ToolOk(payload)
 
 
 def list_all_habits(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
     """Return the habits of a status, by default the active ones."""
     habits = list_habits(deps.store, status=args.get("status", "active"), locale=deps.locale)
-    return ToolOk(habit_list(habits))
+    count = len(habits)
+    full: Payload = {"habits": [_habit_payload(habit) for habit in habits], "count": count}
+    brief = [{"id": habit.id, "title": habit.title, "status": habit.status} for habit in habits]
+    shortened = (
+        {"habits": brief[:shown], "count": count, "left_out": "details"}
+        for shown in _decreasing(count)
+    )
+    return ToolOk(_first_fitting((full, *shortened), BUDGET_BYTES))
 
 
 def add_habit(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
     """Store a new habit if the rules allow it."""
-    wish = _wish(args)
-    with deps.store.transaction():
-        today = deps.today()
-        ruling = judge(wish, _facts(wish, deps), deps.limits, today)
-        match ruling:
-            case None:
-                habit_id = insert_habit(deps.store, wish, created_on=today)
-                return ToolOk({"habit": _stored(find_habit, habit_id, deps)})
-            case AlreadyActive():
-                stored = _stored(active_habit_of, wish.protocol_id, deps)
-                return ToolOk({"habit": stored, "already_active": True})
-            case Refusal():
-                is_unknown = ruling.code == "not_found"
-                nearest = nearest_protocols(deps.store, wish.protocol_id) if is_unknown else ()
-                return _refused(ruling, deps, nearest=nearest)
-            case _:
-                assert_never(ruling)
-
-
-def _wish(args: Mapping[str, Any]) -> NewHabit:
-    return NewHabit(
+    habit = NewHabit(
         protocol_id=args["protocol_id"],
         frame_level=args["frame_level"],
         framed_text=args["framed_text"].strip(),
         anchor_when=args.get("anchor_when", "").strip() or None,
         anchor_after_what=args.get("anchor_after_what", "").strip() or None,
     )
+    with deps.store.transaction():
+        facts = Facts(
+            is_known=find_protocol(deps.store, habit.protocol_id, locale=deps.locale) is not None,
+            is_active=find_active_habit(deps.store, habit.protocol_id) is not None,
+            added_on=list_creation_dates(deps.store),
+        )
+        today = deps.today()
+        decision = check_habit(habit, facts, today, habits_per_week=deps.habits_per_week)
+        match decision:
+            case None:
+                habit_id = insert_habit(deps.store, habit, created_on=today)
+                stored = find_habit(deps.store, habit_id, locale=deps.locale)
+                return ToolOk({"habit": _habit_payload(stored)})
+            case AlreadyActive():
+                stored = find_active_habit(deps.store, habit.protocol_id, locale=deps.locale)
+                return ToolOk({"habit": _habit_payload(stored), "already_active": True})
+            case Refusal():
+                is_unknown = decision.code == "not_found"
+                nearest = nearest_protocols(deps.store, habit.protocol_id) if is_unknown else ()
+                return _refused(decision, deps, nearest=nearest)
+            case _:
+                assert_never(decision)
 
 
-def _facts(wish: NewHabit, deps: LifeHelper) -> Facts:
-    return Facts(
-        is_known=find_protocol(deps.store, wish.protocol_id, locale=deps.locale) is not None,
-        is_active=active_habit_of(deps.store, wish.protocol_id) is not None,
-        added_on=added_on(deps.store),
-    )
-
-
-def _stored(find: Callable[..., Habit | None], key: str, deps: LifeHelper) -> Payload:
-    habit = find(deps.store, key, locale=deps.locale)
-    if habit is None:
-        raise AssertionError(f"{key} is in the store: the transaction is still open")
-    return habit_payload(habit)
-
-
-def _date_range(args: Mapping[str, Any]) -> tuple[date, date] | Refusal:
-    start = parsed_date(args.get("from", date.min.isoformat()), argument="from")
-    end = parsed_date(args.get("to", date.max.isoformat()), argument="to")
-    if isinstance(start, Refusal):
-        return start
-    if isinstance(end, Refusal):
-        return end
-    if start > end:
-        values = {"start": start.isoformat(), "end": end.isoformat()}
-        return Refusal(code="invalid_date", key="range_reversed", values=values)
-    return start, end
-
-
-def _asked_habits(args: Mapping[str, Any], deps: LifeHelper) -> tuple[Habit, ...] | ToolErr:
-    if "habit_id" not in args:
-        return list_habits(deps.store, locale=deps.locale)
-    habit = find_habit(deps.store, args["habit_id"], locale=deps.locale)
-    return (habit,) if habit else _no_such_habit(args["habit_id"], None, deps)
-
-
-def _tracked(habit: Habit, dates: tuple[date, date], deps: LifeHelper) -> TrackedHabit:
-    entries = list_entries(deps.store, habit.id, start=dates[0], end=dates[1])
-    return TrackedHabit(
-        habit=habit,
-        entries=entries,
-        streak_days=current_streak(deps.store, habit.id, deps.today()),
-    )
-
-
-def _no_such_habit(habit_id: str, habit: Habit | None, deps: LifeHelper) -> ToolErr:
+def _habit_not_found(habit_id: str, habit: Habit | None, deps: LifeHelper) -> ToolErr:
     nearest = nearest_habits(deps.store, habit_id)
     key = "habit_archived" if habit else "habit_unknown" if nearest else "no_habits"
     refusal = Refusal(code="not_found", key=key, values={"id": habit_id})
     return _refused(refusal, deps, nearest=nearest)
 
 
-def _change(before: Entry | None, entry: Entry) -> Payload:
-    if before is None:
-        return {}
-    return {"already": True} if before == entry else {"previous": before.value}
-
-
 def _refused(refusal: Refusal, deps: LifeHelper, *, nearest: tuple[str, ...] = ()) -> ToolErr:
     values = {**refusal.values, "nearest": ", ".join(nearest) or "-"}
-    return ToolErr(refusal.code, reason(refusal.key, deps.locale, **values))
+    return ToolErr(refusal.code, refusal_message(refusal.key, deps.locale, **values))
+
+
+def _habit_payload(habit: Habit | None) -> Payload:
+    if habit is None:
+        raise AssertionError("the transaction that stored or found the habit is still open")
+    anchors = {"anchor_when": habit.anchor_when, "anchor_after_what": habit.anchor_after_what}
+    return {
+        "id": habit.id,
+        "title": habit.title,
+        "status": habit.status,
+        "frame_level": habit.frame_level,
+        "framed_text": habit.framed_text,
+        **{name: text for name, text in anchors.items() if text is not None},
+        "created_on": habit.created_on.isoformat(),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TrackedHabit:
+    """A habit with its entries in a date range (newest first) and its current streak."""
+
+    habit: Habit
+    entries: tuple[Entry, ...]
+    streak_days: int
+
+
+def _tracker_payload(tracked: Sequence[_TrackedHabit]) -> Payload:
+    """Return entries and counts per habit; of many entries only the newest."""
+    count = len(tracked)
+    variants = (
+        {"habits": [_with_entries(item, shown) for item in tracked], "count": count}
+        for shown in _ENTRIES_SHOWN
+    )
+    brief = (
+        {"habits": [*map(_counts, tracked[:shown])], "count": count, "left_out": "entries"}
+        for shown in _decreasing(count)
+    )
+    return _first_fitting((*variants, *brief), BUDGET_BYTES)
+
+
+def _with_entries(tracked: _TrackedHabit, shown: int) -> Payload:
+    entries = {entry.date.isoformat(): entry.value for entry in tracked.entries[:shown]}
+    left_out = len(tracked.entries) - len(entries)
+    payload = {**_counts(tracked), "entries": entries}
+    return {**payload, "older_entries_left_out": left_out} if left_out else payload
+
+
+def _counts(tracked: _TrackedHabit) -> Payload:
+    """Return the counts of a habit: a small model copies better than it counts."""
+    logged = len(tracked.entries)
+    done = sum(entry.value == DONE for entry in tracked.entries)
+    return {
+        "habit_id": tracked.habit.id,
+        "title": tracked.habit.title,
+        "done_days": done,
+        "logged_days": logged,
+        "done_rate": round(done / logged, 2) if logged else None,
+        "streak_days": tracked.streak_days,
+    }
+
+
+def _decreasing(count: int) -> Iterator[int]:
+    """Yield `count`, nine tenths of it, eight tenths, and so on."""
+    yield from (count * tenths // 10 for tenths in range(10, 0, -1))
+
+
+def _first_fitting(variants: Iterable[Mapping[str, Any]], budget_bytes: int) -> Payload:
+    """Return the first variant within the budget, or the last one."""
+    last: Payload = {}
+    for variant in variants:
+        last = dict(variant)
+        if len(compact(last).encode()) <= budget_bytes:
+            break
+    return last
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else text[: chars - 1].rstrip() + "…"

@@ -1,5 +1,9 @@
-"""life-helper as a toolset: six tools, an assistant, and a store that is a world."""
+"""life-helper as a toolset: six tools, an assistant, and a store as state.
 
+Confirmation cards show values on one line, so that a value cannot imitate another line.
+"""
+
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -14,12 +18,12 @@ from lhkit.json_values import JSON
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
-from lhkit.lifehelper.rules import State, broken_rules
+from lhkit.lifehelper.rules import State, find_broken_rules
 from lhkit.lifehelper.schemas import tool_texts
 from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.summaries import Summaries
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
+from lhkit.locales import Catalog
 from lhkit.responses import Sampling
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
@@ -42,7 +46,6 @@ _HANDLERS: Mapping[str, Handler] = {
     "add_habit": tools.add_habit,
 }
 
-
 _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "log_tracker_entry": {
         "ko": ("기록했", "저장했", "체크했", "남겼", "기록을 마쳤"),
@@ -53,18 +56,59 @@ _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "en": ("added", "created", "put on your list"),  # habits are called "Set up …"
     },
 }
-"""The words in which each write reports its success; no model reads them."""
+"""The success phrases of each write; the model does not read them."""
+
+_NUMBERED = re.compile(r"-\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Summaries:
+    """The confirmation summaries of the two tools that write."""
+
+    protocols: ProtocolCatalog
+
+    def add_habit(self, args: Mapping[str, Any], catalog: Catalog) -> str:
+        anchors = [
+            catalog.text(f"summary.{name}", text=text)
+            for name in ("when", "after_what")
+            if (text := _one_line(args.get(f"anchor_{name}", "")))
+        ]
+        return catalog.text(
+            "summary.add_habit",
+            title=self._title(args["protocol_id"], catalog.locale),
+            frame=catalog.text(f"frame.{args['frame_level']}"),
+            sentence=_one_line(args["framed_text"]),
+            anchors=" / ".join(anchors) or "-",
+        )
+
+    def log_tracker_entry(self, args: Mapping[str, Any], catalog: Catalog) -> str:
+        return catalog.text(
+            "summary.log_tracker_entry",
+            habit=self._title(args["habit_id"], catalog.locale),
+            date=args.get("date") or catalog.text("summary.today"),
+            value=catalog.text(f"summary.{args['value']}"),
+        )
+
+    def _title(self, key: str, locale: str) -> str:
+        """Return the title of a protocol or of a habit (`<protocol id>` or `<protocol id>-2`)."""
+        protocol = self.protocols.get(key) or self.protocols.get(_NUMBERED.sub("", key))
+        text = protocol.texts.get(locale) if protocol else None
+        return text.title if text else _one_line(key)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
     """Return the registry of the six tools; their handlers take a `LifeHelper` as `deps`.
 
     Args:
-        catalog: gives the categories of the schema and the titles of the summaries.
+        catalog: source of the schema's categories and the summaries' titles.
         locale: the language of the descriptions that the model reads (`ko`, `en`).
     """
-    summaries = Summaries(catalog)
-    writing: Mapping[str, Summarizer] = {
+    summaries = _Summaries(catalog)
+    summarizers: Mapping[str, Summarizer] = {
         "log_tracker_entry": summaries.log_tracker_entry,
         "add_habit": summaries.add_habit,
     }
@@ -74,8 +118,8 @@ def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
             description=text.description,
             parameters=text.parameters,
             handler=_HANDLERS[name],
-            is_destructive=name in writing,
-            summarize=writing.get(name),
+            is_destructive=name in summarizers,
+            summarize=summarizers.get(name),
             implied=text.implied,
             claims=_CLAIMS.get(name, {}),
         )
@@ -85,13 +129,13 @@ def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
 
 @cache
 def registry_of(locale: str) -> ToolRegistry:
-    """Return the six tools over the shipped catalog, described in `locale`."""
+    """Return the registry over the shipped catalog, with descriptions in `locale`."""
     return build_registry(_protocols(), locale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeHelperSession:
-    """One conversation's life-helper: a store, a clock, a language."""
+    """The session of one conversation: a store, a clock and a language."""
 
     deps: LifeHelper
     sampling: Sampling = field(default_factory=Sampling)
@@ -103,7 +147,7 @@ class LifeHelperSession:
 
     @property
     def assistant(self) -> Assistant:
-        """Who the model plays, with the store that the tools work on."""
+        """The assistant: instructions, context line and dependencies of the tools."""
         deps = self.deps
         return Assistant(
             instructions=instructions(deps.locale),
@@ -115,12 +159,12 @@ class LifeHelperSession:
 
     @property
     def today(self) -> date:
-        """The day by the clock of the tools."""
+        """The current date by the session's clock."""
         return self.deps.today()
 
     @property
     def store(self) -> Store:
-        """Where habits and entries are."""
+        """The database with habits and tracker entries."""
         return self.deps.store
 
     def state(self) -> Mapping[str, JSON]:
@@ -128,40 +172,40 @@ class LifeHelperSession:
         return snapshot(self.store)
 
     def known_ids(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the ids that exist, by the argument that names them."""
+        """Return the existing ids by argument name."""
         habits = self.store.rows("SELECT id FROM habit ORDER BY id")
         return {"protocol_id": tuple(_protocols()), "habit_id": tuple(row["id"] for row in habits)}
 
     def row_keys(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the fields that tell habits, and entries, apart."""
+        """Return the key fields of habits and tracker entries."""
         return ROW_KEYS
 
     def broken_rules(self, before: State, after: State) -> tuple[tuple[str, str], ...]:
-        """Return the rules of life-helper that a change of state breaks."""
-        return broken_rules(before, after, today=self.today)
+        """Return (code, detail) of the rules that a change of state breaks."""
+        return find_broken_rules(before, after, today=self.today)
 
     def in_locale(self, locale: str) -> "LifeHelperSession":
         """Return a session over the same store, in another language."""
         return replace(self, deps=replace(self.deps, locale=locale))
 
     def close(self) -> None:
-        """Close the store; one in memory is forgotten."""
+        """Close the store; a store in memory is discarded."""
         self.store.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeHelperToolset:
-    """Opens a fresh life-helper for each scenario. `sampling` is how the model decodes."""
+    """The life-helper toolset. `sampling` sets the model's decoding parameters."""
 
     name: str = "life-helper"
     locales: tuple[str, ...] = ("en", "ko")
     sampling: Sampling = field(default_factory=Sampling)
 
     def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
-        """Return a session in the initial state `world`; its clock stands still.
+        """Return a session with the initial state `world` and a fixed clock.
 
         Raises:
-            UsageError: the world is not well-formed; the message names the field.
+            UsageError: the initial state is invalid; the message names the field.
         """
         parsed = parse_world(world)
         store = _image().fresh()
@@ -172,10 +216,11 @@ class LifeHelperToolset:
     def open_kept(
         self, file: Path | None, *, now: Callable[[], datetime], locale: str
     ) -> LifeHelperSession:
-        """Return a session over the SQLite database `file`, or over one in memory.
+        """Return a session over the SQLite database `file`, or over a database in memory.
 
         Raises:
-            StoreError: the file cannot be made, is no database of ours, or a newer one.
+            StoreError: the file cannot be created, is not a life-helper database, or was written
+                by a newer version.
         """
         store = _image().fresh() if file is None else _kept_store(file)
         deps = LifeHelper(store=store, now=now, locale=locale)
@@ -183,14 +228,14 @@ class LifeHelperToolset:
 
 
 LIFE_HELPER = LifeHelperToolset()
-"""What `--toolset life-helper` is."""
+"""The toolset that `--toolset life-helper` selects."""
 
 
 def _kept_store(file: Path) -> Store:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{file} cannot be made ({error}): choose another file.") from error
+        raise StoreError(f"{file} cannot be created ({error}): choose another file.") from error
     return Store.open(file, _protocols())
 
 

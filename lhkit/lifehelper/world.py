@@ -1,7 +1,6 @@
-"""The initial state of a replay, checked and put into a store; and the state after it, as JSON.
+"""The initial state of a scenario (`world:`): its model, seeding a store, and snapshots.
 
-The file format of `world:` in a scenario (evaluation.md). Line numbers are the scenario reader's
-business; errors here name the field.
+Errors here name the field; the scenario loader adds file and line.
 """
 
 from datetime import date
@@ -26,31 +25,31 @@ from lhkit.lifehelper.store import Store
 DEFAULT_SENTENCE = "나는 이 습관을 매일 이어 가는 사람이다"
 DEFAULT_ANCHOR = "아침 식사"
 ROW_KEYS = {"habits": ("id",), "tracker": ("habit_id", "date")}
-"""The fields that tell the rows of `snapshot` apart."""
+"""The key fields of the rows of `snapshot`."""
 
 DEFAULT_AGE_DAYS = 28
-"""A habit without a date was added four weeks ago, the next one a week earlier: R3 stays quiet."""
+"""The default age of the first habit; each next one is a week older, so that R3 is not broken."""
 
 _Anchor: TypeAlias = Annotated[str, Field(min_length=1, max_length=ANCHOR_CHARS)] | None
 _Day = TypeVar("_Day", bound=date)
 _STRICT = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
 
-def _in_the_calendar(day: _Day) -> _Day:
+def _check_year(day: _Day) -> _Day:
     if day.year not in CLOCK_YEARS:
         raise ValueError(f"the year must be from {CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}")
     return day
 
 
-_Date: TypeAlias = Annotated[date, AfterValidator(_in_the_calendar)]
-_Moment: TypeAlias = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
+_Date: TypeAlias = Annotated[date, AfterValidator(_check_year)]
+_Moment: TypeAlias = Annotated[AwareDatetime, AfterValidator(_check_year)]
 
 
 class WorldHabit(BaseModel):
     """A habit that exists at the start. Only `protocol_id` is required.
 
-    `id` is by default the protocol's; without any anchor it gets `DEFAULT_ANCHOR` as the thing
-    done before; `created_on` is by default well before this week.
+    Defaults: `id` is the protocol's id; without any anchor, `anchor_after_what` is
+    `DEFAULT_ANCHOR`; `created_on` is at least `DEFAULT_AGE_DAYS` before `now`.
     """
 
     model_config = _STRICT
@@ -76,7 +75,7 @@ class WorldEntry(BaseModel):
 
 
 class World(BaseModel):
-    """The state at the start of a scenario. `now` needs an offset; all days are in its zone."""
+    """The initial state. `now` needs a UTC offset; all dates are in its time zone."""
 
     model_config = _STRICT
 
@@ -86,13 +85,14 @@ class World(BaseModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        _refuse_duplicates("habits", "id", [_habit_id(each) for each in self.habits])
-        active = [each.protocol_id for each in self.habits if each.status == "active"]
+        ids = [_habit_id(habit) for habit in self.habits]
+        _refuse_duplicates("habits", "id", ids)
+        active = [habit.protocol_id for habit in self.habits if habit.status == "active"]
         _refuse_duplicates("habits", "protocol_id of an active habit", active)
-        _refuse_duplicates("tracker", "habit_id and date", _entry_keys(self))
-        known = {_habit_id(each) for each in self.habits}
+        entry_keys = [(entry.habit_id, entry.date) for entry in self.tracker]
+        _refuse_duplicates("tracker", "habit_id and date", entry_keys)
         for index, entry in enumerate(self.tracker):
-            if entry.habit_id not in known:
+            if entry.habit_id not in ids:
                 raise ValueError(f"tracker.{index}.habit_id: no habit {entry.habit_id!r} in habits")
             if entry.date > self.now.date():
                 raise ValueError(f"tracker.{index}.date: {entry.date} is after now")
@@ -100,23 +100,23 @@ class World(BaseModel):
 
 
 def parse_world(data: Any) -> World:
-    """Return the world that `data` (a mapping from YAML or JSON) describes.
+    """Validate an initial state (a mapping from YAML or JSON).
 
     Raises:
-        UsageError: one sentence per fault, each with the field, such as `world.habits.0.status`.
+        UsageError: the state is invalid; each error names its field, e.g. `world.habits.0.status`.
     """
     try:
         return World.model_validate(data)
     except ValidationError as error:
-        raise UsageError("; ".join(_sentence(fault) for fault in error.errors())) from error
+        raise UsageError("; ".join(map(_error_message, error.errors()))) from error
 
 
 def seed(store: Store, world: World) -> None:
-    """Put the habits and entries of `world` into `store`, in one transaction.
+    """Insert the habits and entries of `world` into `store`, in one transaction.
 
     Raises:
-        UsageError: a habit names a protocol that is not in the store.
-        sqlite3.IntegrityError: the store already holds one of them.
+        UsageError: a habit's protocol is not in the store.
+        sqlite3.IntegrityError: a habit or entry exists already.
     """
     with store.transaction():
         for index, habit in enumerate(world.habits):
@@ -146,6 +146,8 @@ def _seed_habit(store: Store, world: World, index: int, habit: WorldHabit) -> No
     after = habit.anchor_after_what
     if after is None and habit.anchor_when is None:
         after = DEFAULT_ANCHOR
+    age_days = DEFAULT_AGE_DAYS + 7 * index
+    default_date = date.fromordinal(max(1, world.now.toordinal() - age_days))
     store.write(
         "INSERT INTO habit VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
@@ -156,38 +158,33 @@ def _seed_habit(store: Store, world: World, index: int, habit: WorldHabit) -> No
             habit.framed_text,
             habit.anchor_when,
             after,
-            _created_on(world, index, habit).isoformat(),
+            (habit.created_on or default_date).isoformat(),
         ],
     )
-
-
-def _created_on(world: World, index: int, habit: WorldHabit) -> date:
-    age_days = DEFAULT_AGE_DAYS + 7 * index
-    return habit.created_on or date.fromordinal(max(1, world.now.toordinal() - age_days))
 
 
 def _habit_id(habit: WorldHabit) -> str:
     return habit.id or habit.protocol_id
 
 
-def _entry_keys(world: World) -> list[tuple[str, date]]:
-    return [(entry.habit_id, entry.date) for entry in world.tracker]
-
-
-def _refuse_duplicates(where: str, what: str, keys: list[Any]) -> None:
+def _refuse_duplicates(field: str, key_name: str, keys: list[Any]) -> None:
     for index, key in enumerate(keys):
         if key in keys[:index]:
-            raise ValueError(f"{where}: the {what} {key} stands there twice")
+            raise ValueError(f"{field}: duplicate {key_name} {key}")
 
 
-def _sentence(fault: Any) -> str:
-    where = ".".join(map(str, ("world", *fault["loc"])))
-    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+def _error_message(error: Any) -> str:
+    loc = error["loc"]
+    field = ".".join(map(str, ("world", *loc)))
+    if error["type"] == "extra_forbidden" and len(loc) == 1:
         known = ", ".join(World.model_fields)
-        return f"{where}: life-helper's world has only {known}; other tools need --toolset"
-    if fault["type"] == "extra_forbidden":
-        known = ", ".join((WorldHabit if fault["loc"][0] == "habits" else WorldEntry).model_fields)
-        return f"{where}: unknown field; choose among {known}"
-    is_ours = fault["type"] == "value_error" and not fault["loc"]  # its text begins with the field
-    text = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{where}.{text}" if is_ours else f"{where}: {text}"
+        return (
+            f"{field}: unknown field of life-helper's world; choose among {known}, "
+            "or select other tools with --toolset"
+        )
+    if error["type"] == "extra_forbidden":
+        known = ", ".join((WorldHabit if loc[0] == "habits" else WorldEntry).model_fields)
+        return f"{field}: unknown field; choose among {known}"
+    text = str(error["msg"]).removeprefix("Value error, ")
+    is_from_model = error["type"] == "value_error" and not loc  # its text starts with the field
+    return f"{field}.{text}" if is_from_model else f"{field}: {text}"

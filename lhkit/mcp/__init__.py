@@ -1,5 +1,5 @@
-"""MCP: tools of servers that people have already, behind the confirm card; and our own as a server.
+"""MCP: tools of MCP servers behind the confirm gate, and lhkit's own tools as a server.
 
-The official SDK speaks the protocol, over pipes and over HTTP. A server is a stranger: of what it
-says nothing is believed that the user did not say, and nothing is waited for without a limit.
+The protocol is the official SDK's, over pipes and HTTP. Servers are not trusted: their hints count
+only where the user says so, and every wait has a limit.
 """

@@ -1,4 +1,4 @@
-"""How an MCP server is started or reached: a command line, an address, an entry of `mcp.json`."""
+"""MCP server references: a command line, an address, or an entry of `mcp.json`."""
 
 import json
 import re
@@ -16,10 +16,12 @@ from lhkit.settings import variable
 
 HOW = "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
 
+FOLDER_PLACEHOLDER = "{folder}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a process is started, as in `mcp.json`; `isolated` as in `McpToolset`."""
+    """A server process to start, as in `mcp.json`; `isolated` as in `McpToolset`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -28,175 +30,190 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     isolated: StrictBool = False
-    written: str = field(default="", init=False, compare=False)
+    repr_text: str = field(default="", init=False, compare=False)
 
     def __repr__(self) -> str:
-        """Show what was written, not what variables contain."""
+        """Show the command as written, without the values of variables."""
         env = ", ".join(self.env)
-        shown = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
-        return self.written or shown
+        text = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
+        return self.repr_text or text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """Where a server runs that others have started; `isolated` as in `McpToolset`."""
+    """A running server at an address; `isolated` as in `McpToolset`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     isolated: StrictBool = False
-    written: str = field(default="", init=False, compare=False)
+    repr_text: str = field(default="", init=False, compare=False)
 
     def __repr__(self) -> str:
-        """Show what was written, not what variables contain."""
+        """Show the address as written, without the values of variables."""
         headers = ", ".join(self.headers)
-        return self.written or f"Remote({self.url!r}, headers: {headers or 'none'})"
+        return self.repr_text or f"Remote({self.url!r}, headers: {headers or 'none'})"
 
 
 ENTRY = re.compile(r"(?P<file>\S+\.json)#(?P<name>.+)")
 
 
-def server_of(reference: str, base: Path | None) -> Launch | Remote:
-    """Return the server of an address, of `FILE.json#NAME`, or of a command line."""
+def parse_server(reference: str, base: Path | None) -> Launch | Remote:
+    """Parse an address, a `FILE.json#NAME` or a command line.
+
+    Raises:
+        UsageError: the command line or the file's entry is invalid.
+    """
     if reference.startswith(("http://", "https://")):
         return Remote(url=reference)
-    if found := ENTRY.fullmatch(reference):
-        return _entry((base or Path()) / found["file"], found["name"])
+    if match := ENTRY.fullmatch(reference):
+        return _read_entry((base or Path()) / match["file"], match["name"])
     try:
         command, *args = shlex.split(reference)
     except ValueError as error:
-        raise UsageError(f"{reference!r} is no command line ({error}): {HOW}") from error
+        raise UsageError(f"{reference!r} is not a valid command line ({error}): {HOW}") from error
     return Launch(command=command, args=tuple(args))
 
 
-def _entry(file: Path, name: str) -> Launch | Remote:
-    """Return an entry of a file that other clients read: `mcpServers`, or `servers`."""
+def _read_entry(file: Path, name: str) -> Launch | Remote:
+    """Read an entry under `mcpServers` (Claude, Cursor) or `servers` (VS Code)."""
     try:
-        content = _json_with_comments(file.read_text(encoding="utf-8-sig"))
+        content = _parse_jsonc(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is no JSON: {error}") from error
-    tables = (
-        [content.get(key) for key in ("mcpServers", "servers")] if isinstance(content, dict) else []
-    )
-    entries = next((each for each in tables if isinstance(each, dict)), {})
+        raise UsageError(f"{file} is not valid JSON: {error}") from error
+    keys = ("mcpServers", "servers")
+    tables = [content.get(key) for key in keys] if isinstance(content, dict) else []
+    entries = next((table for table in tables if isinstance(table, dict)), {})
     if name not in entries:
         known = ", ".join(map(str, entries)) or "none"
         raise UsageError(f"{file} has no server {name!r} under mcpServers: it has {known}")
     entry = entries[name]
     if not isinstance(entry, dict):
-        raise UsageError(f"{file}: {name} is no object with a command or a url")
+        raise UsageError(f"{file}: {name} is invalid: expected an object with a command or a url")
     transport = str(entry.get("type", entry.get("transport", ""))).lower()
-    if transport in _OTHER_TRANSPORTS:
+    if transport in {"sse", "ws", "websocket"}:
         raise UsageError(
             f"{file}: {name}: the transport {transport!r} is not supported: give the server's "
             'address for streamable HTTP, often …/mcp, with "type": "http"'
         )
-    kind = Remote if "url" in entry else Launch
-    known_keys = kind.__dataclass_fields__.keys() - {"written"}
-    mine = {key: value for key, value in entry.items() if key in known_keys}
+    server_type = Remote if "url" in entry else Launch
+    known_keys = server_type.__dataclass_fields__.keys() - {"repr_text"}
+    values = {key: value for key, value in entry.items() if key in known_keys}
     try:
-        read: Launch | Remote = _ENTRIES[kind].validate_python(mine)
+        server: Launch | Remote = _ENTRIES[server_type].validate_python(values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise UsageError(f"{file}: {name}.{where}: {fault['msg']}") from error
-    return read
-
-
-_OTHER_TRANSPORTS = {"sse", "ws", "websocket"}
-
-_IN_JSONC = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-
-
-def _json_with_comments(text: str) -> Any:
-    """Return what a file of VS Code contains: JSON, perhaps with comments and last commas."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        for gone in (_IN_JSONC, _LAST_COMMA):  # blanks, so that a fault keeps its line and column
-            text = gone.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
-        return json.loads(text)
+    return server
 
 
 _ENTRIES: Mapping[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Launch, Remote)}
 
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+
+
+def _parse_jsonc(text: str) -> Any:
+    """Parse JSON that may have comments and trailing commas, as VS Code's files do."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        for pattern in (_COMMENT, _TRAILING_COMMA):  # blanks keep the line and column of errors
+            text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        return json.loads(text)
+
+
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
-"""`${NAME}`, as other clients write it: also `${env:NAME}`, and `${NAME:-what to take else}`."""
-
-
-def fill_in(server: Launch | Remote) -> Launch | Remote:
-    """Return where a server is with the variables that it names filled in.
-
-    Raises:
-        UsageError: one of them is not set.
-    """
-    filled: Launch | Remote
-    if isinstance(server, Remote):
-        headers = {name: _put_in(value) for name, value in server.headers.items()}
-        filled = replace(server, url=_put_in(server.url), headers=headers)
-    else:
-        filled = replace(
-            server,
-            command=_put_in(server.command),
-            args=tuple(map(_put_in, server.args)),
-            env={name: _put_in(value) for name, value in server.env.items()},
-            cwd=None if server.cwd is None else Path(_put_in(str(server.cwd))),
-        )
-    object.__setattr__(filled, "written", repr(server))
-    return filled
-
-
-def _put_in(text: str) -> str:
-    for other in _PLACEHOLDER.finditer(text):
-        if not _VARIABLE.fullmatch(other[0]):
-            name = re.sub(r"\W+", "_", other[0][2:-1].rpartition(":")[2]).upper() or "NAME"
-            raise UsageError(
-                f"{other[0]} cannot be filled in: lhkit asks for no inputs, and takes values from "
-                f"the environment only. Write ${{{name}}}, and set that variable"
-            )
-    return _VARIABLE.sub(lambda found: variable(found[1], found[2]), text)
-
+"""`${NAME}`, `${env:NAME}` or `${NAME:-default}`, as other clients write it."""
 
 _PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
 
 
-def secrets_of(server: Launch | Remote) -> dict[str, str]:
-    """Return what messages show for the values of the variables that a server names.
+def resolve_server(
+    server: Launch | Remote, *, folder: Path | None = None, base: Path | None = None
+) -> Launch | Remote:
+    """Return a server with variables from the environment and `{folder}` filled in.
 
-    A value that the file itself gives (`${NAME:-value}`) is no secret.
+    Args:
+        server: the server as written.
+        folder: the session's folder, in place of `{folder}`.
+        base: the folder that `cwd` is relative to.
+
+    Raises:
+        UsageError: a variable is not set.
+    """
+    resolved: Launch | Remote
+    if isinstance(server, Remote):
+        headers = {name: _expand_variables(value) for name, value in server.headers.items()}
+        resolved = replace(server, url=_expand_variables(server.url), headers=headers)
+    else:
+
+        def expand(text: str) -> str:
+            text = _expand_variables(text)
+            return text if folder is None else text.replace(FOLDER_PLACEHOLDER, str(folder))
+
+        cwd = None if server.cwd is None else Path(_expand_variables(str(server.cwd)))
+        resolved = replace(
+            server,
+            command=_expand_variables(server.command),
+            args=tuple(map(expand, server.args)),
+            env={name: expand(value) for name, value in server.env.items()},
+            cwd=cwd if base is None else base / (cwd or ""),
+        )
+    object.__setattr__(resolved, "repr_text", repr(server))
+    return resolved
+
+
+def _expand_variables(text: str) -> str:
+    for placeholder in _PLACEHOLDER.findall(text):
+        if not _VARIABLE.fullmatch(placeholder):
+            name = re.sub(r"\W+", "_", placeholder[2:-1].rpartition(":")[2]).upper() or "NAME"
+            raise UsageError(
+                f"{placeholder} cannot be filled in: only environment variables are supported. "
+                f"Write ${{{name}}}, and set that variable"
+            )
+    return _VARIABLE.sub(lambda match: variable(match[1], match[2]), text)
+
+
+def server_secrets(server: Launch | Remote) -> dict[str, str]:
+    """Return replacement texts for secret values: of variables, and of headers.
+
+    A default written in the file (`${NAME:-value}`) is not a secret.
     """
     texts: list[str]
     if isinstance(server, Remote):
         texts = [server.url, *server.headers.values()]
     else:
         texts = [server.command, *server.args, *server.env.values(), str(server.cwd)]
-    found = (each for text in texts for each in _VARIABLE.finditer(text))
-    values = ((variable(each[1], each[2]), each) for each in found)
-    named = {value: f"${{{each[1]}}}" for value, each in values if value not in {"", each[2]}}
-    in_headers = {
+    matches = (match for text in texts for match in _VARIABLE.finditer(text))
+    values = ((variable(match[1], match[2]), match) for match in matches)
+    variables = {
+        value: f"${{{match[1]}}}" for value, match in values if value not in {"", match[2]}
+    }
+    headers = {
         word: f"(header {name})"
         for name, value in (server.headers.items() if isinstance(server, Remote) else ())
         for word in value.split()
         if len(word) >= LEAST_CHARS and not _PLACEHOLDER.search(word)
     }
-    return in_headers | named
+    return headers | variables
 
 
 _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
 
 
-def label(server: Launch | Remote) -> str:
-    """Return one word for a server: what its command runs, or its host."""
+def server_label(server: Launch | Remote) -> str:
+    """Return a one-word label: the program that the command runs, or the host."""
     if isinstance(server, Remote):
         host = re.sub(r"^https?://|[/?#].*$", "", _VARIABLE.sub(r"\1", server.url))
         return host or "server"
-    words = [_VARIABLE.sub(r"\1", each) for each in (server.command, *server.args)]
-    said = (
-        Path(each).stem if "@" not in each else each for each in words if not each.startswith("-")
+    words = [_VARIABLE.sub(r"\1", word) for word in (server.command, *server.args)]
+    names = (
+        Path(word).stem if "@" not in word else word for word in words if not word.startswith("-")
     )
-    found = next((each for each in said if each not in _RUNNERS), server.command)
-    return re.sub(r"@[\w.]+$", "", found).rpartition("/")[2].removeprefix("server-") or "server"
+    name = next((name for name in names if name not in _RUNNERS), server.command)
+    return re.sub(r"@[\w.]+$", "", name).rpartition("/")[2].removeprefix("server-") or "server"

@@ -1,7 +1,7 @@
-"""Results of a server's tools as results of ours, and those that break their `outputSchema`.
+"""Convert results of MCP tools, and validate them against their `outputSchema`.
 
-A stranger's schema is as hostile as may be: no regular expression of it is run, nothing is fetched,
-and a check ends after so many steps. What cannot be checked counts as valid.
+A server's schema is untrusted: its regular expressions are not run, nothing is fetched, and
+validation ends after a number of steps. A result that cannot be validated counts as valid.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import NotJsonError, plain_json, shown
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.tools.describe import expected_by
-from lhkit.tools.drafts import upgraded
+from lhkit.tools.describe import expected_value
+from lhkit.tools.drafts import upgrade_schema
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     Draft202012Validator,
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 _log = getLogger(__name__)
 
 BAD_RESULT = "bad_result"
-"""The code of a result that is not what its server promised."""
+"""The error code of a result that violates its `outputSchema`."""
 
-MOST_STEPS = 20_000
-"""So many keywords are looked at in a result: a second of work at most."""
+MAX_STEPS = 20_000
+"""The most keywords evaluated in a result: about a second of work."""
 
 _SHOWN_CHARS = 60
 
 
-def result_of(answer: "CallToolResult") -> ToolOk | ToolErr:
-    """Return the envelope of what a tool of a server answered."""
+def convert_result(answer: "CallToolResult") -> ToolOk | ToolErr:
+    """Convert a result of an MCP tool."""
     texts: list[str] = []
     notes: list[str] = []
     for block in answer.content:
@@ -64,7 +64,7 @@ def result_of(answer: "CallToolResult") -> ToolOk | ToolErr:
         texts.append("")
     if (any(texts) or (texts and plain is None)) and not _is_repeated(texts, plain):
         key = "text"
-        while key in data:  # a field of the server's own
+        while key in data:  # the server has a field of this name
             key = f"{key}_content"
         data = {**data, key: "\n".join(texts)}
     return ToolOk({**data, "not_shown": notes} if notes else data)
@@ -77,18 +77,18 @@ _NO_JSON = (
 
 
 def _is_repeated(texts: Sequence[str], structured: Any) -> bool:
-    """Return whether texts say only what the structured content, or one field of it, says.
+    """Return whether texts only repeat the structured content, or one field of it.
 
-    MCP asks servers to give structured content as text, too: as JSON, one value or a block an item.
+    MCP asks servers to repeat structured content as text: as JSON, in one block or a block an item.
     """
     if structured is None:
         return False
     try:
         fields = [*structured.values()] if isinstance(structured, dict) else []
-        known = {_ordered(each) for each in (structured, *fields)}
+        known = {_ordered(value) for value in (structured, *fields)}
         joined = "\n".join(texts)
-        read = [_read(each) for each in texts]
-        return not known.isdisjoint(map(_ordered, (joined, _read(joined), texts, read)))
+        parsed = [_parsed(text) for text in texts]
+        return not known.isdisjoint(map(_ordered, (joined, _parsed(joined), texts, parsed)))
     except (ValueError, RecursionError, TypeError):
         return False
 
@@ -97,8 +97,8 @@ def _ordered(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _read(text: str) -> Any:
-    """Return the JSON in a text; the text itself if it is none."""
+def _parsed(text: str) -> Any:
+    """Return the JSON in a text, or the text itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -106,7 +106,7 @@ def _read(text: str) -> Any:
 
 
 def _text_of(block: "ContentBlock") -> tuple[str, bool]:
-    """Return a block as text, and whether it is only a note that something was there."""
+    """Return a content block as text, and whether the text only describes omitted content."""
     match block.type:
         case "text":
             return block.text, False
@@ -123,14 +123,18 @@ def _text_of(block: "ContentBlock") -> tuple[str, bool]:
             return f"blob ({kind}) <{inner.uri}>", True
 
 
-def output_fault(tool: "Tool", answer: "CallToolResult") -> str:
-    """Return how a result breaks the tool's `outputSchema`; empty if it does not. Never raises."""
+def output_error(tool: "Tool", answer: "CallToolResult") -> str:
+    """Return how a result violates the tool's `outputSchema`, for the model; never raises.
+
+    Returns:
+        The message; empty for a valid result, and for one that cannot be validated.
+    """
     if tool.output_schema is None or answer.is_error:
         return ""
     try:
-        why = _fault(tool.output_schema, answer.structured_content)
-    except Exception as error:  # noqa: BLE001 - boundary: a stranger's schema may be anything
-        _log.warning("%s: its result cannot be checked: %s", tool.name, type(error).__name__)
+        why = _violation(tool.output_schema, answer.structured_content)
+    except Exception as error:  # noqa: BLE001 - boundary: a server's schema may be anything
+        _log.warning("%s: its result cannot be validated: %s", tool.name, type(error).__name__)
         return ""
     if not why:
         return ""
@@ -140,31 +144,31 @@ def output_fault(tool: "Tool", answer: "CallToolResult") -> str:
     )
 
 
-def _fault(schema: Mapping[str, Any], structured: Any) -> str:
-    checked = upgraded(without_patterns(schema))
+def _violation(schema: Mapping[str, Any], structured: Any) -> str:
+    checked = upgrade_schema(without_patterns(schema))
     Draft202012Validator.check_schema(checked)
     if structured is None:
         return "it has no structured content"
-    kind: Any = extend(SchemaValidator, validators=_counted())  # type: ignore[no-untyped-call]
-    fault = best_match(kind(checked, registry=EMPTY_REGISTRY).iter_errors(structured))
+    validator: Any = extend(SchemaValidator, validators=_counted())  # type: ignore[no-untyped-call]
+    fault = best_match(validator(checked, registry=EMPTY_REGISTRY).iter_errors(structured))
     if fault is None:
         return ""
     where = ".".join(str(part) for part in fault.absolute_path) or "the whole"
     if fault.validator == "required":
         missing = [name for name in fault.validator_value if name not in fault.instance]
         return f"{where} lacks {', '.join(map(repr, missing))[:_SHOWN_CHARS]}"
-    wanted = expected_by(fault, schema)[: 2 * _SHOWN_CHARS]
+    wanted = expected_value(fault, schema)[: 2 * _SHOWN_CHARS]
     return f"{where} is {shown(fault.instance, _SHOWN_CHARS)} and should be {wanted}"
 
 
 def _counted() -> dict[str, Callable[..., Any]]:
-    """Return the checks of a schema's keywords, which together take so many steps at most."""
-    left = MOST_STEPS
+    """Return the keyword validators, which together raise after `MAX_STEPS` steps."""
+    left = MAX_STEPS
 
     def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
         def counting(validator: Any, value: Any, *args: Any) -> Iterator[Any]:
             nonlocal left
-            left -= len(value) if keyword == "enum" else 1  # each choice is compared
+            left -= len(value) if keyword == "enum" else 1  # every choice is compared
             if left < 0:
                 raise _TooLongError
             yield from check(validator, value, *args) or ()
@@ -172,22 +176,22 @@ def _counted() -> dict[str, Callable[..., Any]]:
         return counting
 
     checks = {name: counted(name, check) for name, check in SchemaValidator.VALIDATORS.items()}
-    return {**checks, "uniqueItems": lambda *_args: ()}  # its steps are the square of its items
+    return {**checks, "uniqueItems": lambda *_args: ()}  # it is quadratic in the items
 
 
 class _TooLongError(Exception):
-    """A check has taken as many steps as it may."""
+    """Validation has exceeded `MAX_STEPS`."""
 
 
 def without_patterns(schema: Any) -> Any:
-    """Return a schema without regular expressions: a stranger's may take for ever on a text.
+    """Return a schema without regular expressions, which may backtrack for ever.
 
-    The server itself still refuses what does not fit them.
+    The server still validates its arguments against them.
     """
     if not isinstance(schema, Mapping):
         return schema
     inner = with_subschemas(schema, without_patterns)
-    gone = {"pattern", "patternProperties"}
+    removed = {"pattern", "patternProperties"}
     if "patternProperties" in inner:
-        gone |= {"additionalProperties"}  # without the other it would refuse what is allowed
-    return {key: value for key, value in inner.items() if key not in gone}
+        removed |= {"additionalProperties"}  # alone it would reject allowed keys
+    return {key: value for key, value in inner.items() if key not in removed}

@@ -1,9 +1,9 @@
-"""lhkit's own tools as an MCP server: through the same dispatcher, and with a gate as everywhere.
+"""Serve a toolset as an MCP server, through lhkit's dispatcher and a confirm gate.
 
-Before a write the client's person is asked, by elicitation. A client that cannot ask gets the write
-refused, unless whoever started the server said that writes are allowed. Not covered: a client that
-answers for its person. What a person approves is what runs: an answer counts once, within an hour,
-for one question with the same tool, arguments and summary. Any other leads to a new question.
+The client's user confirms every write, by elicitation. A write of a client without elicitation is
+refused, unless the server was started with writes allowed. Not covered: a client that answers for
+its user. An answer is valid once, within an hour, for a question with the same tool, arguments and
+summary; any other leads to a new question.
 """
 
 import asyncio
@@ -40,21 +40,21 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 
 _QUESTION = "run"
-_MOST_OPEN = 100
-"""So many questions wait for a client at most; the oldest is then never answered."""
+_MAX_PENDING = 100
+"""The most unanswered questions kept; the oldest is dropped, and asked again."""
 
-OPEN_S = 3600.0
-"""A later answer is asked again. Seconds."""
+ANSWER_TIMEOUT_S = 3600.0
+"""A question answered later than this is asked again."""
 
 
 class McpServing:
-    """A session's tools, as an MCP server.
+    """An MCP server with the tools of a session.
 
     Args:
-        session: the tools, and what they work on.
-        name: what the server calls itself.
+        session: the session whose tools are served.
+        name: the server's name.
         catalog: texts of the questions.
-        allow_writes: let a client that cannot ask its person write all the same.
+        allow_writes: allow writes of clients without elicitation.
         clock: monotonic seconds, for the age of a question.
     """
 
@@ -70,9 +70,9 @@ class McpServing:
         self._session, self._catalog = session, catalog
         self._allow_writes = allow_writes
         self._dispatcher = ToolDispatcher(session.registry, catalog=catalog)
-        self._one_question = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
         self._clock = clock
-        self._asked: dict[str, tuple[str, float]] = {}  # by state: about what, and when
+        self._pending: dict[str, tuple[str, float]] = {}  # request key and time, by token
         self.server: Server[Any] = Server(
             name,
             version=version("lhkit"),
@@ -83,8 +83,9 @@ class McpServing:
 
     async def run(self) -> None:
         """Serve standard input and output until the client goes away."""
-        async with stdio_server() as (heard, spoken):
-            await self.server.run(heard, spoken, self.server.create_initialization_options())
+        async with stdio_server() as (read_stream, write_stream):
+            options = self.server.create_initialization_options()
+            await self.server.run(read_stream, write_stream, options)
 
     async def _list(
         self, _context: ServerRequestContext[Any], _params: PaginatedRequestParams | None
@@ -117,32 +118,32 @@ class McpServing:
             return gate.question
         return _call_result(result, gate.refusal)
 
-    async def allows(
+    async def ask(
         self,
         request: ConfirmRequest,
         context: ServerRequestContext[Any],
         params: CallToolRequestParams,
     ) -> bool | InputRequiredResult | str:
-        """Return a person's answer; or what the client has to ask first, or why nobody asks."""
-        if not _can_ask(context):
+        """Return the user's answer, a question for the client to ask, or a reason for refusal."""
+        if not _supports_forms(context):
             return True if self._allow_writes else self._catalog.text("mcp.cannot_ask")
-        asked = self._question(request)
+        question = self._question(request)
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            async with self._one_question:
+            async with self._question_lock:
                 answer = await context.session.elicit_form(
-                    asked.message, asked.requested_schema, context.request_id
+                    question.message, question.requested_schema, context.request_id
                 )
             return _is_yes(answer)
-        about = _about(request)
-        shown, since_s = self._asked.pop(params.request_state or "", ("", 0.0))
-        if shown == about and self._clock() - since_s < OPEN_S:
+        key = canonical([request.tool, request.args, request.summary])
+        asked_key, asked_s = self._pending.pop(params.request_state or "", ("", 0.0))
+        if asked_key == key and self._clock() - asked_s < ANSWER_TIMEOUT_S:
             return _is_yes((params.input_responses or {}).get(_QUESTION))
         token = secrets.token_urlsafe()
-        self._asked[token] = about, self._clock()
-        while len(self._asked) > _MOST_OPEN:
-            del self._asked[next(iter(self._asked))]
+        self._pending[token] = key, self._clock()
+        while len(self._pending) > _MAX_PENDING:
+            del self._pending[next(iter(self._pending))]
         return InputRequiredResult(
-            input_requests={_QUESTION: ElicitRequest(params=asked)}, request_state=token
+            input_requests={_QUESTION: ElicitRequest(params=question)}, request_state=token
         )
 
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
@@ -159,7 +160,7 @@ class McpServing:
 
 
 class _ClientGate:
-    """The gate of one call; keeps what stands in its way."""
+    """The confirm gate of one call; keeps the pending question or the reason for refusal."""
 
     def __init__(
         self,
@@ -173,8 +174,8 @@ class _ClientGate:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         try:
-            answer = await self._serving.allows(request, self._context, self._params)
-        except MCPError as error:  # it said that it could ask
+            answer = await self._serving.ask(request, self._context, self._params)
+        except MCPError as error:  # despite its declared capability
             answer = f"the client could not ask: {error}"
         match answer:
             case bool():
@@ -188,21 +189,17 @@ class _ClientGate:
         return False
 
 
-def _can_ask(context: ServerRequestContext[Any]) -> bool:
+def _supports_forms(context: ServerRequestContext[Any]) -> bool:
     capabilities = context.session.client_capabilities
-    asks = None if capabilities is None else capabilities.elicitation
-    # one that names no mode has forms: that was all there was
-    return asks is not None and (asks.form is not None or asks.url is None)
+    elicitation = None if capabilities is None else capabilities.elicitation
+    # without a mode it means forms, the only mode of earlier protocol versions
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def _is_yes(answer: Any) -> bool:
     if not isinstance(answer, ElicitResult) or answer.action != "accept":
         return False
     return (answer.content or {}).get(_QUESTION) is True
-
-
-def _about(request: ConfirmRequest) -> str:
-    return canonical([request.tool, request.args, request.summary])
 
 
 def _call_result(result: ToolResult, refusal: str) -> CallToolResult:

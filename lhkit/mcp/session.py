@@ -1,4 +1,4 @@
-"""One conversation with an MCP server: its calls, its state, its folder, its questions."""
+"""A session with an MCP server: its tool calls, state, folder and questions to the user."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from pydantic import ConfigDict
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, form_of
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import McpServerError, UsageError
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import load_catalog
-from lhkit.mcp.results import BAD_RESULT, output_fault, result_of
+from lhkit.mcp.results import BAD_RESULT, convert_result, output_error
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler
 from lhkit.tools.registry import ToolRegistry
@@ -31,54 +31,59 @@ if TYPE_CHECKING:
 _log = getLogger(__name__)
 
 FILES = "files"
-"""The table of what lies in the folder of a session."""
+"""The state table of the files in the session's folder."""
 
-_MOST_ASKED = 4_000
+_MAX_QUESTION = 4_000
+_MAX_TEXT_BYTES = 2**20
 
 
-class Questions:
-    """Who is asked what a server asks: the person of the call that runs now, else nobody."""
+class Elicitations:
+    """Forwards a server's elicitation requests to the user of the running call."""
 
-    def __init__(self, *, name: str, locale: str) -> None:
-        self._present: tuple[Any, asyncio.AbstractEventLoop, str] | None = None
-        self.name, self.locale = name, locale
+    def __init__(self, *, server_name: str, locale: str) -> None:
+        self._running: tuple[Any, asyncio.AbstractEventLoop, str] | None = None
+        self.server_name, self.locale = server_name, locale
 
     async def during(self, tool: str, work: Any) -> Any:
-        """Return what a call gives; what the server asks meanwhile is asked of its person."""
-        self._present = (asked_in_the_midst(), asyncio.get_running_loop(), tool)
+        """Await a call; requests of the server meanwhile go to the call's user."""
+        self._running = (current_questions(), asyncio.get_running_loop(), tool)
         try:
             return await work
         finally:
-            self._present = None
+            self._running = None
 
-    async def elicited(self, message: str, schema: Mapping[str, Any]) -> FormAnswer:
-        """Return the answer of a person to a question of the server; a no where nobody is asked."""
-        present, catalog = self._present, load_catalog(self.locale)
-        if present is None or present[0] is None:
+    async def elicit(self, message: str, schema: Mapping[str, Any]) -> FormAnswer:
+        """Return the user's answer; declined where there is no user to ask."""
+        running, catalog = self._running, load_catalog(self.locale)
+        if running is None or running[0] is None:
             return DECLINED
         try:
             form = form_of(schema, message, catalog)
         except UnsupportedFormError as error:
-            _log.warning("%s: the form that it asked with is declined: %s", self.name, error)
+            _log.warning("%s: its form is declined: %s", self.server_name, error)
             return DECLINED
-        questions, loop, tool = present
-        shown = message if len(message) <= _MOST_ASKED else f"{message[:_MOST_ASKED]}…"
+        questions, loop, tool = running
+        shown = message if len(message) <= _MAX_QUESTION else f"{message[:_MAX_QUESTION]}…"
         request = ConfirmRequest(
             tool=tool,
-            description=catalog.text("mcp.asks", server=self.name),
+            description=catalog.text("mcp.asks", server=self.server_name),
             args=plain_json(form.given),
             summary="\n".join(filter(None, [shown, form.words])),
         )
-        asked = asyncio.run_coroutine_threadsafe(questions.fill_in(request, form), loop)
-        return await asyncio.wrap_future(asked)
+        answer = asyncio.run_coroutine_threadsafe(questions.fill_in(request, form), loop)
+        return await asyncio.wrap_future(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRead:
-    """A call of a read whose result is a table of the state.
+    """A call of a read tool that returns a table of the state.
 
-    `rows` is where in the result the rows are, such as `entities` or `graph.nodes`; the whole
-    result without it. `key` are the fields that tell rows apart.
+    Args:
+        tool: the read tool.
+        args: its arguments.
+        rows: the path to the rows in the result, such as `entities` or `graph.nodes`; the whole
+            result without it.
+        key: the fields that identify a row.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -90,7 +95,7 @@ class StateRead:
 
 
 class McpSession:
-    """One conversation with a server of its own."""
+    """A session with its own server process or connection."""
 
     registry: ToolRegistry
 
@@ -98,7 +103,7 @@ class McpSession:
         self,
         *,
         connection: "McpConnection",
-        asking: Questions,
+        elicitations: Elicitations,
         assistant: Callable[[str], Assistant],
         state: Mapping[str, StateRead],
         timeout_s: float,
@@ -107,133 +112,137 @@ class McpSession:
         locale: str,
     ) -> None:
         self.today, self.assistant = today, assistant(locale)
-        self._connection, self._asking, self._assistant = connection, asking, assistant
+        self._connection, self._elicitations = connection, elicitations
+        self._assistant_for = assistant
         self._state, self._timeout_s = state, timeout_s
-        self._place, self._folder = folder
+        self._folder, self._folder_name = folder
         self._tools = {tool.name: tool for tool in connection.tools}
-        self.ending = ExitStack()
-        self._unchecked: Mapping[str, Any] = {}  # tables of the world, until the state is read
-        asking.name = connection.name or asking.name
+        self.resources = ExitStack()
+        self._unchecked_tables: Mapping[str, Any] = {}  # of `world`, until the state is read
+        elicitations.server_name = connection.name or elicitations.server_name
 
-    def begin(
-        self, calls: Sequence[Mapping[str, Any]], tables: Mapping[str, Any], *, is_checked: bool
+    def prepare(
+        self, calls: Sequence[Mapping[str, Any]], tables: Mapping[str, Any], *, check_now: bool
     ) -> None:
-        """Make the calls of a world, and check its tables, now or when the state is first read."""
-        for number, each in enumerate(calls):
-            answer = self._asked_now(
-                f"world.calls[{number}]", str(each["tool"]), each.get("args") or {}
-            )
-            if isinstance(answer, ToolErr):
-                raise UsageError(f"world.calls[{number}]: {each['tool']} refuses: {answer.reason}")
-        self._unchecked = dict(tables)
-        if tables and is_checked:
+        """Make the calls of a `world`, and compare its tables now or at the first state read."""
+        for number, call in enumerate(calls):
+            where, tool = f"world.calls[{number}]", str(call["tool"])
+            result = self._call_sync(where, tool, call.get("args") or {})
+            if isinstance(result, ToolErr):
+                raise UsageError(f"{where}: {tool} failed: {result.reason}")
+        self._unchecked_tables = dict(tables)
+        if tables and check_now:
             self.state()
 
     def runs_on(self) -> Mapping[str, str]:
-        """Return what the server says it is."""
+        """Return the server's name and version."""
         return {"server": self._connection.name, "version": self._connection.version}
 
     def in_locale(self, locale: str) -> "McpSession":
-        """Go on in another language, with the same server."""
-        self.assistant = self._assistant(locale)
-        self._asking.locale = locale
+        """Switch the language, and keep the server."""
+        self.assistant = self._assistant_for(locale)
+        self._elicitations.locale = locale
         return self
 
     def state(self) -> Mapping[str, JSON]:
-        """Return what the reads of the state tell now, and what lies in the folder.
+        """Return the results of the state reads, and the files in the folder.
 
         Raises:
             McpServerError: the server is gone.
-            UsageError: a read is refused, or tells no rows.
+            UsageError: a read fails, or its result has no rows.
         """
         self._connection.require_alive()
         tables: dict[str, JSON] = {}
         for table, read in self._state.items():
-            answer = self._asked_now(f"state.{table}", read.tool, read.args)
-            if isinstance(answer, ToolErr):
-                raise UsageError(f"state.{table}: {read.tool} refuses: {answer.reason}")
-            tables[table] = _rows_in(answer.data, read, table)
-        if self._place is not None:
+            result = self._call_sync(f"state.{table}", read.tool, read.args)
+            if isinstance(result, ToolErr):
+                raise UsageError(f"state.{table}: {read.tool} failed: {result.reason}")
+            tables[table] = _rows_in(result.data, read, table)
+        if self._folder is not None:
             tables[FILES] = list(
-                files_in(self._place, lambda text: self._connection.masked(self._masked(text)))
+                _read_files(
+                    self._folder, lambda text: self._connection.masked(self._with_folder_name(text))
+                )
             )
-        for table, rows in self._unchecked.items():
+        for table, rows in self._unchecked_tables.items():
             if rows != tables[table]:
                 raise UsageError(
                     f"world.{table}: the server begins with {compact(tables[table])[:200]}: "
-                    "bring it there with calls"
+                    "create these rows with calls"
                 )
-        self._unchecked = {}
+        self._unchecked_tables = {}
         return tables
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
-        """Return the fields that tell rows apart, where the user says so."""
+        """Return the fields that identify a row, by table."""
         keys = {table: read.key for table, read in self._state.items() if read.key}
-        return keys | ({FILES: ("path",)} if self._place is not None else {})
+        return keys | ({FILES: ("path",)} if self._folder is not None else {})
 
     def close(self) -> None:
-        """End the server, and take its folder away."""
-        self.ending.close()
+        """End the server, and delete the session's folder."""
+        self.resources.close()
 
     def handler(self, tool: str) -> Handler:
-        """Return what calls a tool of the server."""
+        """Return a handler that calls a tool of the server."""
 
         async def handle(args: Mapping[str, JSON], _deps: Any) -> ToolResult:
-            sent = self._sendable(args)
+            sent = self._with_folder_path(args)
             try:
-                answer = await self._asking.during(tool, self._connection.call(tool, sent))
+                result = await self._elicitations.during(tool, self._connection.call(tool, sent))
             except asyncio.CancelledError:
-                self._connection.doubt(f"{tool} did not answer in time")
+                self._connection.suspect(f"{tool} did not respond in time")
                 raise
-            return await asyncio.to_thread(self._result, tool, answer)
+            return await asyncio.to_thread(self._convert, tool, result)
 
         return handle
 
-    def _asked_now(self, what: str, tool: str, args: Mapping[str, Any]) -> ToolOk | ToolErr:
+    def _call_sync(self, where: str, tool: str, args: Mapping[str, Any]) -> ToolOk | ToolErr:
         try:
-            answer = self._connection.call_now(tool, self._sendable(args), self._timeout_s)
+            result = self._connection.call_sync(tool, self._with_folder_path(args), self._timeout_s)
         except McpServerError as error:
             self._connection.require_alive()
-            raise UsageError(f"{what}: {error}") from error
-        return self._result(tool, answer)
+            raise UsageError(f"{where}: {error}") from error
+        return self._convert(tool, result)
 
-    def _sendable(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments for the server, in which the folder has its true name.
+    def _convert(self, tool: str, result: "CallToolResult") -> ToolOk | ToolErr:
+        error = output_error(self._tools[tool], result) if tool in self._tools else ""
+        converted = ToolErr(code=BAD_RESULT, reason=error) if error else convert_result(result)
+        if isinstance(converted, ToolErr):
+            return ToolErr(code=converted.code, reason=self._with_folder_name(converted.reason))
+        return ToolOk(self._with_folder_name(converted.data))
+
+    def _with_folder_path(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments for the server, with the folder's path in place of its name.
 
         Raises:
-            UnicodeEncodeError: half a character, which no message can carry.
+            UnicodeEncodeError: a lone surrogate, which no message can encode.
         """
-        sent: dict[str, Any] = self._renamed(plain_json(args), self._folder, str(self._place))
-        json.dumps(sent, ensure_ascii=False).encode()  # as it would be sent, else no call ends well
+        sent: dict[str, Any] = plain_json(args)
+        if self._folder is not None:
+            sent = _replace_in(sent, self._folder_name, str(self._folder))
+        json.dumps(sent, ensure_ascii=False).encode()  # fails here, not in the connection
         return sent
 
-    def _result(self, tool: str, answer: "CallToolResult") -> ToolOk | ToolErr:
-        """Return the result of a call; `answer` is masked."""
-        broken = output_fault(self._tools[tool], answer) if tool in self._tools else ""
-        result = ToolErr(code=BAD_RESULT, reason=broken) if broken else result_of(answer)
-        if isinstance(result, ToolErr):
-            return ToolErr(code=result.code, reason=self._masked(result.reason))
-        return ToolOk(self._masked(result.data))
-
-    def _masked(self, value: Any) -> Any:
-        return self._renamed(value, str(self._place), self._folder)
-
-    def _renamed(self, value: Any, old: str, new: str) -> Any:
-        return value if self._place is None else _replaced(value, old, new)
+    def _with_folder_name(self, value: Any) -> Any:
+        if self._folder is None:
+            return value
+        return _replace_in(value, str(self._folder), self._folder_name)
 
 
-def _replaced(value: Any, old: str, new: str) -> Any:
+def _replace_in(value: Any, old: str, new: str) -> Any:
     if isinstance(value, str):
         return value.replace(old, new)
     if isinstance(value, Mapping):
-        return {_replaced(key, old, new): _replaced(each, old, new) for key, each in value.items()}
+        return {
+            _replace_in(key, old, new): _replace_in(item, old, new) for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_replaced(each, old, new) for each in value]
+        return [_replace_in(item, old, new) for item in value]
     return value
 
 
 def _rows_in(data: Mapping[str, Any], read: StateRead, table: str) -> list[JSON]:
-    """Return the rows that a result tells; texts that are JSON are read."""
+    """Return the rows in a result; a text that is JSON is parsed."""
     content: Any = data
     if data.keys() == {"text"}:
         with suppress(ValueError, RecursionError):
@@ -249,11 +258,8 @@ def _rows_in(data: Mapping[str, Any], read: StateRead, table: str) -> list[JSON]
     return [row if isinstance(row, Mapping) else {"value": row} for row in rows]
 
 
-_MOST_TEXT_BYTES = 2**20
-
-
 def write_files(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Put files into the folder of a session, and nothing anywhere else."""
+    """Write the files of a `world` into the session's folder, and nowhere else."""
     for row in rows:
         path = str(row["path"])
         target = (folder / path).resolve()
@@ -268,22 +274,18 @@ def write_files(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         target.write_text(str(row.get("text", "")), encoding="utf-8")
 
 
-def files_in(folder: Path, masked: Any) -> Iterator[Mapping[str, JSON]]:
-    """Yield a row for each file in a folder, and for each folder in it that is empty."""
+def _read_files(folder: Path, mask: Callable[[str], Any]) -> Iterator[Mapping[str, JSON]]:
+    """Yield a row for each file and each empty folder."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_symlink():
-            yield {"path": name, "link": masked(str(path.readlink()))}
+            yield {"path": name, "link": mask(str(path.readlink()))}
         elif path.is_dir():
             if not any(path.iterdir()):
                 yield {"path": f"{name}/"}
         else:
-            yield {"path": name, **_content(path, masked)}
-
-
-def _content(path: Path, masked: Any) -> dict[str, JSON]:
-    size = path.stat().st_size
-    if size <= _MOST_TEXT_BYTES:
-        with suppress(UnicodeDecodeError):
-            return {"text": masked(path.read_text(encoding="utf-8"))}
-    return {"bytes": size}
+            content: dict[str, JSON] = {"bytes": path.stat().st_size}
+            if path.stat().st_size <= _MAX_TEXT_BYTES:
+                with suppress(UnicodeDecodeError):
+                    content = {"text": mask(path.read_text(encoding="utf-8"))}
+            yield {"path": name, **content}

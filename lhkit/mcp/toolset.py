@@ -1,13 +1,12 @@
-"""A toolset whose tools are those of an MCP server, and the references that name one.
+"""Toolsets of MCP servers, and the references that name them.
 
     mcp:npx -y @modelcontextprotocol/server-memory      a command line
     mcp:https://example.org/mcp                         an address (streamable HTTP)
-    mcp:mcp.json#memory                                 an entry of a file as other clients read it
-    mcp:notes.toml                                      a server, and what you say of it
+    mcp:mcp.json#memory                                 an entry of another client's file
+    mcp:notes.toml                                      a server with its declaration
 
-What a user says of a server (its reads, its state, its words) is said once: in such a TOML file, or
-in Python with the same names, `McpToolset(server=…, reads=…)`. Every tool that the user has not
-declared a read asks first; hints of the server count only where the user says so.
+The declaration of a server (reads, state, success phrases) is such a TOML file, or Python with the
+same names, `McpToolset(server=…, reads=…)`. Every tool that is not declared a read asks first.
 """
 
 import re
@@ -15,7 +14,7 @@ import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
@@ -27,12 +26,23 @@ from lhkit.confirm.summary import Summarizer, pretty
 from lhkit.errors import MissingPackageError, RegistrationError, UsageError
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
-from lhkit.mcp.launch import ENTRY, HOW, Launch, Remote, fill_in, label, secrets_of, server_of
+from lhkit.mcp.launch import (
+    ENTRY,
+    FOLDER_PLACEHOLDER,
+    HOW,
+    Launch,
+    Remote,
+    parse_server,
+    resolve_server,
+    server_label,
+    server_secrets,
+)
 from lhkit.mcp.results import without_patterns
-from lhkit.mcp.session import FILES, McpSession, Questions, StateRead, write_files
+from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
 from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
-from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
+from lhkit.tools.registration import NAME_PATTERN
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, isolation_fault
 
 if TYPE_CHECKING:
@@ -40,11 +50,10 @@ if TYPE_CHECKING:
 
 _log = getLogger(__name__)
 
-_FOLDER = "{folder}"
 _CALLS = "calls"
-_MOST_DESCRIPTION = 2_000
+_MAX_DESCRIPTION = 2_000
 
-# What the model reads, where the user says nothing better.
+# Default instructions of the model.
 _INSTRUCTIONS = {
     "ko": "도구로 사용자를 돕는 도우미입니다. 필요한 것은 도구로 확인하고, 실제로 한 일만 했다고 "
     "말하세요. 짧게 한국어로 답하세요.",
@@ -56,12 +65,12 @@ _TRUNCATED = {
     "en": "The result has {bytes} bytes, too many to show. Ask for less.",
 }
 
-_Words: TypeAlias = str | Mapping[str, str]
+_Texts: TypeAlias = str | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolset:
-    """The tools of an MCP server; each session has a process or a connection of its own.
+    """The tools of an MCP server; each session has its own process or connection.
 
         notes = lhkit.McpToolset(
             server="npx -y @modelcontextprotocol/server-filesystem {folder}",
@@ -71,22 +80,22 @@ class McpToolset:
 
     Args:
         server: a command line, an http(s) address, or `FILE.json#NAME`; or `Launch`, `Remote`.
-        reads: the tools that change nothing; every other one asks a person first.
-        trust: `annotations` believes the server's own `readOnlyHint`, too.
-        tools: only these, in this order; all of them without it. A small model is better with few.
-        folder: each session has a folder of its own, which the command line calls `{folder}`; the
-            model, the scenarios and the records call it by this name, such as `/notes`.
+        reads: the tools that change nothing; every other tool asks the user first.
+        trust: `annotations` also trusts the server's own `readOnlyHint`.
+        tools: only these tools, in this order; by default all. Small models do better with few.
+        folder: the name of the session's folder in prompts, scenarios and records, such as
+            `/notes`; each session has its own, which replaces `{folder}` in the command line.
         isolated: whether a session changes nothing outside itself; by default only with a `folder`.
             Without it `lint`, `mutate`, reviews, baselines and `calls` of a world call no tool.
-        state: which reads tell the state, by the name of the table.
-        claims: the words of a successful write, by tool and language (see `ToolDefinition`).
-        instructions: the instructions of the model: a text, or one for each language.
-        name: a word for reports; by default made of `server`.
-        timeout_s: how long a call may take, in seconds, without the time that a person thinks.
-        start_s: how long the server may take to start, in seconds: `npx` may download first.
+        state: the reads that return the state, by table.
+        claims: success phrases of writes, by tool and language (see `ToolDefinition`).
+        instructions: the instructions of the model: a text, or one per language.
+        name: a label for reports; by default derived from `server`.
+        timeout_s: the time limit of a call in seconds, without the time that the user takes.
+        start_s: the time limit for starting the server in seconds: `npx` may download first.
         max_turns: as in `Assistant`.
         max_result_bytes: as in `Assistant`.
-        base: the folder that files and commands are seen from; the working folder without it.
+        base: the folder that files and commands are relative to; by default the working folder.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -99,7 +108,7 @@ class McpToolset:
     isolated: StrictBool | None = None
     state: Mapping[str, StateRead] = field(default_factory=dict)
     claims: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    instructions: _Words = ""
+    instructions: _Texts = ""
     name: str = ""
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
     start_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
@@ -110,51 +119,49 @@ class McpToolset:
     waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Give it a name, and refuse what cannot be."""
+        """Set the default name, and validate the declaration."""
         if isinstance(self.reads, str) or isinstance(self.tools, str):
             raise UsageError(
                 "McpToolset: reads and tools are lists of names, such as ['read_graph']"
             )
         server = self._written
         if not self.name:
-            object.__setattr__(self, "name", label(server))
-        fill_in(server)  # refuses a variable that is not set
+            object.__setattr__(self, "name", server_label(server))
+        resolve_server(server)  # raises if a variable is not set
         if self.folder and not re.fullmatch(r"/[\w.-]+(/[\w.-]+)*", self.folder):
-            raise UsageError(
-                f"folder: {self.folder!r} is no name for a folder: write one like /notes"
-            )
-        uses = isinstance(server, Launch) and _FOLDER in " ".join(
+            raise UsageError(f"folder: {self.folder!r} is not a valid name: write one like /notes")
+        uses_folder = isinstance(server, Launch) and FOLDER_PLACEHOLDER in " ".join(
             [*server.args, *server.env.values()]
         )
-        if bool(self.folder) != uses:
+        if bool(self.folder) != uses_folder:
             raise UsageError(
-                "folder names what the command line calls {folder}: give both, or neither, and "
-                "none for a server at an address"
+                "folder is the name of {folder} in the command line: give both or neither, and "
+                "neither for a server at an address"
             )
         if FILES in self.state:
             raise UsageError(
-                f"state.{FILES}: the folder of the session is called so: take another name"
+                f"state.{FILES} is the table of the session's folder: choose another name"
             )
 
     @property
     def launched(self) -> Launch | Remote:
-        """How the server is reached, `${NAME}` filled in from the environment.
+        """The server, with `${NAME}` filled in from the environment.
 
         Raises:
-            UsageError: a command line that cannot be read, no such file, entry or variable.
+            UsageError: the command line is invalid, or a file, entry or variable is missing.
         """
-        return fill_in(self._written)
+        return resolve_server(self._written)
 
     @property
     def is_isolated(self) -> bool:
-        """Whether sessions share no data: as declared, else whether each has a folder."""
+        """Whether sessions share no data: as declared, by default whether each has a folder."""
         if self.isolated is not None:
             return self.isolated
         return bool(self.folder) or self._written.isolated
 
     @property
     def shown(self) -> str:
-        """The command line or the address as it was written: what it names is not filled in."""
+        """The command line or the address as written, variables not filled in."""
         written = self._written
         if isinstance(written, Remote):
             return written.url
@@ -162,24 +169,26 @@ class McpToolset:
 
     @property
     def _written(self) -> Launch | Remote:
-        return server_of(self.server, self.base) if isinstance(self.server, str) else self.server
+        return parse_server(self.server, self.base) if isinstance(self.server, str) else self.server
 
     @property
     def locales(self) -> tuple[str, ...]:
-        """All languages: a server's words are as they are."""
+        """All languages: a server's texts are not translated."""
         return available_locales()
 
     def open(self, world: Mapping[str, Any], locale: str) -> "McpSession":
         """Start the server, and return a session with it.
 
-        `world` may have `now`, `files` (rows with `path` and `text`, for the folder of the session)
-        and `calls` (`{tool, args}`, made before the conversation, to bring the server there).
-        Rows of a table of `state` are not made, but have to be what the server then tells: of a
-        server that is not isolated this is checked when the state is read, and `calls` are refused.
+        Args:
+            world: the initial state. `now`; `files`, rows with `path` and `text` for the session's
+                folder; `calls`, rows with `tool` and `args`, made before the conversation. Rows of
+                a `state` table are not created but compared with the server's: for a server that is
+                not isolated when the state is first read, and without `calls`.
+            locale: the language of instructions and questions.
 
         Raises:
             McpServerError: the server does not start.
-            UsageError: `world` cannot be, or what this says of the server is not so.
+            UsageError: `world` is invalid, or the declaration does not match the server.
         """
         try:
             from lhkit.mcp.connection import McpConnection
@@ -190,59 +199,41 @@ class McpToolset:
 
         tables = dict(world)
         now, files, calls = tables.pop("now", None), tables.pop(FILES, None), tables.pop(_CALLS, ())
-        _require_world(self, tables, files, calls)
-        with ExitStack() as undone:
-            place = None
+        _validate_world(self, tables, files, calls)
+        with ExitStack() as resources:
+            folder = None
             if self.folder:
-                held = undone.enter_context(tempfile.TemporaryDirectory(prefix="lhkit-mcp-"))
-                place = Path(held).resolve()
-                write_files(place, files or ())
-            asking = Questions(name=self.name, locale=locale)
+                path = resources.enter_context(tempfile.TemporaryDirectory(prefix="lhkit-mcp-"))
+                folder = Path(path).resolve()
+                write_files(folder, files or ())
+            elicitations = Elicitations(server_name=self.name, locale=locale)
             connection = McpConnection(
-                self._placed(place),
+                resolve_server(self._written, folder=folder, base=self.base or Path()),
                 shown=self.shown,
-                secrets=secrets_of(self._written),
+                secrets=server_secrets(self._written),
                 start_s=self.start_s,
-                elicit=asking.elicited,
+                elicit=elicitations.elicit,
             )
-            undone.callback(connection.close)
+            resources.callback(connection.close)
             session = McpSession(
                 connection=connection,
-                asking=asking,
+                elicitations=elicitations,
                 assistant=self.assistant,
                 state=self.state,
                 timeout_s=self.timeout_s,
-                folder=(place, self.folder),
+                folder=(folder, self.folder),
                 today=day_of(now),
                 locale=locale,
             )
             session.registry = self.registry(connection.tools, session.handler)
-            session.begin(calls, tables, is_checked=self.is_isolated)
-            session.ending = undone.pop_all()
+            session.prepare(calls, tables, check_now=self.is_isolated)
+            session.resources = resources.pop_all()
         return session
-
-    def _placed(self, place: Path | None) -> Launch | Remote:
-        """Return the server of a session whose folder is at `place`."""
-        server = self.launched
-        if isinstance(server, Remote):
-            return server
-
-        def put(word: str) -> str:
-            return word if place is None else word.replace(_FOLDER, str(place))
-
-        placed = replace(
-            server,
-            args=tuple(map(put, server.args)),
-            env={key: put(value) for key, value in server.env.items()},
-            cwd=(self.base or Path()) / (server.cwd or ""),
-        )
-        object.__setattr__(placed, "written", repr(server))
-        return placed
 
     def assistant(self, locale: str) -> Assistant:
         """Return the assistant of a session in a language."""
-        own = self.instructions
-        text = own if isinstance(own, str) else own.get(locale, "")
+        texts = self.instructions
+        text = texts if isinstance(texts, str) else texts.get(locale, "")
         return Assistant(
             instructions=text or _INSTRUCTIONS.get(locale, _INSTRUCTIONS["en"]),
             max_turns=self.max_turns,
@@ -251,12 +242,13 @@ class McpToolset:
         )
 
     def registry(self, served: Sequence["Tool"], handler: Callable[[str], Handler]) -> ToolRegistry:
-        """Return those of a server's tools that can be offered; the others are logged."""
-        by_name = {tool.name: tool for tool in reversed(served)}  # of two with one name, the first
-        by_name = dict(reversed(by_name.items()))
-        named = [*self.reads, *self.tools, *self.claims]
-        named += [read.tool for read in self.state.values()]
-        for name in named:
+        """Register the server's tools; tools that cannot be offered are logged and left out."""
+        by_name: dict[str, Tool] = {}
+        for tool in served:
+            by_name.setdefault(tool.name, tool)
+        declared = [*self.reads, *self.tools, *self.claims]
+        declared += [read.tool for read in self.state.values()]
+        for name in declared:
             if name not in by_name:
                 raise UsageError(
                     f"the MCP server has no tool {name!r}: it has {', '.join(by_name)[:400]}"
@@ -276,39 +268,35 @@ class McpToolset:
         return registry
 
 
-def _require_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, calls: Any) -> None:
+def _validate_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, calls: Any) -> None:
     unknown = [table for table in tables if table not in toolset.state]
     if unknown:
         known = ", ".join(["now", FILES, _CALLS, *toolset.state])
         raise UsageError(f"world.{unknown[0]}: an MCP server has no such table: it has {known}")
     if files is not None and not toolset.folder:
         raise UsageError(
-            "world.files: the server has no folder of its own: give folder and {folder}"
+            "world.files: sessions of this server have no folder: declare folder and {folder}"
         )
     for name, rows, fields in ((FILES, files or (), {"path"}), (_CALLS, calls, {"tool"})):
         rows_are = isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows)
         if not rows_are or any(not fields <= row.keys() for row in rows):
             raise UsageError(f"world.{name}: give a list of rows with {', '.join(fields)}")
     if calls and (fault := isolation_fault(toolset)):
-        raise UsageError(f"world.{_CALLS} cannot be made: {fault}")
+        raise UsageError(f"world.{_CALLS} is not allowed: {fault}")
 
 
-def called_as(name: str) -> str:
-    """Return what a model calls a tool: its name, or where no model could call that, a near one.
+_MAX_NAME = 64
 
-    MCP allows dots and slashes, the chat APIs do not.
-    """
+
+def _valid_name(name: str) -> str:
+    """Return a tool name that chat APIs allow: MCP also allows dots and slashes."""
     if NAME_PATTERN.fullmatch(name):
         return name
-    return _NO_NAME.sub("_", name)[:_LONGEST_NAME]
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_MAX_NAME]
 
 
-_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 64
-
-
-def _named(name: str) -> Summarizer:
-    """Return a summary that tells the tool by the name that its server gave it."""
+def _summarizer(name: str) -> Summarizer:
+    """Return a summarizer that shows the tool's name on the server."""
 
     def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
         return f"{name}\n{pretty(args)}"
@@ -318,16 +306,15 @@ def _named(name: str) -> Summarizer:
 
 def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefinition:
     hints = tool.annotations
-    is_believed = toolset.trust == "annotations" and hints is not None
     is_read = tool.name in toolset.reads or (
-        is_believed and hints is not None and hints.read_only_hint is True
+        toolset.trust == "annotations" and hints is not None and hints.read_only_hint is True
     )
     description = " ".join((tool.description or tool.title or tool.name).split())
-    called = called_as(tool.name)
+    name = _valid_name(tool.name)
     return ToolDefinition(
-        name=called,
-        summarize=None if called == tool.name else _named(tool.name),
-        description=description[:_MOST_DESCRIPTION],
+        name=name,
+        summarize=None if name == tool.name else _summarizer(tool.name),
+        description=description[:_MAX_DESCRIPTION],
         parameters=without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
         handler=handler,
         is_destructive=not is_read,
@@ -340,16 +327,16 @@ PREFIX = "mcp:"
 
 
 def from_reference(reference: str) -> McpToolset:
-    """Return the toolset that follows `mcp:`; nothing is started.
+    """Return the toolset of an `mcp:` reference, without starting its server.
 
     Raises:
-        UsageError: there is no such file or entry, it is wrong, or it cannot be read as a command.
+        UsageError: the file, entry or command line is missing or invalid.
     """
     server = reference.removeprefix(PREFIX).strip()
     if not server:
-        raise UsageError(f"toolset {reference} names no server: {HOW}")
+        raise UsageError(f"toolset {reference} is invalid: the server is missing: {HOW}")
     if server.endswith(".toml") and " " not in server.replace("\\ ", ""):
-        return _declared(Path(server))
+        return _read_declaration(Path(server))
     try:
         return McpToolset(server=server)
     except UsageError as error:
@@ -357,29 +344,29 @@ def from_reference(reference: str) -> McpToolset:
 
 
 def seen_from(folder: Path, reference: str) -> str:
-    """Return a reference whose file is looked for in `folder`."""
+    """Return a reference with its file relative to `folder`."""
     server = reference.removeprefix(PREFIX).strip()
     is_file = server.endswith(".toml") or ENTRY.fullmatch(server)
     return f"{PREFIX}{folder / server}" if is_file else reference
 
 
 def label_of(reference: str) -> str:
-    """Return one word for a reference."""
+    """Return a one-word label for a reference."""
     server = reference.removeprefix(PREFIX).strip()
     if server.endswith(".toml"):
         return Path(server).stem
-    if found := ENTRY.fullmatch(server):
-        return found["name"]
-    return label(server_of(server, None))
+    if match := ENTRY.fullmatch(server):
+        return match["name"]
+    return server_label(parse_server(server, None))
 
 
-def _declared(file: Path) -> McpToolset:
+def _read_declaration(file: Path) -> McpToolset:
     try:
         declared = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is no TOML: {error}") from error
+        raise UsageError(f"{file} is not valid TOML: {error}") from error
     declared = {"name": file.stem, "base": file.parent, **declared}
     try:
         return _DECLARATION.validate_python(declared)

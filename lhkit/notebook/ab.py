@@ -23,11 +23,10 @@ from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoi
 from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import OptInRequested
 from lhkit.notebook.loop import HomeLoop, Running
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import OptInRequested, PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, load_toolset

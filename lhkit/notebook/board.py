@@ -15,9 +15,9 @@ import traitlets
 from lhkit.errors import LhkitError
 from lhkit.locales import Catalog
 from lhkit.notebook.board_state import BoardState
-from lhkit.notebook.events import PanelNotice
 from lhkit.notebook.loop import HomeLoop
-from lhkit.notebook.widget import STATIC, SafeWidget
+from lhkit.notebook.screen import STATIC, SafeWidget
+from lhkit.notebook.state import PanelNotice
 
 _log = logging.getLogger(__name__)
 

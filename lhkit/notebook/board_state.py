@@ -16,7 +16,7 @@ from lhkit.confirm.form import (
 from lhkit.events import CallSettled, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
 from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
-from lhkit.notebook.events import OptInRequested, PanelNotice
+from lhkit.notebook.state import OptInRequested, PanelNotice
 from lhkit.responses import Finished, ModelIdentity
 
 Side: TypeAlias = Literal["left", "right"]

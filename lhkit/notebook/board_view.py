@@ -23,9 +23,8 @@ from lhkit.notebook.board_state import (
     Stage,
     VoteChoice,
 )
-from lhkit.notebook.fields import FieldEntry, escaped, field_html
-from lhkit.notebook.markdown import to_html
-from lhkit.notebook.render import MAX_VALUE_CHARS
+from lhkit.notebook.markdown import escaped, to_html
+from lhkit.notebook.render import MAX_VALUE_CHARS, FieldEntry, field_html
 from lhkit.text import seconds, visible
 
 

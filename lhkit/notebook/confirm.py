@@ -20,10 +20,10 @@ from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.events import CardInvalid, CardItem, CardSettled
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
 from lhkit.notebook.loop import HEARTBEAT_S, HomeLoop
 from lhkit.notebook.screen import Screen
+from lhkit.notebook.state import CardInvalid, CardItem, CardSettled
 from lhkit.text import visible
 
 FRONT_END_S = 2.25

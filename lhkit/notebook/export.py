@@ -8,9 +8,8 @@ from lhkit.confirm.summary import pretty
 from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.notebook.events import BrokenItem, CardItem, ErrorItem, Item, OptInRequested
 from lhkit.notebook.markdown import acts
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import BrokenItem, CardItem, ErrorItem, Item, OptInRequested, PanelState
 from lhkit.text import printable
 from lhkit.tool_results import envelope
 

@@ -6,6 +6,7 @@ An image would be fetched by the browser, and its address could carry data away.
 import re
 from collections.abc import MutableMapping, Sequence
 from functools import cache
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,6 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from lhkit.notebook.fields import escaped
 from lhkit.text import visible, whole_unicode
 
 MAX_MARKDOWN_CHARS = 20_000
@@ -91,3 +91,8 @@ def _link_open(
     tokens[index].attrSet("target", "_blank")
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return str(renderer.renderToken(tokens, index, options, env))
+
+
+def escaped(text: str, *, keep_emoji: bool = False) -> str:
+    """Return text for HTML, with what cannot be seen as escapes, as `lhkit.text.visible` says."""
+    return escape(visible(text, keep_emoji=keep_emoji))

@@ -22,12 +22,18 @@ from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
-from lhkit.notebook.events import ErrorItem, ModelChosen, OptedIn, OptInRequested, TurnDropped
 from lhkit.notebook.export import to_json, to_markdown
 from lhkit.notebook.loop import HomeLoop, Running, Work
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import (
+    ErrorItem,
+    ModelChosen,
+    OptedIn,
+    OptInRequested,
+    PanelState,
+    TurnDropped,
+)
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, load_toolset, waits_of
 

@@ -1,4 +1,4 @@
-"""What a tool is: a name, words for the model, a JSON Schema and a handler."""
+"""The definition of a tool: name, description for the model, JSON Schema and handler."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,31 +15,35 @@ from lhkit.tools.validation import Check
 DEFAULT_TIMEOUT_S = 10.0
 
 TODAY: Final[Mapping[str, JSON]] = MappingProxyType({"date": "today"})
-"""In `implied`: the day of the conversation, written as in scenarios."""
+"""In `implied`: the day of the conversation, written as in scenario files."""
 
 Handler: TypeAlias = Callable[[Mapping[str, JSON], Any], Awaitable[ToolResult] | ToolResult]
-"""(validated arguments, dependencies) to a result. May be a coroutine function; a plain function
-must be short, because it runs on the event loop."""
+"""Takes (validated arguments, dependencies), returns a result. May be a coroutine function; a plain
+function must be quick, because it runs on the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """One tool. `parameters` is a Draft 2020-12 object schema and the only truth about arguments.
+    """One tool.
 
-    `is_destructive` means that it changes data, so a person is asked first. `summarize` overrides
-    what that person reads. `timeout_s` bounds the handler, in seconds. `check` refuses arguments
-    that the schema cannot (the end before the start), before that person is asked.
-
-    `implied` says what an optional argument means that is left out, where the handler fills it in
-    and the schema does not tell (or tells `null`): a value, or `TODAY`. The model is not told;
-    whoever compares two calls is (`schema_on`). Example: `implied={"day": TODAY, "unit": "kg"}`.
-
-    `repeatable`: the same call twice in a row is meant twice (`cd ..`), so the second one runs,
-    too. Otherwise it is answered with `repeated_call`, because small models repeat themselves.
-
-    `claims` names, by language, the words in which the success of a write is reported, as words or
-    regular expressions: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. The model does not see them.
-    A reply that contains them where no such write ran fails its turn.
+    Attributes:
+        name: 1 to 64 ASCII letters, digits, `_` or `-`.
+        description: what the tool does, for the model.
+        parameters: the arguments' JSON Schema (Draft 2020-12), of type `object`.
+        handler: runs a call; see `Handler`.
+        is_destructive: the tool changes data, so the user is asked before each call.
+        summarize: returns the text of the confirmation card; by default the arguments as JSON.
+        timeout_s: limit for the handler, in seconds.
+        check: validates what the schema cannot express, such as that an end is after its start.
+            Runs before the user is asked. Returns `invalid(field, expected, value)` to refuse.
+        implied: values of optional arguments that the handler fills in when they are left out and
+            that the schema does not state as `default`, or `TODAY`; for comparing calls, hidden
+            from the model. Example: `{"day": TODAY, "unit": "kg"}`.
+        repeatable: the same call twice in a row is intended (`cd ..`) and runs again. Otherwise
+            the second one gets the result `repeated_call`, because small models repeat themselves.
+        claims: words or regular expressions in which a reply reports the success of this write,
+            by language: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. A reply that contains one
+            without such a write fails its turn. Hidden from the model.
     """
 
     name: str
@@ -55,15 +59,13 @@ class ToolDefinition:
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def schema_on(self, today: date | None) -> Mapping[str, Any]:
-        """Return `parameters` with what is implied as defaults: what a call means, for comparing.
+        """Return `parameters` with the implied values as defaults, for comparing calls.
 
         Args:
-            today: the conversation's day; without one, `TODAY` stays untold.
+            today: the day of the conversation, for `TODAY`; None leaves such arguments without a
+                default.
         """
-        if not self.implied:
-            return self.parameters
-        told = {name: each for name, each in self.implied.items() if each != TODAY}
+        defaults = {name: value for name, value in self.implied.items() if value != TODAY}
         if today is not None:
-            days = self.implied.keys() - told.keys()
-            told |= dict.fromkeys(days, today.isoformat())
-        return with_defaults(self.parameters, told) if told else self.parameters
+            defaults |= dict.fromkeys(self.implied.keys() - defaults.keys(), today.isoformat())
+        return with_defaults(self.parameters, defaults) if defaults else self.parameters

@@ -1,4 +1,4 @@
-"""Describe in a few words what a JSON Schema accepts, for messages to the model."""
+"""Describe what a JSON Schema accepts, for messages to the model: `integer 1..10`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -10,11 +10,11 @@ from lhkit.tools.schema import SchemaNode, in_place
 
 
 def describe(schema: Any, root: Any = None) -> str:
-    """Return in a few words what a schema accepts, such as `integer 1..10`.
+    """Return a short description of what a schema accepts, such as `integer 1..10`.
 
     Args:
         schema: the schema.
-        root: what its references point into.
+        root: the schema that its references are resolved in.
     """
     if not isinstance(schema, Mapping):
         return "left out" if schema is False else "any value"
@@ -36,7 +36,7 @@ _DESCRIBED = (
     "multipleOf", "minItems", "maxItems", "uniqueItems", "contains", "minProperties",
     "maxProperties", "required", "dependentRequired", "pattern", "format", "not",
 )  # fmt: skip
-"""The keywords that a description of a schema names; others only where they are broken."""
+"""The keywords in every description; others appear only where they are violated."""
 
 _KEYWORD_TYPES: Mapping[str, AbstractSet[str]] = {
     "string": {"minLength", "maxLength", "pattern", "format"},
@@ -50,15 +50,15 @@ _KEYWORD_TYPES: Mapping[str, AbstractSet[str]] = {
 
 
 def _implied_type(schema: Mapping[str, Any]) -> str:
-    """Return the type that the keywords of a schema without one are about."""
-    implied = (kind for kind, own in _KEYWORD_TYPES.items() if not own.isdisjoint(schema))
+    """Return the type that the keywords of a schema without `type` apply to."""
+    implied = (kind for kind, words in _KEYWORD_TYPES.items() if not words.isdisjoint(schema))
     return next(implied, "" if "not" in schema else "any value")
 
 
 def _phrase(keyword: str, schema: Mapping[str, Any], root: Any) -> str:
-    """Return in words what one keyword of a schema asks for; empty for one that asks nothing."""
-    words = _PHRASES.get(keyword)
-    return "" if words is None else words(schema, root)
+    """Return the description of one keyword; empty if there is none."""
+    describe_keyword = _PHRASES.get(keyword)
+    return "" if describe_keyword is None else describe_keyword(schema, root)
 
 
 def _alternatives(branches: Iterable[Any], root: Any) -> str:
@@ -75,7 +75,7 @@ def _dependent(schema: Mapping[str, Any], _root: Any) -> str:
     return ", ".join(f"with {_listed(needs)} if with {name!r}" for name, needs in pairs)
 
 
-def _form(schema: Mapping[str, Any], _root: Any) -> str:
+def _format(schema: Mapping[str, Any], _root: Any) -> str:
     name = schema["format"]
     return f"that is a {name} ({FORMS[name]})" if name in FORMS else ""
 
@@ -83,7 +83,7 @@ def _form(schema: Mapping[str, Any], _root: Any) -> str:
 def _known_keys(schema: Mapping[str, Any], root: Any) -> str:
     parts = list(in_place(schema, root))
     names = dict.fromkeys(name for part in parts for name in part.get("properties", ()))
-    patterns = [each for part in parts for each in part.get("patternProperties", ())]
+    patterns = [pattern for part in parts for pattern in part.get("patternProperties", ())]
     known = [_listed(names)] if names else []
     known += [f"keys matching {pattern}" for pattern in patterns]
     return f"with no other keys than {' and '.join(known)}" if known else "without keys"
@@ -97,14 +97,14 @@ def _range(schema: Mapping[str, Any], low: str, high: str) -> str:
     return f"{schema.get(low, '')}..{schema.get(high, '')}"
 
 
-_Words: TypeAlias = Callable[[Mapping[str, Any], Any], str]
+_Phrase: TypeAlias = Callable[[Mapping[str, Any], Any], str]
 
 
-def _lengths(low: str, high: str, unit: str) -> dict[str, _Words]:
-    def words(schema: Mapping[str, Any], _root: Any) -> str:
+def _lengths(low: str, high: str, unit: str) -> dict[str, _Phrase]:
+    def phrase(schema: Mapping[str, Any], _root: Any) -> str:
         return f"of {_range(schema, low, high)} {unit}"
 
-    return {low: words, high: words}
+    return {low: phrase, high: phrase}
 
 
 def _number_range(schema: Mapping[str, Any], _root: Any) -> str:
@@ -115,7 +115,7 @@ def _number_of_items(schema: Mapping[str, Any], _root: Any) -> str:
     return f"of at most {len(schema.get('prefixItems', ()))} items"
 
 
-_PHRASES: Mapping[str, _Words] = {
+_PHRASES: Mapping[str, _Phrase] = {
     "const": lambda schema, _root: json_or_repr(schema["const"]),
     "enum": lambda schema, _root: "one of " + ", ".join(map(json_or_repr, schema["enum"])),
     "anyOf": lambda schema, root: _alternatives(schema["anyOf"], root),
@@ -141,17 +141,17 @@ _PHRASES: Mapping[str, _Words] = {
     "additionalProperties": _known_keys,
     "unevaluatedProperties": _known_keys,
     "pattern": lambda schema, _root: f"matching {schema['pattern']}",
-    "format": _form,
+    "format": _format,
     "not": lambda schema, root: f"that is not {describe(schema['not'], root)}",
 }
 
 
-def expected_by(error: ValidationError, root: Any) -> str:
-    """Return what the schema of a failed check accepts; the bound that was broken is named.
+def expected_value(error: ValidationError, root: Any) -> str:
+    """Return a description of what the violated schema accepts, with the violated keyword.
 
     Args:
-        error: of jsonschema.
-        root: what the schema's references point into.
+        error: the error of jsonschema.
+        root: the schema that references are resolved in.
     """
     schema: Any = error.schema
     expected = describe(schema, root)

@@ -1,12 +1,13 @@
-"""One tool call to one result: look up, validate, confirm, run.
+"""Dispatch one tool call: look up the tool, validate the arguments, confirm, run the handler.
 
-`dispatch` never raises, for any input of any type; only cancellation of the calling task passes,
-and a KeyboardInterrupt, which is a person's and no tool's.
-What is asked is what runs and what is recorded: validated arguments are read-only, for summary,
-gate and record alike, and the handler gets a copy of them. A result is copied when it comes back.
-Not promised: a handler that blocks the event loop cannot be timed out, and a handler that ignores
-cancellation goes on after its time-out (its result is discarded).
-Source: seeds, `ToolDispatcher.dispatch`; we validate before we ask, and pass validated arguments.
+`dispatch` returns a result for any input of any type. It raises only CancelledError, when the
+calling task is cancelled, and KeyboardInterrupt.
+
+The arguments that the user approves are the ones that run and are recorded: they are read-only for
+summary, gate and record, and the handler gets a copy. The result is copied as well.
+
+Limits: a handler that blocks the event loop cannot time out, and one that ignores cancellation
+continues after its time-out; its result is discarded.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from lhkit.confirm.gate import (
     ConfirmRequest,
     MidCallQuestions,
     cancellations,
-    open_to_questions,
+    use_questions,
 )
 from lhkit.confirm.summary import summarize
 from lhkit.json_values import JSON, plain_json
@@ -41,18 +42,18 @@ _CANCEL_GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A handler that raised: what it raised."""
+    """A handler raised `error`."""
 
     error: BaseException
 
 
 class ToolDispatcher:
-    """Routes calls to the tools of one registry. Stateless: share it between conversations.
+    """Runs calls of the tools in a registry. Stateless: share it between conversations.
 
     Args:
         registry: the tools.
-        catalog: texts of the reasons; Korean by default.
-        clock: monotonic seconds, for the trace.
+        catalog: texts of error reasons; Korean by default.
+        clock: returns monotonic seconds, for the times in outcomes.
     """
 
     def __init__(
@@ -78,12 +79,20 @@ class ToolDispatcher:
         """Return the result of one call.
 
         Args:
-            tool_name: the name the model gave; anything.
-            raw_args: the arguments the model gave; anything.
-            confirm: who asks the user; None answers every destructive call with `ToolCancelled`.
-            deps: handed to the handler, and to a summary that asks for it, as it is, not copied.
-            observe: receives the outcome of this call exactly once, also when the calling task is
-                cancelled after the handler was started (a started write is finished first).
+            tool_name: the name that the model wrote; any value.
+            raw_args: the arguments that the model wrote; any value.
+            confirm: the gate that asks the user; with None each destructive call is cancelled.
+            deps: dependencies for the handler and for a summary that takes them; not copied.
+            observe: called exactly once with the outcome, also when the calling task is cancelled
+                after the handler has started (a started write is finished first).
+
+        Returns:
+            `ToolOk`; `ToolErr` with code `unknown_tool`, `validation`, `handler_error` or one of
+            the tool's own; `ToolCancelled` if the user did not approve.
+
+        Raises:
+            CancelledError: the calling task was cancelled.
+            KeyboardInterrupt: the gate or the handler was interrupted.
         """
         run = _Dispatch(
             cancelled_before=cancellations(),
@@ -92,29 +101,28 @@ class ToolDispatcher:
             clock=self._clock,
             confirm=confirm,
             deps=deps,
-            name=_name_of(tool_name),
+            name=_plain_name(tool_name),
             outcome=ToolCallOutcome(result=ToolCancelled(), gate=GateOutcome.NOT_NEEDED),
         )
         try:
-            await run.advance(raw_args)
+            await run.run(raw_args)
         finally:
             if observe is not None:
                 observe(run.outcome)
         return run.outcome.result
 
 
-def _name_of(tool_name: Any) -> str:
-    """Return a plain `str`: a subclass may behave otherwise when it is looked up."""
+def _plain_name(tool_name: Any) -> str:
+    """Return a plain `str`: a subclass may override hashing and equality."""
     kind = type(tool_name)
     return str.__str__(tool_name) if issubclass(kind, str) else f"<{kind.__name__}>"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Dispatch:
-    """One dispatch while it runs; `outcome` is what is known of it so far."""
+    """A running dispatch; `outcome` is updated step by step."""
 
     cancelled_before: int
-
     registry: ToolRegistry
     catalog: Catalog
     clock: Callable[[], float]
@@ -123,44 +131,44 @@ class _Dispatch:
     name: str
     outcome: ToolCallOutcome
 
-    async def advance(self, raw_args: Any) -> None:
-        """Look up, validate, confirm, run; stop at the first step that settles the result."""
+    async def run(self, raw_args: Any) -> None:
+        """Look up, validate, confirm and run; stop at the first step that decides the result."""
         tool = self.registry.get(self.name)
         if tool is None:
             _log.warning("unknown tool %r", self.name)
             known = ", ".join(self.registry)
-            self._note(result=self._error("unknown_tool", name=self.name, known=known))
+            self._update(result=self._error("unknown_tool", name=self.name, known=known))
             return
         accepted = self._validate(tool, raw_args)
         if accepted is None:
             return
         if tool.is_destructive and not await self._is_confirmed(tool, accepted.args):
             return
-        await self._run(tool, accepted)
+        await self._run_handler(tool, accepted)
 
-    def _note(self, **known: Any) -> None:
-        self.outcome = replace(self.outcome, **known)
+    def _update(self, **fields: Any) -> None:
+        self.outcome = replace(self.outcome, **fields)
 
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
 
     def _validate(self, tool: ToolDefinition, raw_args: Any) -> Accepted | None:
-        """Return the validated arguments, which nobody can change; None if they are refused."""
+        """Return the validated arguments; None if they are refused."""
         started_s = self.clock()
         try:
             verdict = self.registry.validator(tool.name).check(raw_args)
-        except Exception as error:  # noqa: BLE001 - boundary: arguments and validators may do anything
+        except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             verdict = NotAnObject(actual=type(error).__name__)
-        self._note(validation_s=self.clock() - started_s)
+        self._update(validation_s=self.clock() - started_s)
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
-            self._note(result=ToolErr("validation", reason))
+            self._update(result=ToolErr("validation", reason))
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self._note(args=verdict.args, extra_args=verdict.extra)
+        self._update(args=verdict.args, extra_args=verdict.extra)
         return verdict
 
     def _refusal(self, verdict: NotAnObject | Missing | Invalid) -> str:
@@ -177,7 +185,7 @@ class _Dispatch:
 
     async def _is_confirmed(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> bool:
         if self.confirm is None:
-            self._note(gate=GateOutcome.ABSENT)
+            self._update(gate=GateOutcome.ABSENT)
             return False
         request = ConfirmRequest(
             tool=tool.name,
@@ -186,52 +194,57 @@ class _Dispatch:
             summary=summarize(tool, args, self.catalog, self.deps),
         )
         started_s = self.clock()
-        # no answer yet, and so far none that counts
-        self._note(gate=GateOutcome.FAILED, summary=request.summary)
+        # until the gate answers, the question counts as failed
+        self._update(gate=GateOutcome.FAILED, summary=request.summary)
         try:
             gate, answer = await _ask(self.confirm, request)
-            self._pass_cancellation()  # a gate may have swallowed it, and said yes
+            if cancellations() > self.cancelled_before:  # the gate may have swallowed it
+                raise asyncio.CancelledError
         except asyncio.CancelledError as error:
-            self._note(answer="".join(a for a in error.args if isinstance(a, QuestionOutcome)))
+            self._update(answer="".join(a for a in error.args if isinstance(a, QuestionOutcome)))
             raise
         finally:
-            self._note(waiting_s=self.clock() - started_s)
-        self._note(gate=gate, answer=answer)
+            self._update(waiting_s=self.clock() - started_s)
+        self._update(gate=gate, answer=answer)
         return gate is GateOutcome.ACCEPTED
 
-    def _pass_cancellation(self) -> None:
-        """Raise if the caller was told to stop, whoever has caught that: nothing may start now."""
-        if cancellations() > self.cancelled_before:
-            raise asyncio.CancelledError
-
-    async def _run(self, tool: ToolDefinition, accepted: Accepted) -> None:
+    async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:
         started_s = self.clock()
-        # From here on it may have written: no end of the caller may make that a "did not confirm".
-        self._note(ran=True, result=self._handler_error("CancelledError"))
+        # from here on it may have written, so a cancelled caller must not record "not confirmed"
+        self._update(ran=True, result=self._handler_error("CancelledError"))
         questions = MidCallQuestions(self.confirm)
-        with open_to_questions(questions):
-            task = asyncio.create_task(self._handled(tool, accepted))
-        is_late, stopped = await _waited_out(task, tool.timeout_s, questions)
-        questions.close()  # what is over asks nothing any more
-        returned = _Failed(TimeoutError()) if is_late else _returned(task)
-        waited_s = questions.waited_s  # for a person, whom no tool may be blamed for
-        self._note(
+        with use_questions(questions):
+            task = asyncio.create_task(self._call_handler(tool, accepted))
+        is_late, cancelled = await _wait_for_handler(task, tool.timeout_s, questions)
+        questions.close()
+        error: BaseException | None = None
+        if is_late:
+            result: ToolResult = self._timed_out(tool)
+        elif task.cancelled():
+            result = self._handler_error("CancelledError")
+        elif isinstance(returned := task.result(), _Failed):
+            error = returned.error
+            result = self._handler_error(type(error).__name__)
+        else:
+            result = returned
+        waited_s = questions.waited_s  # the user's time is not the tool's
+        self._update(
             handler_s=self.clock() - started_s - waited_s,
             waiting_s=self.outcome.waiting_s + waited_s,
-            result=self._timed_out(tool) if is_late else self._result(returned),
+            result=result,
         )
-        if stopped is not None:
-            raise stopped
-        if isinstance(returned, _Failed) and isinstance(returned.error, KeyboardInterrupt):
-            raise returned.error
+        if cancelled is not None:
+            raise cancelled
+        if isinstance(error, KeyboardInterrupt):
+            raise error
 
-    async def _handled(self, tool: ToolDefinition, accepted: Accepted) -> ToolResult | _Failed:
+    async def _call_handler(self, tool: ToolDefinition, accepted: Accepted) -> ToolResult | _Failed:
         prepared = accepted.prepared
         try:
             returned: Any
             if prepared is not None and prepared.handler is tool.handler:
                 returned = prepared.run(self.deps)
-            else:  # it reads a copy of its own
+            else:
                 returned = tool.handler(plain_json(accepted.args), self.deps)
             if inspect.isawaitable(returned):
                 returned = await returned
@@ -239,16 +252,11 @@ class _Dispatch:
                 return serialisable(returned)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - boundary: handlers may do anything
+        except BaseException as error:  # noqa: BLE001 - boundary: handlers are user code
             _log.exception("the handler of %s failed", tool.name)
             return _Failed(error)
         _log.error("the handler of %s returned a %s", tool.name, type(returned).__name__)
         return self._handler_error(f"returned {type(returned).__name__}")
-
-    def _result(self, returned: ToolResult | _Failed) -> ToolResult:
-        if isinstance(returned, _Failed):
-            return self._handler_error(type(returned.error).__name__)
-        return returned
 
     def _timed_out(self, tool: ToolDefinition) -> ToolErr:
         _log.error("the handler of %s exceeded %s s", tool.name, tool.timeout_s)
@@ -264,46 +272,41 @@ class _Dispatch:
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> tuple[GateOutcome, str]:
-    """Return the decision, and how the gate says that it was made."""
+    """Return the decision, and the `QuestionOutcome` if the gate reports one."""
     cancelled_before = cancellations()
     try:
         answer = await gate.confirm(request)
     except KeyboardInterrupt:
-        raise  # a person's, who wants out of all of it
+        raise  # the user interrupts the program
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and cancellations() > cancelled_before:
             raise
         _log.warning("the confirm gate failed for %s", request.tool, exc_info=True)
         return GateOutcome.FAILED, ""
-    how = str(answer.outcome) if isinstance(answer, Decision) else ""
-    return (GateOutcome.ACCEPTED if is_approved(answer) else GateOutcome.REJECTED), how
+    outcome = str(answer.outcome) if isinstance(answer, Decision) else ""
+    return (GateOutcome.ACCEPTED if is_approved(answer) else GateOutcome.REJECTED), outcome
 
 
-def _returned(task: "asyncio.Task[ToolResult | _Failed]") -> ToolResult | _Failed:
-    return _Failed(asyncio.CancelledError()) if task.cancelled() else task.result()
-
-
-async def _waited_out(
+async def _wait_for_handler(
     task: "asyncio.Task[Any]", timeout_s: float, questions: MidCallQuestions
 ) -> tuple[bool, asyncio.CancelledError | None]:
-    """Wait for a started handler until it ends or its time, and the grace after it, are over.
+    """Wait until a handler ends or is cancelled after its time-out; return (is late, cancellation).
 
-    While it asks a person, its time stands still. Cancelling the caller ends nothing of it, however
-    often: what was started has to end, and what came of it to be told. Return whether its time was
-    over, and the cancellation, to be passed on.
+    The timer pauses while the handler asks the user. A cancellation of the calling task is caught
+    and returned, so that a started write is finished and its outcome recorded.
     """
     loop = asyncio.get_running_loop()
-    is_late, stopped = False, None
-    for span_s in (timeout_s, _CANCEL_GRACE_S):
-        ends_s = loop.time() + span_s - questions.waited_s
-        while not task.done() and (left_s := ends_s + questions.waited_s - loop.time()) > 0:
+    is_late, cancelled = False, None
+    for limit_s in (timeout_s, _CANCEL_GRACE_S):
+        end_s = loop.time() + limit_s - questions.waited_s
+        while not task.done() and (left_s := end_s + questions.waited_s - loop.time()) > 0:
             try:
                 await asyncio.wait({task}, timeout=left_s)
             except asyncio.CancelledError as error:
-                stopped = error
+                cancelled = error
                 questions.close()
         if task.done():
-            return is_late, stopped
+            return is_late, cancelled
         is_late = True
         task.cancel()
-    return is_late, stopped
+    return is_late, cancelled

@@ -1,4 +1,4 @@
-"""Make a tool from a typed, documented function; pydantic derives its schema."""
+"""Derive a tool from a typed, documented function; pydantic makes its schema."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from lhkit.tools.validation import Invalid, PreparedCall, invalid
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def definition_of(
+def tool_from_function(
     function: Callable[..., Any],
     *,
     name: str | None,
@@ -55,25 +55,27 @@ def definition_of(
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
-    Arguments arrive as pydantic makes them of the validated JSON (a `date` parameter gets a
-    `date`), and what it refuses is refused before anybody is asked.
-    A returned mapping that is no `ToolResult` becomes `ToolOk`; any other value does so under
-    `result` where the return annotation names its type, and is a handler error without one.
+    pydantic converts the validated JSON (a `date` parameter gets a `date`); what it refuses is
+    refused before the user is asked. A returned mapping becomes `ToolOk`. Any other value becomes
+    `ToolOk({"result": value})` if the return annotation names its type, else it is an error.
+
+    The name is by default the function's, the description the first paragraph of its docstring.
+    The other options are those of `ToolDefinition`.
 
     Raises:
         RegistrationError: the function has no name or docstring, is a class or not callable, or
-            has a parameter or a return type that JSON cannot carry.
+            has a parameter or a return type without a JSON form.
     """
     if inspect.isclass(function) or not callable(function):
         raise RegistrationError(
             f"tool {name or function!r}: it is not a function: register a function or a bound "
             "method"
         )
-    body = _body(function)
+    body = _innermost_function(function)
     tool_name = name or getattr(function, "__name__", body.__name__)
     if tool_name == "__call__":
         raise RegistrationError(f"tool {function!r}: the object has no name: give name=")
-    doc = _documentation(function, body)
+    doc = _docstring(function, body)
     if not (description or doc):
         raise RegistrationError(
             f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
@@ -99,8 +101,8 @@ def definition_of(
     )
 
 
-def _body(function: Any) -> Any:
-    """Return the function that a partial, a bound method or a callable object runs."""
+def _innermost_function(function: Any) -> Any:
+    """Return the function that a partial, a bound method or a callable object calls."""
     while True:
         if isinstance(function, partial):
             function = function.func
@@ -114,8 +116,8 @@ def _body(function: Any) -> Any:
             function = type(function).__call__
 
 
-def _documentation(function: Any, body: Any) -> str:
-    """Return the docstring; a partial or a callable object has that of what it runs."""
+def _docstring(function: Any, body: Any) -> str:
+    """Return the docstring, for a partial or a callable object that of the function it calls."""
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
     own = vars(function).get("__doc__") if hasattr(function, "__dict__") else None
@@ -124,7 +126,7 @@ def _documentation(function: Any, body: Any) -> str:
 
 
 def _parameters(tool_name: str, function: Any) -> list[inspect.Parameter]:
-    """Return the parameters that a call may fill in: those that a partial binds are fixed."""
+    """Return the parameters that a call can pass: without those that a partial binds."""
     try:
         if isinstance(function, partial):
             free = _parameters(tool_name, function.func)
@@ -134,31 +136,31 @@ def _parameters(tool_name: str, function: Any) -> list[inspect.Parameter]:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise RegistrationError(
-            f"tool {tool_name!r}: the parameters cannot be read ({error}): write a function around "
-            "it that names them"
+            f"tool {tool_name!r}: the parameters cannot be read ({error}): wrap it in a function "
+            "that names them"
         ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Arguments:
-    """The pydantic model of a function's arguments, and the parameter of each of its fields."""
+    """The pydantic model of a function's arguments; `parameters` maps its fields to parameters."""
 
     model: Any
     parameters: Mapping[str, str]
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        schema: Mapping[str, Any] = _untitled(self.model.model_json_schema())
+        schema: Mapping[str, Any] = _without_titles(self.model.model_json_schema())
         return schema
 
-    def read(self, args: Mapping[str, JSON]) -> dict[str, Any]:
-        """Return what pydantic makes of validated arguments.
+    def convert(self, args: Mapping[str, JSON]) -> dict[str, Any]:
+        """Return the arguments as pydantic converts them, by parameter.
 
-        Strict, and from JSON text: a text may become a date, a number may not.
+        Strict mode on JSON text: a string may become a date, a number may not.
 
         Raises:
             ValidationError: they do not fit the annotations.
-            NotJsonError: an integer too long to write.
+            NotJsonError: an integer has too many digits.
         """
         values = dict(self.model.model_validate_json(compact(args), strict=True))
         return {self.parameters[field]: value for field, value in values.items()}
@@ -167,8 +169,8 @@ class _Arguments:
 def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
-    given = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
-    for parameter in given:
+    arguments = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
+    for parameter in arguments:
         if parameter.kind not in _POSITIONAL_OR_NAMED:
             raise RegistrationError(
                 f"tool {tool_name!r}: {parameter} cannot come from JSON: name each argument"
@@ -176,35 +178,35 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
         if parameter.annotation is inspect.Parameter.empty:
             advice = (
                 "register the bound method, as registry.tool()(object.method)"
-                if parameter.name in {"self", "cls"} and parameter is given[0]
+                if parameter.name in {"self", "cls"} and parameter is arguments[0]
                 else f"annotate it, such as {parameter.name}: str"
             )
             raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type: {advice}")
-    hints = _types_of(tool_name, body, {each.name: each.annotation for each in given})
-    for parameter in given:
-        is_taken = parameter.name.startswith("_") or hasattr(BaseModel, parameter.name)
-        field = f"argument {parameter.name}" if is_taken else parameter.name
+    hints = _resolve_types(tool_name, body, {p.name: p.annotation for p in arguments})
+    for parameter in arguments:
+        is_reserved = parameter.name.startswith("_") or hasattr(BaseModel, parameter.name)
+        field = f"argument {parameter.name}" if is_reserved else parameter.name
         names[field] = parameter.name
         default = parameter.default
         if default is inspect.Parameter.empty:
             default = Field()
         elif not isinstance(default, FieldInfo | DataclassField):
             default = Field(default)
-        fields[field] = (_with_texts(hints[parameter.name]), default)
+        fields[field] = (_with_descriptions(hints[parameter.name]), default)
     config = ConfigDict(alias_generator=lambda field: names.get(field, field))
     try:
         model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
-        arguments = _Arguments(model, names)
-        _ = arguments.schema
+        made = _Arguments(model, names)
+        _ = made.schema
     except PydanticUserError as error:
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error.message}") from error
-    except Exception as error:  # pydantic has no one class for what it refuses
+    except Exception as error:  # pydantic raises many classes
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error}") from error
-    return arguments
+    return made
 
 
-def _types_of(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the types of the arguments, with those that are written as text looked up."""
+def _resolve_types(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the types of the arguments, those written as strings resolved."""
     annotated: Any = SimpleNamespace(__annotations__=dict(annotations))
     try:
         return get_type_hints(
@@ -212,8 +214,8 @@ def _types_of(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapp
         )
     except NameError as error:
         raise RegistrationError(
-            f"tool {tool_name!r}: the type {error.name!r} of an argument is not known here: define "
-            "it above the tool"
+            f"tool {tool_name!r}: the type {error.name!r} of an argument is unknown: define it "
+            "above the tool"
         ) from error
     except Exception as error:  # an annotation may be any text or object
         raise RegistrationError(
@@ -222,19 +224,19 @@ def _types_of(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapp
         ) from error
 
 
-def _with_texts(hint: Any) -> Any:
-    """Return a type in which the text in `Annotated[str, "text"]` is the field's description."""
+def _with_descriptions(hint: Any) -> Any:
+    """Return a type with the text of `Annotated[str, "text"]` as the field's description."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        texts = [getattr(each, "documentation", each) for each in hint.__metadata__]
-        text = " ".join(each for each in texts if isinstance(each, str))
-        # Before the other metadata: the description of a Field(...) wins.
+        texts = [getattr(item, "documentation", item) for item in hint.__metadata__]
+        text = " ".join(text for text in texts if isinstance(text, str))
+        # first, so that the description of a Field(...) wins
         described = (Field(description=text),) if text else ()
-        return Annotated[(_with_texts(inner[0]), *described, *hint.__metadata__)]
+        return Annotated[(_with_descriptions(inner[0]), *described, *hint.__metadata__)]
     if origin in {Union, UnionType}:
-        return Union[tuple(map(_with_texts, inner))]  # noqa: UP007 - of a tuple
+        return Union[tuple(map(_with_descriptions, inner))]  # noqa: UP007 - of a tuple
     if isinstance(hint, GenericAlias):
-        return GenericAlias(origin, tuple(map(_with_texts, inner)))
+        return GenericAlias(origin, tuple(map(_with_descriptions, inner)))
     return hint
 
 
@@ -242,9 +244,9 @@ _RESULT_TYPES = (Mapping, ToolOk, ToolErr, ToolCancelled)
 
 
 def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] | None:
-    """Return what writes a returned value that is not a mapping or a `ToolResult` as JSON.
+    """Return the serializer of returned values that are neither a mapping nor a `ToolResult`.
 
-    None where the function does not say what it returns, or returns one of those alone.
+    None if the function has no return annotation, or returns only mappings and results.
     """
     function = function.func if isinstance(function, partial) else function
     try:
@@ -253,12 +255,12 @@ def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] |
         hint = get_type_hints(
             annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
         )["return"]
-    except Exception:  # noqa: BLE001 - a type that is not known here says nothing
+    except Exception:  # noqa: BLE001 - boundary: an annotation may be any text or object
         return None
     if get_origin(hint) in {Awaitable, Coroutine}:
         hint = get_args(hint)[-1]
     members = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
-    others = [each for each in members if not _is_result(each)]
+    others = [member for member in members if not _is_result(member)]
     if not others:
         return None
     try:
@@ -268,7 +270,7 @@ def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] |
         if hint is others[0] and isinstance(hint, type):
             raise RegistrationError(
                 f"tool {tool_name!r}: a {hint.__name__} cannot be written as JSON: return a dict, "
-                "a text, a number or a list"
+                "a string, a number or a list"
             ) from error
         return None
 
@@ -280,20 +282,20 @@ def _is_result(hint: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, _RESULT_TYPES)
 
 
-def _untitled(schema: Any) -> Any:
-    """Drop pydantic's generated titles: they cost tokens and tell the model nothing.
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without pydantic's generated titles, which cost tokens for nothing.
 
-    Only titles of schemas: a property, or a key of a default value, may have that name.
+    A property named `title`, or such a key in a default value, stays.
     """
     if not isinstance(schema, Mapping):
         return schema
-    inner = with_subschemas(schema, _untitled)
+    inner = with_subschemas(schema, _without_titles)
     return {key: value for key, value in inner.items() if key != "title"}
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionHandler:
-    """The handler of a function: `check` reads the arguments, so that they are read once."""
+    """The handler of a function; `check` keeps the converted arguments for the run."""
 
     function: Callable[..., Any]
     arguments: _Arguments
@@ -301,21 +303,21 @@ class FunctionHandler:
     takes_deps: bool
 
     def check(self, args: Mapping[str, JSON]) -> Invalid | PreparedCall:
-        """Return the call with what pydantic makes of its arguments, or why it refuses them."""
+        """Return the call with converted arguments, or why pydantic refuses them."""
         try:
-            values = self.arguments.read(args)
+            values = self.arguments.convert(args)
         except NotJsonError as error:
             return invalid("(all)", "shorter numbers", str(error))
         except ValidationError as error:
             fault = error.errors(include_url=False, include_context=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            told = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-            return invalid(where or "(all)", told, fault["input"])
+            field = ".".join(map(str, fault["loc"])) or "(all)"
+            expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            return invalid(field, expected, fault["input"])
         return PreparedCall(handler=self, run=partial(self._run, values))
 
     async def __call__(self, args: Mapping[str, JSON], deps: Any) -> ToolResult:
         """Call the function with validated arguments."""
-        return await self._run(self.arguments.read(args), deps)
+        return await self._run(self.arguments.convert(args), deps)
 
     async def _run(self, values: Mapping[str, Any], deps: Any) -> ToolResult:
         more = {DEPS_PARAMETER: deps} if self.takes_deps else {}
@@ -325,11 +327,11 @@ class FunctionHandler:
         if isinstance(returned, Mapping):
             return ToolOk(returned)
         if self.result_type is None or isinstance(returned, _RESULT_TYPES):
-            return cast("ToolResult", returned)  # the dispatcher refuses anything else
+            return cast("ToolResult", returned)  # the dispatcher refuses other types
         try:
             value = self.result_type.dump_python(
                 returned, mode="json", by_alias=True, warnings="error"
             )
         except PydanticSerializationError:
-            return cast("ToolResult", returned)  # not of the annotated type: refused there, too
+            return cast("ToolResult", returned)  # not of the annotated type: refused as well
         return ToolOk(value if isinstance(value, Mapping) else {"result": value})

@@ -1,16 +1,14 @@
-"""The parts of `jsonschema` that lhkit uses: every module takes them from here.
+"""The parts of `jsonschema` that lhkit uses; every module imports them from here.
 
-By itself `import jsonschema` takes seconds where `rfc3987-syntax` is installed, which JupyterLab
-asks for: the package's door imports it at once, it compiles a grammar, and all of that for the
-format `iri`, which is in no schema of ours. So jsonschema gets a stand-in for it while it is
-imported, which reads the real one when somebody's `iri` has to be checked: nothing else changes, in
-nobody's program. https://github.com/python-jsonschema/jsonschema/issues/1428
+`import jsonschema` imports `rfc3987_syntax` where it is installed (JupyterLab requires it), which
+compiles a grammar for seconds, only for the formats `iri` and `iri-reference`. So this module
+imports jsonschema with a stand-in that loads the real one when such a format is first checked.
+https://github.com/python-jsonschema/jsonschema/issues/1428
 """
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import date, datetime, time
 from fractions import Fraction
 from importlib import import_module
@@ -21,6 +19,38 @@ from typing import Any
 
 from lhkit.tools.patterns import matches
 
+
+def _import_jsonschema() -> None:
+    name = "rfc3987_syntax"
+    if name in sys.modules or find_spec(name) is None:
+        return
+
+    def is_valid_syntax(rule: str, text: str) -> Any:
+        return import_module(name).is_valid_syntax(rule, text)
+
+    stand_in: Any = ModuleType(name)
+    stand_in.is_valid_syntax = is_valid_syntax
+    sys.modules[name] = stand_in
+    try:
+        import_module("jsonschema")
+    finally:
+        del sys.modules[name]
+
+
+_import_jsonschema()
+
+from jsonschema import (  # noqa: E402 - imported above
+    Draft4Validator,
+    Draft6Validator,
+    Draft7Validator,
+    Draft201909Validator,
+    Draft202012Validator,
+    FormatChecker,
+)
+from jsonschema.exceptions import SchemaError, ValidationError, best_match  # noqa: E402
+from jsonschema.validators import extend  # noqa: E402
+from referencing.jsonschema import EMPTY_REGISTRY  # noqa: E402
+
 __all__ = [
     "EMPTY_REGISTRY",
     "FORMATS",
@@ -30,7 +60,6 @@ __all__ = [
     "Draft7Validator",
     "Draft201909Validator",
     "Draft202012Validator",
-    "FormatChecker",
     "SchemaError",
     "SchemaValidator",
     "ValidationError",
@@ -38,59 +67,13 @@ __all__ = [
     "extend",
 ]
 
-_SLOW = "rfc3987_syntax"
-
-
-@contextmanager
-def _read_late(name: str) -> Iterator[None]:
-    """Import a module's stand-in instead of it, within the block; without it, there is none."""
-    if name in sys.modules or find_spec(name) is None:
-        yield
-        return
-    sys.modules[name] = late = _Late(name)
-    try:
-        yield
-    finally:
-        if sys.modules.get(name) is late:
-            del sys.modules[name]
-
-
-class _Late(ModuleType):
-    """Stands for a module: what it has is a function that imports the module and calls its own."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-
-        def called(*args: Any, **named: Any) -> Any:
-            return getattr(import_module(self.__name__), name)(*args, **named)
-
-        return called
-
-
-with _read_late(_SLOW):
-    from jsonschema import (
-        Draft4Validator,
-        Draft6Validator,
-        Draft7Validator,
-        Draft201909Validator,
-        Draft202012Validator,
-        FormatChecker,
-    )
-    from jsonschema.exceptions import SchemaError, ValidationError, best_match
-    from jsonschema.validators import extend
-    from referencing.jsonschema import EMPTY_REGISTRY
-
 
 def _multiple_of(validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[Any]:
-    """Check in the decimals that were written: 19.99 is a multiple of 0.01."""
-    if validator.is_type(value, "number"):
-        number, unit = (
-            Fraction(str(each)) if isinstance(each, float) else Fraction(each)
-            for each in (value, divisor)
-        )
-        if (number / unit).denominator != 1:
-            yield ValidationError(f"{value!r} is not a multiple of {divisor}")
+    """Check `multipleOf` in decimal: 19.99 is a multiple of 0.01."""
+    if not validator.is_type(value, "number"):
+        return
+    if (Fraction(str(value)) / Fraction(str(divisor))).denominator != 1:
+        yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
 def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
@@ -103,9 +86,9 @@ def _pattern_properties(
 ) -> Iterator[Any]:
     if validator.is_type(value, "object"):
         for pattern, inner in patterns.items():
-            for name, each in value.items():
+            for name, item in value.items():
                 if matches(pattern, name):
-                    yield from validator.descend(each, inner, path=name, schema_path=pattern)
+                    yield from validator.descend(item, inner, path=name, schema_path=pattern)
 
 
 def _additional_properties(
@@ -135,7 +118,7 @@ SchemaValidator: Any = extend(
         "patternProperties": _pattern_properties,
     },
 )  # type: ignore[no-untyped-call]
-"""Draft 2020-12 with decimal multiples and ECMAScript's regular expressions."""
+"""Draft 2020-12 with decimal multiples and ECMAScript's regular expressions, for arguments."""
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HOUR = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
@@ -151,8 +134,9 @@ FORMS = {
     "ipv4": "such as 192.0.2.1",
     "ipv6": "such as 2001:db8::1",
 }
+"""How to write each checked `format`, for messages to the model."""
 
-_READERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
+_PARSERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
     "date": (_DAY, date.fromisoformat),
     "date-time": (_MOMENT, lambda text: datetime.fromisoformat(text.upper())),
     "time": (_TIME, lambda text: time.fromisoformat(text.upper())),
@@ -165,20 +149,19 @@ _READERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
 def _format_checker() -> FormatChecker:
     checker = FormatChecker(formats=())
 
-    def add(name: str, form: re.Pattern[str], read: Callable[[str], object]) -> None:
-        def is_so(value: object) -> bool:
+    def add(name: str, pattern: re.Pattern[str], parse: Callable[[str], object]) -> None:
+        def is_valid(value: object) -> bool:
             return not isinstance(value, str) or (
-                form.fullmatch(value) is not None and read(value) is not None
+                pattern.fullmatch(value) is not None and parse(value) is not None
             )
 
-        checker.checks(name, raises=ValueError)(is_so)
+        checker.checks(name, raises=ValueError)(is_valid)
 
-    for name, (form, read) in _READERS.items():
-        add(name, form, read)
+    for name, (pattern, parse) in _PARSERS.items():
+        add(name, pattern, parse)
     return checker
 
 
 FORMATS = _format_checker()
-"""Checks the `format`s that the standard library can check; others only tell the model something:
-use a pattern, the tool's `check`, or check in the handler. ISO 8601 times may leave out seconds and
-offset, since models write local time."""
+"""Checks the formats in `FORMS`; any other `format` is only a note for the model: use a pattern or
+the tool's `check`. ISO 8601 times may omit seconds and offset, since models write local time."""

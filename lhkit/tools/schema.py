@@ -1,11 +1,11 @@
-"""What a place in a JSON Schema may mean: references, branches, defaults, declared names. Pure.
+"""Navigate JSON Schemas: references, branches, defaults, declared names.
 
-Validation and matching read schemas with the same eyes, these. A reference is followed inside its
-own schema only (`#/$defs/Name`): nothing is ever fetched.
+Shared by validation and by the matching of calls. Only references within the same schema
+(`#/$defs/Name`) are followed; nothing is fetched.
 """
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, islice, product
@@ -15,9 +15,9 @@ from urllib.parse import unquote
 from lhkit.tools.patterns import matches
 
 ABSENT: Any = object()
-"""Stands for a value that is not there; equal to nothing but a schema's default."""
+"""Returned where a schema has no default, since `None` may be one."""
 
-_HOLDING_ONE = (
+_SCHEMA_KEYWORDS = (
     "additionalItems",
     "additionalProperties",
     "contains",
@@ -31,8 +31,8 @@ _HOLDING_ONE = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
-_HOLDING_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_HOLDING_TABLES = (
+_SCHEMA_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMA_TABLE_KEYWORDS = (
     "$defs",
     "definitions",
     "dependencies",
@@ -42,67 +42,62 @@ _HOLDING_TABLES = (
 )
 
 _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
-_PATTERNED = "patternProperties"
-_OPENING = ("additionalProperties", "unevaluatedProperties")
-_MAX_BRANCHES = 64  # choices multiply; nobody writes more on purpose
+_OPEN_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
+_MAX_BRANCHES = 64  # choices multiply; handwritten schemas have fewer
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaNode:
-    """A place in a schema; `root` is what its `$ref`s point into."""
+    """A subschema, and the `root` schema that its references are resolved in."""
 
     schema: Any
     root: Any
 
     @classmethod
     def of(cls, schema: Any) -> "SchemaNode":
-        """Return the top of `schema`."""
+        """Return the node of a whole schema."""
         return cls(schema, schema)
 
     def at(self, schema: Any) -> "SchemaNode":
-        """Return another place of the same schema."""
+        """Return the node of another subschema of the same root."""
         return SchemaNode(schema, self.root)
 
     def branches(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what this place may mean, each as one schema without choices.
+        """Return the alternatives of this subschema, each without references and choices.
 
-        References are followed and `allOf` is folded in; every choice of `anyOf`, `oneOf`,
-        `if`/`then`/`else` and `dependentSchemas` is a branch of its own.
+        References are resolved and `allOf` is merged; each choice of `anyOf`, `oneOf`,
+        `if`/`then`/`else` and `dependentSchemas` is a separate branch.
         """
         if isinstance(self.schema, dict) and _COMBINING.isdisjoint(self.schema):
             return (self.schema,)
         return tuple(_branches(self.schema, self.root, frozenset())) or ({},)
 
     def default(self) -> Any:
-        """Return what the schema says that leaving this out means; `ABSENT` if it does not say."""
+        """Return the default value; `ABSENT` if there is none."""
         return next(
             (part["default"] for part in conjuncts(self.schema, self.root) if "default" in part),
             ABSENT,
         )
 
 
-def _branches(schema: Any, root: Any, way: frozenset[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield the branches of a place; `way` are the schemas that led here, so that a loop ends."""
-    if not isinstance(schema, Mapping) or id(schema) in way:
+def _branches(schema: Any, root: Any, parents: frozenset[int]) -> Iterator[Mapping[str, Any]]:
+    """Yield the branches of a subschema; `parents` ends recursion in a schema that is cyclic."""
+    if not isinstance(schema, Mapping) or id(schema) in parents:
         return
-    way |= {id(schema)}
-    groups = [
-        found
-        for choices in _alternatives(schema, root)
-        if (found := tuple(_first(_branches(one, root, way) for one in choices)))
-    ]
-    for chosen in islice(product(*groups), _MAX_BRANCHES):
-        yield reduce(_joined, chosen, schema)
+    parents |= {id(schema)}
+    groups: list[tuple[Mapping[str, Any], ...]] = []
+    for choices in _choice_groups(schema, root):
+        branches = chain.from_iterable(_branches(choice, root, parents) for choice in choices)
+        if group := tuple(islice(branches, _MAX_BRANCHES)):
+            groups.append(group)
+    for combination in islice(product(*groups), _MAX_BRANCHES):
+        yield reduce(_merge, combination, schema)
 
 
-def _first(branches: Iterable[Iterable[Mapping[str, Any]]]) -> Iterable[Mapping[str, Any]]:
-    return islice(chain.from_iterable(branches), _MAX_BRANCHES)
-
-
-def _alternatives(schema: Mapping[str, Any], root: Any) -> Iterator[Sequence[Any]]:
-    """Yield what applies beside `schema` itself: of each group one."""
+def _choice_groups(schema: Mapping[str, Any], root: Any) -> Iterator[Sequence[Any]]:
+    """Yield groups of subschemas; one of each group applies in addition to `schema`."""
     if "$ref" in schema:
-        yield (resolved(schema["$ref"], root),)
+        yield (resolve(schema["$ref"], root),)
     for part in schema.get("allOf", ()):
         yield (part,)
     for key in ("anyOf", "oneOf"):
@@ -114,59 +109,59 @@ def _alternatives(schema: Mapping[str, Any], root: Any) -> Iterator[Sequence[Any
         yield ({}, part)
 
 
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
     if not second:
         return first
-    mine, theirs = first.get("properties", {}), second.get("properties", {})
+    properties, more = first.get("properties", {}), second.get("properties", {})
     both = {
-        name: {"allOf": [mine[name], theirs[name]]}
-        for name in mine.keys() & theirs.keys()
-        if mine[name] != theirs[name]
+        name: {"allOf": [properties[name], more[name]]}
+        for name in properties.keys() & more.keys()
+        if properties[name] != more[name]
     }
     merged = {key: value for key, value in second.items() if key not in _COMBINING}
     merged |= {key: value for key, value in first.items() if key not in _COMBINING}
-    if mine or theirs:
-        merged["properties"] = {**theirs, **mine, **both}
+    if properties or more:
+        merged["properties"] = {**more, **properties, **both}
     if "required" in merged:
         merged["required"] = [*first.get("required", ()), *second.get("required", ())]
     return merged
 
 
-def resolved(reference: Any, root: Any) -> Any:
-    """Follow a local reference (`#/$defs/Name`); anything else is an unknown schema, None."""
+def resolve(reference: Any, root: Any) -> Any:
+    """Return the target of a local reference (`#/$defs/Name`); None if there is none."""
     if not isinstance(reference, str) or (reference != "#" and not reference.startswith("#/")):
         return None
-    place = root
+    target = root
     for part in reference.split("/")[1:]:
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(place, Mapping):
-            place = place.get(key)
-        elif isinstance(place, list | tuple) and key.isdecimal() and int(key) < len(place):
-            place = place[int(key)]
+        if isinstance(target, Mapping):
+            target = target.get(key)
+        elif isinstance(target, list | tuple) and key.isdecimal() and int(key) < len(target):
+            target = target[int(key)]
         else:
             return None
-    return place
+    return target
 
 
 def conjuncts(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the schemas that always apply at a place: its own, what it refers to, its `allOf`."""
-    return _reached(schema, root, _always, set())
+    """Yield the subschemas that always apply: itself, its `$ref` and its `allOf`, recursively."""
+    return _walk(schema, root, _always_applied, set())
 
 
 def in_place(schema: Any, root: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield every schema that may apply at a place, whichever of its choices is taken."""
-    return _reached(schema, root, applied, set())
+    """Yield every subschema that may apply to the same value, choices included, recursively."""
+    return _walk(schema, root, applied, set())
 
 
-def _always(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
+def _always_applied(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
     if "$ref" in schema:
-        yield resolved(schema["$ref"], root)
+        yield resolve(schema["$ref"], root)
     yield from schema.get("allOf", ())
 
 
 def applied(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
-    """Yield the schemas that `schema` may apply to the very value that it is applied to."""
-    yield from _always(schema, root)
+    """Yield the direct subschemas that may apply to the same value as `schema`."""
+    yield from _always_applied(schema, root)
     for key in ("anyOf", "oneOf"):
         yield from schema.get(key, ())
     for key in ("if", "then", "else"):
@@ -174,18 +169,18 @@ def applied(schema: Mapping[str, Any], root: Any) -> Iterator[Any]:
     yield from schema.get("dependentSchemas", {}).values()
 
 
-def _reached(
+def _walk(
     schema: Any,
     root: Any,
-    following: Callable[[Mapping[str, Any], Any], Iterator[Any]],
+    children: Callable[[Mapping[str, Any], Any], Iterator[Any]],
     seen: set[int],
 ) -> Iterator[Mapping[str, Any]]:
     if not isinstance(schema, Mapping) or id(schema) in seen:
         return
     seen.add(id(schema))
     yield schema
-    for each in following(schema, root):
-        yield from _reached(each, root, following, seen)
+    for child in children(schema, root):
+        yield from _walk(child, root, children, seen)
 
 
 def property_of(branch: Mapping[str, Any], name: str) -> Any:
@@ -201,12 +196,12 @@ def property_of(branch: Mapping[str, Any], name: str) -> Any:
 def default_of(branch: Mapping[str, Any], name: str, root: Any) -> Any:
     """Return the default of an optional property, `ABSENT` where there is none.
 
-    A required property has no default in our sense: leaving it out is refused, not filled in.
+    The default of a required property is ignored: a call without that property is refused.
 
     Args:
         branch: the object's schema, without choices.
         name: the property; names compare in NFC.
-        root: what the property's references point into.
+        root: the schema that references are resolved in.
     """
     required = branch.get("required", ())
     if spelling(name, required) in required:
@@ -217,7 +212,7 @@ def default_of(branch: Mapping[str, Any], name: str, root: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeys:
-    """The top-level keys that a schema knows, wherever it names them."""
+    """The top-level keys that an object schema declares, in any of its subschemas."""
 
     names: Collection[str]
     patterns: tuple[str, ...]
@@ -225,28 +220,31 @@ class KnownKeys:
 
     @classmethod
     def of(cls, schema: Mapping[str, Any]) -> "KnownKeys":
-        """Return what a whole schema declares at its top."""
+        """Return the keys of a whole schema."""
         parts = list(in_place(schema, schema))
         return cls(
             names=dict.fromkeys(name for part in parts for name in part.get("properties", ())),
-            patterns=tuple(p for part in parts for p in part.get(_PATTERNED, ())),
-            is_open=any(part.get(key, False) is not False for part in parts for key in _OPENING),
+            patterns=tuple(p for part in parts for p in part.get("patternProperties", ())),
+            is_open=any(
+                part.get(key, False) is not False for part in parts for key in _OPEN_KEYWORDS
+            ),
         )
 
     def has(self, key: str) -> bool:
-        """Return True if the schema knows this key, or lets any in."""
+        """Return True if the schema declares this key or allows any."""
         return self.is_open or key in self.names or any(matches(p, key) for p in self.patterns)
 
 
 def values_of(part: Mapping[str, Any], name: str) -> Iterator[Any]:
-    """Yield the schemas that one part of an object's schema has for a property."""
-    found = [part["properties"][name]] if name in part.get("properties", {}) else []
-    found += [each for p, each in part.get(_PATTERNED, {}).items() if matches(p, name)]
-    yield from found or (part[key] for key in _OPENING if key in part)
+    """Yield the schemas that a part of an object's schema (of `in_place`) has for a property."""
+    schemas = [part["properties"][name]] if name in part.get("properties", {}) else []
+    patterns = part.get("patternProperties", {})
+    schemas += [schema for pattern, schema in patterns.items() if matches(pattern, name)]
+    yield from schemas or (part[key] for key in _OPEN_KEYWORDS if key in part)
 
 
 def items_of(part: Mapping[str, Any], index: int) -> Iterator[Any]:
-    """Yield the schemas that one part of an array's schema has for an item."""
+    """Yield the schemas that a part of an array's schema (of `in_place`) has for an item."""
     first = part.get("prefixItems", ())
     if index < len(first):
         yield first[index]
@@ -255,57 +253,58 @@ def items_of(part: Mapping[str, Any], index: int) -> Iterator[Any]:
 
 
 def spelling(name: Any, declared: Collection[Any]) -> Any:
-    """Return `name` as `declared` spells it: itself, or one that is the same in NFC.
+    """Return `name` as `declared` spells it: unchanged, or the name that is equal in NFC.
 
-    People see one name where a model, or the author's file, wrote its letters apart.
+    A model or an author's file may write letters decomposed (NFD), which look the same.
     """
     if name in declared or not isinstance(name, str) or name.isascii():
         return name
-    same = (each for each in declared if isinstance(each, str) and nfc(each) == nfc(name))
-    return next(same, name)
+    return next((d for d in declared if isinstance(d, str) and nfc(d) == nfc(name)), name)
 
 
 def item_of(branch: Mapping[str, Any], index: int) -> Any:
-    """Return the schema of an array's item at `index`."""
+    """Return the schema of an array's item at `index`, `{}` where there is none."""
     first: Sequence[Any] = branch.get("prefixItems", ())
     return first[index] if index < len(first) else branch.get("items", {})
 
 
 def with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object schema in which these properties have these defaults."""
+    """Return a copy of an object schema with these defaults, by property."""
     properties = dict(schema.get("properties", {}))
     for name, value in defaults.items():
-        own = properties.get(name)
-        properties[name] = {**(own if isinstance(own, Mapping) else {}), "default": value}
+        declared = properties.get(name)
+        base = declared if isinstance(declared, Mapping) else {}
+        properties[name] = {**base, "default": value}
     return {**schema, "properties": properties}
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the schemas directly inside of `schema`; not the data in `default`, `enum`, `const`."""
-    found: list[Any] = []
-    with_subschemas(schema, found.append)
-    yield from found
+    """Yield the direct subschemas of `schema`; not the data in `default`, `enum`, `const`."""
+    children: list[Any] = []
+    with_subschemas(schema, children.append)
+    yield from children
 
 
 def with_subschemas(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return `schema` with each schema directly inside of it changed; data stay as they are.
+    """Return `schema` with `change` applied to each direct subschema.
 
-    Places of older drafts are known, too: a list of `items`, `dependencies`.
+    Data (`default`, `enum`, `const`, …) stay as they are. Keywords of older drafts count, too: a
+    list of `items`, `dependencies`.
     """
-    made: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in (*_HOLDING_LISTS, "items") and isinstance(value, list | tuple):
-            made[key] = [change(each) for each in value]
-        elif key in _HOLDING_ONE:
-            made[key] = change(value)
-        elif key in _HOLDING_TABLES and isinstance(value, Mapping):
-            made[key] = {
-                name: each if isinstance(each, list) else change(each)
-                for name, each in value.items()
+        if key in (*_SCHEMA_LIST_KEYWORDS, "items") and isinstance(value, list | tuple):
+            changed[key] = [change(inner) for inner in value]
+        elif key in _SCHEMA_KEYWORDS:
+            changed[key] = change(value)
+        elif key in _SCHEMA_TABLE_KEYWORDS and isinstance(value, Mapping):
+            changed[key] = {
+                name: inner if isinstance(inner, list) else change(inner)
+                for name, inner in value.items()
             }
         else:
-            made[key] = value
-    return made
+            changed[key] = value
+    return changed
 
 
 def nfc(text: str) -> str:

@@ -1,13 +1,10 @@
-"""Validate a call's raw arguments by the tool's JSON Schema (Draft 2020-12).
+"""Validate a call's raw arguments against the tool's JSON Schema (Draft 2020-12).
 
-The verdict is jsonschema's own, on the declared keys, and then the tool's own check, if it has
-one. A key is declared that any part of the schema names (`$ref`, `allOf`, branches, `then`, …),
-or that `additionalProperties` lets in; other top-level keys are dropped, not refused (seed:
-redundant arguments are tolerated and logged). Names compare in Unicode NFC; if both spellings of
-one name come, the one that the schema has counts and the other one is dropped. A pattern is read
-as ECMAScript reads it; one that Python cannot run is not asserted.
-
-References stay inside the schema; nothing is ever fetched.
+jsonschema validates the declared keys, then the tool's own `check` runs. Any subschema may declare
+a key (`$ref`, `allOf`, branches, `then`, …), or `additionalProperties` allows it. Other top-level
+keys are dropped and logged, not refused. Names compare in Unicode NFC; if both spellings of a name
+are passed, the schema's spelling counts and the other is dropped. Patterns are ECMAScript; one that
+Python cannot compile is not checked. References stay within the schema; nothing is fetched.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -15,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
-from lhkit.tools.describe import describe, expected_by
+from lhkit.tools.describe import describe, expected_value
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     FORMATS,
@@ -29,20 +26,23 @@ from lhkit.tools.schema import (
     in_place,
     items_of,
     property_of,
-    resolved,
+    resolve,
     spelling,
     values_of,
 )
 
 SHOWN_CHARS = 60
-"""So much of a wrong value is shown to the model."""
+"""How many characters of an invalid value the model reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Arguments that fit, read-only; `extra` names the keys that were dropped.
+    """Valid arguments, read-only.
 
-    `prepared` is the call as the tool's check has read it; None if it reads nothing.
+    Attributes:
+        args: the arguments by name.
+        extra: the undeclared keys that were dropped.
+        prepared: the call with converted arguments, if the tool's check returned one.
     """
 
     args: Mapping[str, JSON]
@@ -59,7 +59,7 @@ class NotAnObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """A required field is not there."""
+    """A required field is missing."""
 
     field: str
     expected: str
@@ -67,7 +67,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invalid:
-    """A field holds the wrong thing."""
+    """The value of a field is invalid."""
 
     field: str
     expected: str
@@ -79,14 +79,15 @@ ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call of `handler` whose arguments have been read: `run` takes only the dependencies."""
+    """A call of `handler` with converted arguments; `run` takes the dependencies."""
 
     handler: Any
     run: Callable[[Any], Awaitable[Any]]
 
 
 Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
-"""What a tool asks of its arguments beyond its schema; None if they are fine. Pure and quick."""
+"""Validates arguments beyond their schema; returns None or a `PreparedCall` if they are valid. Pure
+and quick. See `invalid`."""
 
 
 class ArgumentValidator:
@@ -94,7 +95,7 @@ class ArgumentValidator:
 
     Args:
         schema: JSON Schema of an object.
-        check: is asked about arguments that the schema accepts.
+        check: the tool's own check, called with arguments that the schema accepts.
     """
 
     def __init__(self, schema: Mapping[str, Any], check: Check | None = None) -> None:
@@ -104,22 +105,24 @@ class ArgumentValidator:
         self._check = check
 
     def check(self, raw_args: Any) -> ArgumentsVerdict:
-        """Return what the schema says of `raw_args`, which may be anything."""
+        """Return the verdict on `raw_args`, which may be any value."""
         try:
             args = read_only_json(raw_args)
         except NotJsonError as error:
             return NotAnObject(actual=str(error))
         if not isinstance(args, dict):
             return NotAnObject(actual=shown(args, SHOWN_CHARS))
-        if _has_foreign_name(args):
-            args = _respelled(args, [self._schema], self._schema)
+        if _has_non_ascii_key(args):
+            args = _respell(args, [self._schema], self._schema)
         declared = {key: value for key, value in args.items() if self._declared.has(key)}
         fault = best_match(self._validator.iter_errors(declared))
         if fault is not None:
-            return _explained(fault, self._schema)
+            return _explain(fault, self._schema)
         if _has_integral_float(declared):
-            declared = _Wholes(self._schema, self._validator).of(declared, [self._schema])
-        accepted = read_only_json(declared)  # what did not change is not copied again
+            declared = _IntegerConverter(self._schema, self._validator).convert(
+                declared, [self._schema]
+            )
+        accepted = read_only_json(declared)  # copies only what was converted
         checked = None if self._check is None else self._check(accepted)
         if isinstance(checked, Invalid):
             return checked
@@ -127,33 +130,33 @@ class ArgumentValidator:
         return Accepted(args=accepted, extra=extra, prepared=checked)
 
 
-def _has_foreign_name(value: Any) -> bool:
+def _has_non_ascii_key(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(not key.isascii() or _has_foreign_name(item) for key, item in value.items())
-    return isinstance(value, list) and any(map(_has_foreign_name, value))
+        return any(not key.isascii() or _has_non_ascii_key(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_has_non_ascii_key, value))
 
 
-def _respelled(value: Any, places: Sequence[Any], root: Any) -> Any:
-    """Return `value` with its names spelled as the schema spells them, where they are one in NFC.
+def _respell(value: Any, schemas: Sequence[Any], root: Any) -> Any:
+    """Return `value` with its names spelled as in the schema, where they are equal in NFC.
 
-    A name whose right spelling is there as well stays as it is.
+    A name is left alone if the schema's spelling is present as well.
     """
-    parts = [part for place in places for part in in_place(place, root)]
+    parts = [part for schema in schemas for part in in_place(schema, root)]
     if isinstance(value, list):
         return [
-            _respelled(item, [each for part in parts for each in items_of(part, i)], root)
+            _respell(item, [inner for part in parts for inner in items_of(part, i)], root)
             for i, item in enumerate(value)
         ]
     if not isinstance(value, dict):
         return value
     declared = {name for part in parts for name in part.get("properties", {})}
-    made: dict[str, Any] = {}
+    respelled: dict[str, Any] = {}
     for key, item in value.items():
         name = spelling(key, declared)
-        name = key if name in value or name in made else name
-        inner = [each for part in parts for each in values_of(part, name)]
-        made[name] = _respelled(item, inner, root)
-    return made
+        name = key if name in value or name in respelled else name
+        inner = [schema for part in parts for schema in values_of(part, name)]
+        respelled[name] = _respell(item, inner, root)
+    return respelled
 
 
 def _has_integral_float(value: Any) -> bool:
@@ -164,111 +167,119 @@ def _has_integral_float(value: Any) -> bool:
 
 
 def value_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | None:
-    """Return what a tool's schema has against the value of one argument; None if nothing.
+    """Return why the value of one argument is invalid; None if any branch of the schema takes it.
 
-    Whether the arguments fit together is another question: a value is fine that any branch takes.
+    Whether the arguments are valid together is not checked.
     """
     validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=FORMATS)
-    told: list[str] = []
+    messages: list[str] = []
     for branch in SchemaNode.of(schema).branches():
-        place = property_of(branch, argument)
-        fault = next(validator.evolve(schema=place).iter_errors(value), None)
-        if fault is None:
+        argument_validator = validator.evolve(schema=property_of(branch, argument))
+        error = next(argument_validator.iter_errors(value), None)
+        if error is None:
             return None
-        told.append(fault.message)
-    return told[0]
+        messages.append(error.message)
+    return messages[0]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wholes:
-    """Makes integers of integral floats, in valid values, where the schema wants integers."""
+class _IntegerConverter:
+    """Converts floats such as `3.0` in valid arguments to integers, where the schema wants one."""
 
     root: Any
     validator: Any
 
-    def of(self, value: Any, places: Sequence[Any]) -> Any:
-        """Return `value`, to which all of `places` apply."""
+    def convert(self, value: Any, schemas: Sequence[Any]) -> Any:
+        """Return `value`, which is valid for all of `schemas`, with its integers converted."""
         if isinstance(value, float) and value.is_integer():
-            is_whole = any(self._wants_integer(place, value) for place in places)
-            return int(value) if is_whole else value
+            is_integer = any(self._wants_integer(schema, value) for schema in schemas)
+            return int(value) if is_integer else value
         if not isinstance(value, dict | list):
             return value
-        parts = [part for place in places for part in self._applying(place, value)]
+        parts = [part for schema in schemas for part in self._applying(schema, value)]
         if isinstance(value, list):
             return [
-                self.of(item, [each for part in parts for each in items_of(part, i)])
+                self.convert(item, [inner for part in parts for inner in items_of(part, i)])
                 for i, item in enumerate(value)
             ]
         return {
-            key: self.of(item, [each for part in parts for each in values_of(part, key)])
+            key: self.convert(item, [inner for part in parts for inner in values_of(part, key)])
             for key, item in value.items()
         }
 
-    def _wants_integer(self, place: Any, value: float) -> bool:
-        if not isinstance(place, Mapping):
+    def _wants_integer(self, schema: Any, value: float) -> bool:
+        if not isinstance(schema, Mapping):
             return False
-        kinds = place.get("type", ())
-        kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-        if "integer" in kinds and "number" not in kinds:
+        types = schema.get("type", ())
+        types = {types} if isinstance(types, str) else set(types)
+        if "integer" in types and "number" not in types:
             return True
-        choices = [self._chosen(place, key, value) for key in ("anyOf", "oneOf")]
-        return any(self._wants_integer(each, value) for each in self._always(place, value)) or any(
-            bool(chosen) and all(self._wants_integer(each, value) for each in chosen)
-            for chosen in choices
+        if any(self._wants_integer(inner, value) for inner in self._always_applied(schema, value)):
+            return True
+        groups = [self._valid_choices(schema, key, value) for key in ("anyOf", "oneOf")]
+        return any(
+            bool(group) and all(self._wants_integer(choice, value) for choice in group)
+            for group in groups
         )
 
-    def _applying(self, place: Any, value: Any) -> Iterator[Mapping[str, Any]]:
-        if not isinstance(place, Mapping):
+    def _applying(self, schema: Any, value: Any) -> Iterator[Mapping[str, Any]]:
+        """Yield the schema and every subschema that applies to `value`."""
+        if not isinstance(schema, Mapping):
             return
-        yield place
-        for each in self._always(place, value):
-            yield from self._applying(each, value)
+        yield schema
+        for inner in self._always_applied(schema, value):
+            yield from self._applying(inner, value)
         for key in ("anyOf", "oneOf"):
-            for each in self._chosen(place, key, value):
-                yield from self._applying(each, value)
+            for choice in self._valid_choices(schema, key, value):
+                yield from self._applying(choice, value)
 
-    def _always(self, place: Mapping[str, Any], value: Any) -> Iterator[Any]:
-        """Yield what applies to `value` beside `place`, apart from choices."""
-        if "$ref" in place:
-            yield resolved(place["$ref"], self.root)
-        yield from place.get("allOf", ())
-        if "if" in place:
-            is_so = self._is_valid(place["if"], value)
-            yield from ((place["if"], place.get("then")) if is_so else (place.get("else"),))
-        for name, each in place.get("dependentSchemas", {}).items():
+    def _always_applied(self, schema: Mapping[str, Any], value: Any) -> Iterator[Any]:
+        """Yield the direct subschemas that apply to `value`, without `anyOf` and `oneOf`."""
+        if "$ref" in schema:
+            yield resolve(schema["$ref"], self.root)
+        yield from schema.get("allOf", ())
+        if "if" in schema:
+            if self._is_valid(schema["if"], value):
+                yield from (schema["if"], schema.get("then"))
+            else:
+                yield schema.get("else")
+        for name, inner in schema.get("dependentSchemas", {}).items():
             if isinstance(value, dict) and name in value:
-                yield each
+                yield inner
 
-    def _chosen(self, place: Mapping[str, Any], key: str, value: Any) -> list[Any]:
-        return [each for each in place.get(key, ()) if self._is_valid(each, value)]
+    def _valid_choices(self, schema: Mapping[str, Any], key: str, value: Any) -> list[Any]:
+        return [choice for choice in schema.get(key, ()) if self._is_valid(choice, value)]
 
     def _is_valid(self, schema: Any, value: Any) -> bool:
         return bool(self.validator.evolve(schema=schema).is_valid(value))
 
 
-def _explained(error: ValidationError, root: Any) -> Missing | Invalid:
+def _explain(error: ValidationError, root: Any) -> Missing | Invalid:
     path = ".".join(str(part) for part in error.absolute_path)
     schema: Any = error.schema
     if error.validator == "required":
         required: Any = error.validator_value
         instance: Any = error.instance
         field = next(name for name in required if name not in instance)
-        places = (schema,) if path else (schema, *in_place(root, root))
-        found = [each for place in places for each in _named(place, field)]
-        expected = describe(found[0] if found else {}, root)
-        return Missing(field=f"{path}.{field}" if path else field, expected=expected)
+        parts = (schema,) if path else (schema, *in_place(root, root))
+        declared: Any = next(
+            (part["properties"][field] for part in parts if field in part.get("properties", {})), {}
+        )
+        name = f"{path}.{field}" if path else field
+        return Missing(field=name, expected=describe(declared, root))
     return Invalid(
         field=path or "(all)",
-        expected=expected_by(error, root),
+        expected=expected_value(error, root),
         actual=shown(error.instance, SHOWN_CHARS),
     )
 
 
-def _named(place: Mapping[str, Any], field: str) -> tuple[Any, ...]:
-    properties = place.get("properties", {})
-    return (properties[field],) if field in properties else ()
-
-
 def invalid(field: str, expected: str, value: Any) -> Invalid:
-    """Return that `field` holds the wrong `value`, for a tool's own check."""
+    """Return the verdict that the `value` of `field` is invalid, for a tool's own `check`.
+
+    Args:
+        field: the argument, dotted for an inner field, or `(all)`.
+        expected: what would be valid, such as `a time after start`.
+        value: the value that was passed.
+    """
     return Invalid(field=field, expected=expected, actual=shown(value, SHOWN_CHARS))

@@ -13,8 +13,7 @@ from lhkit.cli.evaluate import EvalOptions, evaluate
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.cli.thresholds import Thresholds, judged
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog

@@ -134,7 +134,7 @@ async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
     arms = '[arms]\nmodels = ["gold"]\nconstraints = ["off"]'
     assert await bench.play(arms, toolset="own_kitchen.py:toolset") == 0
     assert "1/1 100%" in capsys.readouterr().out
-    with pytest.raises(UsageError, match="no scenarios are shipped for it"):
+    with pytest.raises(UsageError, match="no scenarios are shipped for this toolset"):
         await bench.play(arms, toolset="own_kitchen.py:toolset", scenarios="dev")
 
 

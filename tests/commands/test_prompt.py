@@ -206,7 +206,7 @@ class Session:
         from lhkit import Assistant
 
         self.assistant = Assistant()
-        self.registry = registry.with_handlers({})
+        self.registry = registry.mapped(lambda tool: tool)
         self.today = date(2026, 6, 15)
 
     def state(self):

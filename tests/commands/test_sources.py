@@ -14,8 +14,7 @@ import pytest
 from lhkit import app, embedded
 from lhkit.cli import source
 from lhkit.cli.evaluate import EvalOptions, evaluate
-from lhkit.harness.record import Verdict
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import Verdict, encode_record
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.models import gemma
 from lhkit.models.base import ChatModel

@@ -18,10 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import Form, FormAction
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.locales import load_catalog
 from lhkit.mcp import serving
-from lhkit.mcp.serving import McpServing
+from lhkit.mcp.serving import ANSWER_TIMEOUT_S, McpServing
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
@@ -90,7 +90,7 @@ class Cards:
 
     async def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolResult:
         self.ran.append(list(args["ids"]))
-        questions = asked_in_the_midst()
+        questions = current_questions()
         assert questions is not None
         mid = ConfirmRequest(tool="server", description="", args={}, summary="in mid-call")
         self.mid_call.append((await questions.fill_in(mid, Form())).action)
@@ -211,7 +211,7 @@ STEPS = st.one_of(
         st.one_of(st.none(), st.none(), IDS),  # with other arguments
         ANSWERS,
     ),
-    st.tuples(st.just("wait"), st.sampled_from((1.0, serving.OPEN_S))),
+    st.tuples(st.just("wait"), st.sampled_from((1.0, ANSWER_TIMEOUT_S))),
     st.tuples(st.just("drift"), st.integers(0, 1)),
 )
 
@@ -271,7 +271,7 @@ def result_of(answer: Any) -> ElicitResult:
 
 @example(steps=[("ask", [1]), ("answer", 1, None, True), ("answer", 1, None, True)])  # replayed
 @example(steps=[("ask", [1]), ("answer", 1, [2], True), ("answer", 1, [1], True)])  # changed
-@example(steps=[("ask", [1]), ("wait", serving.OPEN_S), ("answer", 1, None, True)])  # late
+@example(steps=[("ask", [1]), ("wait", ANSWER_TIMEOUT_S), ("answer", 1, None, True)])  # late
 @example(steps=[("ask", [1]), ("drift", 1), ("answer", 1, None, True)])  # about something else
 @example(steps=[("ask", [1]), ("answer", 1, None, False), ("answer", 2, None, True)])
 @given(steps=st.lists(STEPS, max_size=25))
@@ -293,7 +293,7 @@ async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved
                 ids = ids or []
                 done = await served.call(ids, state=state, answer=answer)
                 is_same = shown is not None and shown[:2] == (ids, served.balance)
-                if is_same and shown is not None and served.now_s - shown[2] < serving.OPEN_S:
+                if is_same and shown is not None and served.now_s - shown[2] < ANSWER_TIMEOUT_S:
                     assert not isinstance(done, InputRequiredResult)
                     expected += [ids] if answer is True else []
             case ("wait", seconds):
@@ -313,7 +313,7 @@ async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved
 async def test_serving_forgets_the_oldest_question_when_too_many_are_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "_MOST_OPEN", 2)
+    monkeypatch.setattr(serving, "_MAX_PENDING", 2)
     served = Served()
     states = [(await served.call([number])).request_state for number in range(3)]
     again = await served.call([0], state=states[0], answer=True)

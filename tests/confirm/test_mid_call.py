@@ -12,7 +12,7 @@ from lhkit.confirm.gate import (
     ConfirmRequest,
     GuardedGate,
     ScriptedGate,
-    asked_in_the_midst,
+    current_questions,
 )
 from lhkit.messages import ToolCallOutcome
 from lhkit.testing import BrokenGate, echo_tool
@@ -27,7 +27,7 @@ LIMIT_S = 1.0
 
 
 async def _asks(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
-    questions = asked_in_the_midst()
+    questions = current_questions()
     assert questions is not None
     return ToolOk({"answer": (await questions.fill_in(QUESTION, Form())).action})
 
@@ -84,7 +84,7 @@ async def test_a_question_that_outlives_its_call_is_taken_back() -> None:
     person, questions = Slow(None), list[asyncio.Task[Any]]()
 
     async def leaves_it_open(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
-        asked = asked_in_the_midst()
+        asked = current_questions()
         assert asked is not None
         questions.append(asyncio.create_task(asked.fill_in(QUESTION, Form())))
         await person.asked.wait()
@@ -105,5 +105,5 @@ async def test_whoever_stops_the_turn_answers_no_and_waits_no_longer() -> None:
 
 
 async def test_outside_of_a_tool_there_is_nothing_to_ask() -> None:
-    assert asked_in_the_midst() is None
+    assert current_questions() is None
     assert not isinstance((await trace_of(None)).result, ToolErr)

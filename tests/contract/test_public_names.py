@@ -1,4 +1,4 @@
-"""The names that stay, with the parameters that callers may use."""
+"""The public names, with the parameters that callers may use."""
 
 import inspect
 import json
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+import lhkit
 
 PINNED: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parent / "recorded" / "public_names.json").read_text(encoding="utf-8")
@@ -17,7 +19,7 @@ A parameter that can only be given by keyword is marked with `*` before its name
 """
 
 
-def found(name: str) -> Any:
+def public_value(name: str) -> Any:
     module, _, path = name.partition(":")
     value: Any = import_module(module)
     for part in path.split("."):
@@ -27,24 +29,29 @@ def found(name: str) -> Any:
 
 def parameters(value: Any) -> dict[str, str]:
     return {
-        ("*" if each.kind is each.KEYWORD_ONLY else "") + each.name: (
-            "optional" if each.default is not each.empty else "required"
+        ("*" if p.kind is p.KEYWORD_ONLY else "") + p.name: (
+            "optional" if p.default is not p.empty else "required"
         )
-        for each in inspect.signature(value).parameters.values()
-        if each.kind not in {each.VAR_KEYWORD, each.VAR_POSITIONAL} and each.name != "self"
+        for p in inspect.signature(value).parameters.values()
+        if p.kind not in {p.VAR_KEYWORD, p.VAR_POSITIONAL} and p.name != "self"
     }
+
+
+def test_every_public_name_is_pinned() -> None:
+    pinned = {name.removeprefix("lhkit:") for name in PINNED if name.startswith("lhkit:")}
+    assert {name for name in pinned if "." not in name} == set(lhkit.__all__)
 
 
 @pytest.mark.parametrize("name", PINNED)
 def test_public_name_exists_and_is_exported(name: str) -> None:
     module, _, path = name.partition(":")
     assert path.split(".")[0] in import_module(module).__all__
-    assert found(name) is not None
+    assert public_value(name) is not None
 
 
 @pytest.mark.parametrize("name", [name for name, pinned in PINNED.items() if pinned])
 def test_public_callable_keeps_its_parameters(name: str) -> None:
-    present = parameters(found(name))
+    present = parameters(public_value(name))
     assert {key: present.get(key) for key in PINNED[name]} == PINNED[name]
     added = {key for key in present if key not in PINNED[name]}
     assert [key for key in added if present[key] == "required"] == []

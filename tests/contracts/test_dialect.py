@@ -17,7 +17,7 @@ from lhkit.models.dialects import DIALECTS, Dialect
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
-from lhkit.tools.registry import NAME_PATTERN
+from lhkit.tools.registration import NAME_PATTERN
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")

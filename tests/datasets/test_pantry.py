@@ -14,8 +14,8 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried
 from lhkit.messages import ModelMessage, ToolCallMessage
 from lhkit.models.scripted import call, say
-from lhkit.notebook.events import CardItem
 from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import CardItem
 from lhkit.settings import Settings
 from lhkit.tool_results import ToolOk
 from lhkit.toolset import load

@@ -40,7 +40,7 @@ for sys.argv in json.loads(sys.argv[1]):
 
 
 @pytest.mark.promise("own_tools.guide")
-def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
+def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> None:
     """Write its files, run its console block; what stands under a command must be in its output."""
     (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
     (tmp_path / "kitchen.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
@@ -71,7 +71,7 @@ def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("own_tools.guide")
-async def test_the_chat_of_the_guide_is_a_panel_over_its_tools(
+async def test_own_tools_page_chat_is_a_panel_over_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")

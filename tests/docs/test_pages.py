@@ -1,12 +1,16 @@
-"""The pages of docs/ do what stands there, and name no option that lhkit does not have."""
+"""The documentation: its consoles are executed, its options exist, the site builds."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
 
 from lhkit.settings import load_settings
+from tests.children import search_paths
 from tests.docs.command_lines import lhkit_lines, read_line
 from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 from tests.node_servers import npm_environment
@@ -19,10 +23,6 @@ ELSEWHERE = {
 }
 """Pages whose files and commands have a test of their own."""
 HERE = [page for page in PAGES if page.name not in ELSEWHERE]
-
-
-def name_of(page: Path) -> str:
-    return page.name
 
 
 def commands_of(page: Path) -> list[str]:
@@ -42,11 +42,9 @@ COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(pag
 
 @pytest.mark.promise("docs.run")
 @pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_page_console_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     for name, text in files(page).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    for shared in ("datasets", "evals"):
-        (tmp_path / shared).symlink_to(ROOT / shared)
     environment = {
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
@@ -64,22 +62,26 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.promise("docs.options")
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[f"{p}: {line}" for p, line in COMMANDS])
-def test_a_command_of_a_page_is_taken_by_the_parser(page: str, line: str) -> None:
+def test_page_command_is_accepted_by_the_parser(page: str, line: str) -> None:
     assert read_line(line) or line == "lhkit --help", page
 
 
-@pytest.mark.parametrize("page", EVERYWHERE, ids=name_of)
-def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
-    prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", prose)
-    assert [each for each in links if not (page.parent / each).exists()] == []
-    places = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", prose)
-    lost = [(to, name) for to, name in places if name not in headings(page.parent / to, page)]
-    assert lost == []
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_page_outside_the_site_links_to_existing_files(name: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def headings(target: Path, page: Path) -> set[str]:
-    """Return the names that a link may go to, as they are made of the headings of a page."""
-    text = (page if target.is_dir() else target).read_text(encoding="utf-8")
-    found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in found}
+@pytest.mark.slow
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**search_paths(), "PATH": os.defpath, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "ko" / "quickstart.html").is_file()
+    assert "--fail-under" in (tmp_path / "reference" / "cli.html").read_text(encoding="utf-8")

@@ -14,8 +14,14 @@ from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.html import SampleView
 from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
-from lhkit.harness.record import Evidence, Judgement, SampleRecord
-from lhkit.harness.record_json import decode_line, decode_record, encode_record
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    SampleRecord,
+    decode_line,
+    decode_record,
+    encode_record,
+)
 from lhkit.harness.results import Run
 from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import UserMessage

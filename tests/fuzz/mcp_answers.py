@@ -18,8 +18,8 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.errors import LhkitError
 from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
-from lhkit.notebook.events import CardItem
 from lhkit.notebook.render import fragment
+from lhkit.notebook.state import CardItem
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult, encode_tool_result
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import closed_after, open_session

@@ -1,4 +1,4 @@
-"""A package in BFCL's form, made up: its golds pass, and what differs from them does not."""
+"""The BFCL import, with a made-up package: reference calls pass, deviations fail."""
 
 import json
 from collections.abc import Sequence
@@ -28,6 +28,28 @@ CODE = {
     "constants/executable_backend_config.py": """\
 CLASS_FILE_PATH_MAPPING = {"Lamp": "bfcl_eval.lamp", "MathAPI": "bfcl_eval.math"}
 MULTI_TURN_FUNC_DOC_FILE_MAPPING = {"Lamp": "lamp.json", "MathAPI": "math.json"}
+""",
+    "eval_checker/multi_turn_eval/multi_turn_utils.py": """\
+import importlib
+
+from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
+
+INSTANCES = {}
+
+
+def execute_multi_turn_func_call(
+    func_call_list, initial_config, involved_classes, model_name, test_entry_id, long_context=False
+):
+    assert not func_call_list
+    involved = {}
+    for name in involved_classes:
+        key = (model_name, test_entry_id, name)
+        if key not in INSTANCES:
+            INSTANCES[key] = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
+            if name != "MathAPI":
+                INSTANCES[key]._load_scenario(dict(initial_config[name]), long_context=long_context)
+        involved[name] = INSTANCES[key]
+    return [], involved
 """,
     "constants/default_prompts.py": """\
 DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC = "There are more functions. What about now?"
@@ -107,7 +129,7 @@ MISSED = {"func_0": {"2": ["setLevel"]}}
 """The functions that come in a later turn, in which the user says nothing of their own."""
 
 
-def lines(rows: list[dict[str, Any]]) -> str:
+def to_lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
@@ -117,10 +139,10 @@ def package(tmp_path: Path) -> Path:
     root = tmp_path / "site"
     texts = {
         **CODE,
-        **{f"data/multi_turn_func_doc/{name}": lines(rows) for name, rows in DOCUMENTS.items()},
+        **{f"data/multi_turn_func_doc/{name}": to_lines(rows) for name, rows in DOCUMENTS.items()},
     }
     for category, entries in ENTRIES.items():
-        texts[f"data/BFCL_v4_{category}.json"] = lines(
+        texts[f"data/BFCL_v4_{category}.json"] = to_lines(
             [
                 {
                     "id": name,
@@ -137,7 +159,7 @@ def package(tmp_path: Path) -> Path:
                 for name, turns in entries
             ]
         )
-        texts[f"data/possible_answer/BFCL_v4_{category}.json"] = lines(
+        texts[f"data/possible_answer/BFCL_v4_{category}.json"] = to_lines(
             [{"id": name, "ground_truth": turns} for name, turns in entries]
         )
     for name, text in texts.items():
@@ -156,11 +178,11 @@ async def into(package: Path, tmp_path: Path) -> Path:
 
 def scenarios_in(folder: Path) -> dict[str, Scenario]:
     names = ("multi_turn_base.yaml", "multi_turn_miss_func.yaml", "multi_turn_long_context.yaml")
-    return {each.id: each for each in load_scenarios([folder / name for name in names])}
+    return {scenario.id: scenario for scenario in load_scenarios([folder / name for name in names])}
 
 
 @pytest.mark.promise("imports.bfcl")
-async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(into: Path) -> None:
+async def test_bfcl_reference_calls_pass_unless_the_schema_refuses_them(into: Path) -> None:
     scenarios = scenarios_in(into)
     assert list(scenarios) == ["base_0", "base_1", "func_0", "long_0"]
     run = await replay(
@@ -177,12 +199,12 @@ async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(int
     assert 'setLevel refuses level="high"' in notes
 
 
-async def test_final_is_what_their_own_objects_end_in(into: Path) -> None:
+async def test_bfcl_final_is_the_state_of_the_original_objects(into: Path) -> None:
     assert scenarios_in(into)["base_0"].final == {"Lamp": ({"name": "level", "value": 5},)}
     assert scenarios_in(into)["base_1"].final == {}
 
 
-async def test_a_turn_that_ends_in_another_state_fails_though_the_end_is_right(
+async def test_bfcl_wrong_state_after_a_turn_fails(
     into: Path,
 ) -> None:
     name = name_of(into)
@@ -200,19 +222,19 @@ async def test_a_turn_that_ends_in_another_state_fails_though_the_end_is_right(
     assert record.judgement.verdict is Verdict.FAIL
 
 
-async def test_a_function_that_was_missing_is_there_from_its_turn_on(into: Path) -> None:
+async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
     toolset = load(f"{into / 'toolset.py'}:toolset")
     record = await tried(scenario, gold_model, toolset)
-    came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
-    assert came == [[], [], ["setLevel"], []]
+    names = [[tool["name"] for tool in turn.new_tools] for turn in record.evidence.turns]
+    assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
     record = await tried(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
     assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
 
 
-async def test_after_a_turn_that_bfcl_does_not_judge_the_whole_state_is_told(into: Path) -> None:
+async def test_bfcl_turn_after_an_unscored_one_has_the_complete_state(into: Path) -> None:
     turns = scenarios_in(into)["func_0"].turns
     assert turns[1].final is None
     assert turns[2].final == {
@@ -220,8 +242,8 @@ async def test_after_a_turn_that_bfcl_does_not_judge_the_whole_state_is_told(int
     }
 
 
-async def test_scenarios_are_written_one_a_line_if_asked_for(package: Path, tmp_path: Path) -> None:
-    folder, settings = tmp_path / "lines", load_settings()
+async def test_bfcl_import_writes_jsonl(package: Path, tmp_path: Path) -> None:
+    folder, settings = tmp_path / "to_lines", load_settings()
     await import_bfcl_tasks(package, into=folder, settings=settings, as_jsonl=True)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(each)["id"] for each in written] == ["base_0", "base_1"]
@@ -242,51 +264,51 @@ DONE = say("Done.")
 
 @pytest.mark.promise("imports.bfcl")
 @pytest.mark.parametrize(
-    ("replies", "told"),
+    ("replies", "expected"),
     [
         ((LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),  # not slowly, as gold does it
         ((call("setLevel", level=9), LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),
         ((call("get_level"), LEVEL_3, call("get_level"), DONE, LEVEL_5, LEVEL_5, DONE), None),
-        ((LEVEL_3, DONE, LEVEL_5, DONE), "turn 0: expect.results[1]: no call came to"),
+        ((LEVEL_3, DONE, LEVEL_5, DONE), "turn 0: expect.results[1]: no call returned"),
         ((LEVEL_3, LEVEL_5, call("get_level"), DONE, DONE), "turn 0: expect.results[1]: no call"),
     ],
 )
-async def test_other_calls_that_end_in_the_golds_state_and_results_pass_as_in_bfcl(
-    into: Path, replies: Sequence[Reply], told: str | None
+async def test_bfcl_other_calls_with_equal_state_and_results_pass(
+    into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
     reasons = record.judgement.reasons
-    assert record.judgement.verdict is (Verdict.PASS if told is None else Verdict.FAIL), reasons
-    assert told is None or reasons[0].startswith(told)
+    assert record.judgement.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
+    assert expected is None or reasons[0].startswith(expected)
 
 
-async def test_a_turn_with_a_gold_needs_a_call_though_all_of_it_came_before(into: Path) -> None:
+async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
     record = await tried(scenarios_in(into)["long_0"], early, toolset)
     (reason,) = record.judgement.reasons
-    assert reason.startswith("turn 1: the turn has 0 of the 1 calls")
+    assert reason.startswith("turn 1: the turn has 0 calls")
 
 
-async def test_a_careful_user_lets_the_golds_writes_through(into: Path) -> None:
+async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
     toolset = f"{into / 'toolset.py'}:toolset"
-    told = list(scenarios_in(into).values())
-    run = await replay(told, gold_model, toolset=toolset, user="careful", progress=False)
+    expected = list(scenarios_in(into).values())
+    run = await replay(expected, gold_model, toolset=toolset, user="careful", progress=False)
     assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
 @pytest.mark.promise("imports.bfcl")
 @pytest.mark.parametrize(
-    ("levels", "told"),
+    ("levels", "expected"),
     [
         ((3, 5), Verdict.PASS),
         ((3, 6), Verdict.FAIL),
         ((4, 5), Verdict.FAIL),
     ],
 )
-async def test_other_arguments_than_the_golds_fail(
-    into: Path, levels: tuple[int, int], told: Verdict
+async def test_bfcl_other_arguments_fail(
+    into: Path, levels: tuple[int, int], expected: Verdict
 ) -> None:
     name = name_of(into)
     replies: list[Reply] = [
@@ -299,10 +321,10 @@ async def test_other_arguments_than_the_golds_fail(
     ]
     toolset = load(f"{into / 'toolset.py'}:toolset")
     record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
-    assert record.judgement.verdict is told
+    assert record.judgement.verdict is expected
 
 
-async def test_what_a_method_raises_or_returns_that_is_no_json_is_told_to_the_model(
+async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
     into: Path,
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
@@ -312,13 +334,13 @@ async def test_what_a_method_raises_or_returns_that_is_no_json_is_told_to_the_mo
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")
 
 
-def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no bfcl_eval: give the folder of BFCL's package"):
+def test_import_bfcl_refuses_a_folder_without_the_package(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not contain bfcl_eval: give the folder of BFCL's"):
         import_bfcl(tmp_path)
 
 
-def test_another_copy_that_python_finds_first_is_named(package: Path, tmp_path: Path) -> None:
+def test_import_bfcl_refuses_another_copy(package: Path, tmp_path: Path) -> None:
     import_bfcl(package)
     other = package.rename(tmp_path / "other")
-    with pytest.raises(UsageError, match="another bfcl_eval comes first here"):
+    with pytest.raises(UsageError, match="Another copy of bfcl_eval is imported first"):
         import_bfcl(other)

@@ -1,4 +1,4 @@
-"""A checkout in tau-bench's form, made up: its tasks are judged as tau-bench judges them."""
+"""The tau-bench import, with a made-up checkout: tasks are scored as tau-bench scores them."""
 
 from pathlib import Path
 
@@ -19,12 +19,10 @@ from lhkit.toolset import load
 
 pytestmark = pytest.mark.anyio
 
-NEEDS_A_CLIENT = 'raise ImportError("a model\'s client")\n'
-
 FILES = {
-    "__init__.py": NEEDS_A_CLIENT,
-    "envs/__init__.py": NEEDS_A_CLIENT,
-    "envs/airline/__init__.py": NEEDS_A_CLIENT,
+    "__init__.py": "",
+    "envs/__init__.py": "",
+    "envs/airline/__init__.py": "",
     "envs/airline/wiki.py": 'WIKI = "You sell seats."\n',
     "envs/airline/data.py": """\
 def load_data():
@@ -136,7 +134,7 @@ async def verdict(folder: Path, number: str, *replies: Reply) -> Verdict:
 
 
 @pytest.mark.promise("imports.tau")
-async def test_every_gold_passes_twice_in_one_process(into: Path) -> None:
+async def test_tau_reference_calls_pass(into: Path) -> None:
     run = await replay(
         list(scenarios_in(into).values()),
         gold_model,
@@ -149,9 +147,7 @@ async def test_every_gold_passes_twice_in_one_process(into: Path) -> None:
 
 
 @pytest.mark.promise("imports.tau")
-async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
-    checkout: Path, tmp_path: Path
-) -> None:
+async def test_import_tau_accepts_other_splits(checkout: Path, tmp_path: Path) -> None:
     test = checkout / "tau_bench/envs/airline/tasks_test.py"
     test.with_name("tasks_train.py").write_text(
         test.read_text(encoding="utf-8").replace("to bob", "to eve").replace('"bob"', '"eve"'),
@@ -172,10 +168,10 @@ async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
     assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 3
 
 
-def test_a_split_that_tau_bench_does_not_have_is_refused(checkout: Path) -> None:
-    with pytest.raises(UsageError, match="no split 'prod': choose one of test, dev, train, all"):
+def test_import_tau_refuses_unknown_splits(checkout: Path) -> None:
+    with pytest.raises(UsageError, match="split 'prod': choose one of test, dev, train, all"):
         import_tau(checkout, "prod")
-    with pytest.raises(UsageError, match="has no tasks of the split dev: take --split test"):
+    with pytest.raises(UsageError, match="has no tasks of the split 'dev': use --split test"):
         import_tau(checkout, "dev")
 
 
@@ -184,7 +180,7 @@ GIVE = call("give_seat", seat_id="s1", owner="bob")
 
 @pytest.mark.promise("imports.tau")
 @pytest.mark.parametrize(
-    ("number", "replies", "told"),
+    ("number", "replies", "expected"),
     [
         ("000", (GIVE, say("It was 1,000.")), Verdict.PASS),  # reads are no part of it
         ("000", (GIVE, say("It was 900.")), Verdict.FAIL),  # an output that nobody named
@@ -205,13 +201,13 @@ GIVE = call("give_seat", seat_id="s1", owner="bob")
         ),
     ],
 )
-async def test_the_data_at_the_end_and_the_outputs_decide(
-    into: Path, number: str, replies: tuple[Reply, ...], told: Verdict
+async def test_tau_scores_final_data_and_outputs(
+    into: Path, number: str, replies: tuple[Reply, ...], expected: Verdict
 ) -> None:
-    assert await verdict(into, number, *replies) is told
+    assert await verdict(into, number, *replies) is expected
 
 
-async def test_a_gold_that_calls_what_is_not_there_is_flagged_and_loses_that_call(
+async def test_import_tau_drops_failing_reference_calls(
     into: Path,
 ) -> None:
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
@@ -221,7 +217,7 @@ async def test_a_gold_that_calls_what_is_not_there_is_flagged_and_loses_that_cal
     assert [each.args["seat_id"] for each in calls] == ["s1"]
 
 
-async def test_an_exception_of_a_tool_is_told_to_the_model(into: Path) -> None:
+async def test_tau_exceptions_reach_the_model(into: Path) -> None:
     toolset = load(f"{into / 'toolset.py'}:airline")
     model = ScriptedModel([call("get_seat", seat_id="s7"), say("ann")])
     record = await tried(scenarios_in(into)["002"], model, toolset)
@@ -229,22 +225,29 @@ async def test_an_exception_of_a_tool_is_told_to_the_model(into: Path) -> None:
     assert (result["code"], result["reason"]) == ("error", "Error: 's7'")
 
 
-def test_another_checkout_in_the_same_process_is_read_anew(checkout: Path, tmp_path: Path) -> None:
-    first = import_tau(checkout)
-    tasks = checkout / "tau_bench/envs/airline/tasks_test.py"
-    tasks.write_text(tasks.read_text(encoding="utf-8").replace("bob", "eve"), encoding="utf-8")
+def test_import_tau_refuses_another_copy_in_the_same_process(
+    checkout: Path, tmp_path: Path
+) -> None:
+    import_tau(checkout)
     moved = checkout.rename(tmp_path / "other")
-    second = import_tau(moved / "tau_bench")
-    assert "eve" not in str(first.suites)
-    assert "eve" in str(second.suites)
+    with pytest.raises(UsageError, match="Another copy of tau_bench is imported first"):
+        import_tau(moved / "tau_bench")
 
 
-def test_a_folder_without_a_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no tau-bench: give the folder of a clone"):
+def test_import_tau_names_a_missing_dependency(checkout: Path) -> None:
+    (checkout / "tau_bench/__init__.py").write_text("import no_such_client\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"requires no_such_client: install .* `pip install -e"):
+        import_tau(checkout)
+
+
+def test_import_tau_refuses_a_folder_without_tau_bench(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="does not contain tau-bench: give the folder of its clone"
+    ):
         import_tau(tmp_path)
 
 
-def test_code_of_theirs_that_fails_is_named_with_its_line(checkout: Path) -> None:
+def test_import_tau_names_the_failing_line(checkout: Path) -> None:
     (checkout / "tau_bench/envs/airline/wiki.py").write_text("\n1 / 0\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"importing airline failed at .*wiki\.py:2: ZeroDiv"):
         import_tau(checkout)

@@ -1,4 +1,4 @@
-"""A small catalog, an image of its store, a clock that can be set, and a way to call tools."""
+"""A small catalog, its store image, a settable clock, and a fixture to call tools."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
@@ -35,7 +35,7 @@ ROWS = (
 
 
 class SetClock:
-    """The present, until it is set anew."""
+    """A clock that returns the time that was set last."""
 
     def __init__(self, text: str) -> None:
         self.set(text)
@@ -100,7 +100,7 @@ def deps(store: Store, clock: SetClock) -> LifeHelper:
 
 @pytest.fixture
 def call(catalog: ProtocolCatalog, deps: LifeHelper) -> Call:
-    """Dispatch a call as the chat does, with a user who says yes (or whoever `confirm` is)."""
+    """Return a function that dispatches a call as the chat does; `confirm` approves by default."""
     dispatcher = ToolDispatcher(build_registry(catalog, "ko"))
     yes = ScriptedGate(iter(lambda: True, None))
 

@@ -1,4 +1,4 @@
-"""Reading the catalog's files: complete values, or an error that says what to mend where."""
+"""Loading the catalog's files, and the errors of invalid entries."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def folder_with(tmp_path: Path, content: str) -> Path:
     return tmp_path
 
 
-def test_a_file_becomes_protocols_of_the_category_it_is_named_after(tmp_path: Path) -> None:
+def test_load_protocols_takes_the_category_from_the_file_name(tmp_path: Path) -> None:
     catalog = load_protocols(folder_with(tmp_path, ENTRY))
     walk = catalog["daily-walk"]
     assert catalog.categories == ("movement",)
@@ -40,7 +40,7 @@ def test_a_file_becomes_protocols_of_the_category_it_is_named_after(tmp_path: Pa
     assert walk.texts["en"].anchor == "After lunch"
 
 
-def test_a_folder_is_read_once(tmp_path: Path) -> None:
+def test_load_protocols_reads_a_folder_once(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, ENTRY)
     assert load_protocols(folder) is load_protocols(folder)
 
@@ -60,7 +60,7 @@ def test_a_folder_is_read_once(tmp_path: Path) -> None:
         ('anchor = "After lunch"', "", "en.anchor"),
     ],
 )
-def test_an_incomplete_entry_is_an_error_that_names_file_entry_and_field(
+def test_load_protocols_names_file_entry_and_field_of_an_invalid_entry(
     tmp_path: Path, old: str, new: str, field: str
 ) -> None:
     with pytest.raises(StoreError) as caught:
@@ -72,22 +72,22 @@ def test_an_incomplete_entry_is_an_error_that_names_file_entry_and_field(
 
 
 @pytest.mark.parametrize("content", ["", "[protocol]\nid = 'x'", "protocol = 3", "not toml ="])
-def test_a_file_without_entries_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
+def test_load_protocols_refuses_a_file_without_entries(tmp_path: Path, content: str) -> None:
     with pytest.raises(StoreError, match=r"movement\.toml"):
         load_protocols(folder_with(tmp_path, content))
 
 
-def test_an_entry_that_is_no_table_is_an_error(tmp_path: Path) -> None:
+def test_load_protocols_refuses_an_entry_that_is_not_a_table(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="number 1, field id"):
         load_protocols(folder_with(tmp_path, "protocol = [1]"))
 
 
-def test_a_folder_without_files_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_load_protocols_refuses_a_folder_without_files(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=str(tmp_path)):
         load_protocols(tmp_path)
 
 
-def test_an_id_that_two_protocols_share_is_an_error(tmp_path: Path) -> None:
+def test_load_protocols_refuses_a_duplicate_id(tmp_path: Path) -> None:
     (tmp_path / "focus.toml").write_text(ENTRY, encoding="utf-8")
     with pytest.raises(StoreError, match="daily-walk"):
         load_protocols(folder_with(tmp_path, ENTRY))

@@ -1,4 +1,4 @@
-"""The wall clock goes backwards: a journey west, a wrong battery, a snapshot that woke up."""
+"""The tools after the clock was set back."""
 
 from collections.abc import Awaitable, Callable
 from datetime import date
@@ -17,16 +17,16 @@ HABIT = {"frame_level": "identity", "framed_text": "나는 매일 걷는 사람�
 
 
 @pytest.mark.parametrize("back", ["2026-06-16T09:00", "2026-05-01T09:00", "1970-01-01T00:00"])
-async def test_a_clock_that_is_set_back_loses_nothing_and_breaks_no_tool(
+async def test_tools_keep_working_after_the_clock_is_set_back(
     call: Call, clock: SetClock, deps: LifeHelper, back: str
 ) -> None:
     assert isinstance(await call("add_habit", protocol_id="daily-walk", **HABIT), ToolOk)
     logged = await call("log_tracker_entry", habit_id="daily-walk", value="done")
     assert isinstance(logged, ToolOk)
     clock.set(back)
-    told = await call("query_tracker", habit_id="daily-walk")
-    assert isinstance(told, ToolOk)
-    assert told.data["habits"][0]["streak_days"] == 0  # that day is in the future now
+    report = await call("query_tracker", habit_id="daily-walk")
+    assert isinstance(report, ToolOk)
+    assert report.data["habits"][0]["streak_days"] == 0  # that day is in the future now
     assert isinstance(await call("list_habits"), ToolOk)
     ahead = await call("log_tracker_entry", habit_id="daily-walk", value="blank", date="2026-06-17")
     assert isinstance(ahead, ToolErr)
@@ -34,11 +34,11 @@ async def test_a_clock_that_is_set_back_loses_nothing_and_breaks_no_tool(
     again = await call("log_tracker_entry", habit_id="daily-walk", value="done")
     assert isinstance(again, ToolOk)
     entries = list_entries(deps.store, "daily-walk")
-    assert {each.date for each in entries} == {date(2026, 6, 17), clock.now.date()}
-    assert [each.id for each in list_habits(deps.store)] == ["daily-walk"]
+    assert {entry.date for entry in entries} == {date(2026, 6, 17), clock.now.date()}
+    assert [habit.id for habit in list_habits(deps.store)] == ["daily-walk"]
 
 
-async def test_the_quota_of_a_week_is_not_fooled_within_the_week(
+async def test_add_habit_quota_holds_after_the_clock_is_set_back(
     call: Call, clock: SetClock
 ) -> None:
     assert isinstance(await call("add_habit", protocol_id="daily-walk", **HABIT), ToolOk)

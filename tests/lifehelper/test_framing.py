@@ -1,4 +1,4 @@
-"""R7's word lists, both ways: what is refused, and what only looks like it."""
+"""The detection of negations (R7): refused and accepted sentences."""
 
 import unicodedata
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from lhkit.lifehelper.framing import is_blank, negation_in
+from lhkit.lifehelper.framing import find_negation, is_blank
 
 NEGATIVE = """
 나는 커피를 마시지 않는다
@@ -175,13 +175,13 @@ I write a note
 
 @pytest.mark.promise("rule.r7")
 @pytest.mark.parametrize("sentence", NEGATIVE)
-def test_a_negation_or_prohibition_is_seen(sentence: str) -> None:
-    assert negation_in(sentence) is not None
+def test_find_negation_detects_negative_sentences(sentence: str) -> None:
+    assert find_negation(sentence) is not None
 
 
 @pytest.mark.parametrize("sentence", POSITIVE)
-def test_a_positive_sentence_passes(sentence: str) -> None:
-    assert negation_in(sentence) is None
+def test_find_negation_accepts_positive_sentences(sentence: str) -> None:
+    assert find_negation(sentence) is None
 
 
 SENTENCES = YAML(typ="safe").load(Path(__file__).with_name("framing_sentences.yaml"))
@@ -190,29 +190,27 @@ SENTENCES = YAML(typ="safe").load(Path(__file__).with_name("framing_sentences.ya
 @pytest.mark.promise("rule.r7")
 @pytest.mark.parametrize("kind", ["positive", "negative"])
 @pytest.mark.parametrize("locale", ["ko", "en"])
-def test_what_is_negated_beside_the_habit_is_no_negation_of_it(kind: str, locale: str) -> None:
-    told = SENTENCES[kind][locale]
-    assert len(told) >= 30
-    refused = [each for each in told if negation_in(each) is not None]
-    assert refused == ([] if kind == "positive" else told)
+def test_find_negation_handles_subordinate_clauses(kind: str, locale: str) -> None:
+    sentences = SENTENCES[kind][locale]
+    assert len(sentences) >= 30
+    refused = [sentence for sentence in sentences if find_negation(sentence) is not None]
+    assert refused == ([] if kind == "positive" else sentences)
 
 
 @pytest.mark.parametrize("sentence", [*NEGATIVE, *POSITIVE])
 @pytest.mark.parametrize("form", ["NFD", "NFKC"])
-def test_neither_case_nor_unicode_form_nor_spaces_change_the_verdict(
-    sentence: str, form: str
-) -> None:
+def test_find_negation_ignores_case_unicode_form_and_spaces(sentence: str, form: str) -> None:
     rewritten = f"  {unicodedata.normalize(form, sentence.upper())}\n"  # type: ignore[arg-type]
-    assert bool(negation_in(rewritten)) == bool(negation_in(sentence))
+    assert bool(find_negation(rewritten)) == bool(find_negation(sentence))
 
 
 @given(st.text(max_size=80))
-def test_no_sentence_raises_and_what_is_named_is_never_empty(sentence: str) -> None:
-    assert negation_in(sentence) != ""
+def test_find_negation_never_raises_or_returns_an_empty_text(sentence: str) -> None:
+    assert find_negation(sentence) != ""
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n", "...", "!?", "\u3000", "\u200b"])
-def test_a_text_without_letters_is_blank(text: str) -> None:
+def test_is_blank_without_letters(text: str) -> None:
     assert is_blank(text)
 
 
@@ -230,17 +228,17 @@ def test_a_text_without_letters_is_blank(text: str) -> None:
         *("I …", "I ...", "i am one who …", "I am someone who ...", "“I …”", "I'm …", "I am ___"),
     ],
 )
-def test_the_form_of_a_sentence_with_nothing_in_its_gap_is_blank(text: str) -> None:
+def test_is_blank_for_an_unfilled_template(text: str) -> None:
     assert is_blank(text)
 
 
 @pytest.mark.parametrize(
     "text", ["I walk …", "나는 걷는다…", "나는 …를 걷는다", "I … walk", "나는 한다", "I am"]
 )
-def test_what_says_something_beside_its_gap_is_not_blank(text: str) -> None:
+def test_is_blank_is_false_for_a_filled_template(text: str) -> None:
     assert not is_blank(text)
 
 
 @pytest.mark.parametrize("text", ["걷", "a", "7", " 물 "])
-def test_a_text_with_a_letter_or_digit_is_not_blank(text: str) -> None:
+def test_is_blank_is_false_with_a_letter_or_digit(text: str) -> None:
     assert not is_blank(text)

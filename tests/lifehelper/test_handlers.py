@@ -1,4 +1,4 @@
-"""The six tools, called as the chat calls them."""
+"""The handlers of the six tools, called through the dispatcher as in a chat."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog
-from lhkit.lifehelper.rules import RuleLimits
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
@@ -45,7 +44,7 @@ def given_world(store: Store, *habits: dict[str, Any], tracker: Any = ()) -> Non
     seed(store, parse_world({"now": NOW, "habits": list(habits), "tracker": list(tracker)}))
 
 
-async def test_search_returns_id_title_category_and_summary(call: Call) -> None:
+async def test_search_catalog_returns_id_title_category_and_summary(call: Call) -> None:
     assert data(await call("search_catalog", query="카페인을 줄이고 싶어")) == {
         "protocols": [
             {
@@ -59,11 +58,11 @@ async def test_search_returns_id_title_category_and_summary(call: Call) -> None:
     }
 
 
-async def test_search_without_a_match_is_ok_and_empty(call: Call) -> None:
+async def test_search_catalog_without_a_match_returns_an_empty_list(call: Call) -> None:
     assert data(await call("search_catalog", query="양자역학")) == {"protocols": [], "count": 0}
 
 
-async def test_search_takes_category_and_limit(call: Call) -> None:
+async def test_search_catalog_accepts_category_and_limit(call: Call) -> None:
     found = data(await call("search_catalog", category="movement", limit=1))
     assert [protocol["id"] for protocol in found["protocols"]] == ["daily-walk"]
 
@@ -72,13 +71,13 @@ async def test_search_takes_category_and_limit(call: Call) -> None:
     "args",
     [{"query": "가" * 51}, {"category": "astrology"}, {"limit": 0}, {"limit": 11}, {"limit": "5"}],
 )
-async def test_search_outside_its_bounds_is_a_validation_error(
+async def test_search_catalog_refuses_arguments_out_of_bounds(
     call: Call, args: dict[str, Any]
 ) -> None:
     assert error(await call("search_catalog", **args)).code == "validation"
 
 
-async def test_a_protocol_is_returned_whole(call: Call) -> None:
+async def test_query_protocol_returns_all_fields(call: Call) -> None:
     found = data(await call("query_protocol", protocol_id="daily-walk"))["protocol"]
     assert found == {
         "id": "daily-walk",
@@ -93,13 +92,13 @@ async def test_a_protocol_is_returned_whole(call: Call) -> None:
 
 
 @pytest.mark.parametrize("tool", ["query_protocol", "add_habit"])
-async def test_an_unknown_protocol_is_not_found_with_the_nearest_ids(call: Call, tool: str) -> None:
+async def test_unknown_protocol_returns_not_found_with_nearest_ids(call: Call, tool: str) -> None:
     refusal = error(await call(tool, **{**WALK, "protocol_id": "caffeine"}))
     assert refusal.code == "not_found"
     assert "caffeine-cutoff" in refusal.reason
 
 
-async def test_a_habit_is_added_after_a_yes(call: Call, store: Store) -> None:
+async def test_add_habit_stores_an_approved_habit(call: Call, store: Store) -> None:
     stored = {
         "id": "daily-walk",
         "title": "매일 20분 걷기",
@@ -114,7 +113,7 @@ async def test_a_habit_is_added_after_a_yes(call: Call, store: Store) -> None:
     assert snapshot(store)["habits"][0]["anchor_when"] is None
 
 
-async def test_texts_are_trimmed_and_a_blank_anchor_is_none(call: Call, store: Store) -> None:
+async def test_add_habit_strips_texts_and_drops_blank_anchors(call: Call, store: Store) -> None:
     await call("add_habit", **{**WALK, "framed_text": "  나는 걷는다 ", "anchor_when": "  "})
     habit = snapshot(store)["habits"][0]
     assert (habit["framed_text"], habit["anchor_when"]) == ("나는 걷는다", None)
@@ -125,7 +124,7 @@ async def test_texts_are_trimmed_and_a_blank_anchor_is_none(call: Call, store: S
     ("tool", "args"),
     [("add_habit", WALK), ("log_tracker_entry", {"habit_id": "stretch-break", "value": "done"})],
 )
-async def test_without_a_yes_nothing_is_written(
+async def test_writing_tools_write_nothing_without_approval(
     call: Call, store: Store, tool: str, args: dict[str, Any], confirm: Any
 ) -> None:
     given_world(store, {"protocol_id": "stretch-break"})
@@ -134,7 +133,7 @@ async def test_without_a_yes_nothing_is_written(
     assert snapshot(store) == before
 
 
-async def test_the_same_protocol_again_is_ok_and_writes_nothing(call: Call, store: Store) -> None:
+async def test_add_habit_is_idempotent_for_an_active_protocol(call: Call, store: Store) -> None:
     await call("add_habit", **WALK)
     before = snapshot(store)
     again = data(await call("add_habit", **{**WALK, "framed_text": "나는 뛴다"}))
@@ -143,7 +142,7 @@ async def test_the_same_protocol_again_is_ok_and_writes_nothing(call: Call, stor
     assert snapshot(store) == before
 
 
-async def test_an_archived_protocol_can_be_taken_up_again(call: Call, store: Store) -> None:
+async def test_add_habit_accepts_an_archived_protocol(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk", "status": "archived"})
     assert data(await call("add_habit", **WALK))["habit"]["id"] == "daily-walk-2"
 
@@ -157,7 +156,7 @@ async def test_an_archived_protocol_can_be_taken_up_again(call: Call, store: Sto
         ({"framed_text": "   "}, "r7_framing", "framed_text"),
     ],
 )
-async def test_a_refusal_says_what_would_be_accepted(
+async def test_add_habit_refusal_names_what_is_accepted(
     call: Call, store: Store, change: dict[str, Any], code: str, hint: str
 ) -> None:
     refusal = error(await call("add_habit", **{**WALK, **change}))
@@ -167,7 +166,9 @@ async def test_a_refusal_says_what_would_be_accepted(
 
 
 @pytest.mark.promise("rule.r3")
-async def test_a_second_habit_waits_for_next_monday(call: Call, store: Store, clock: Any) -> None:
+async def test_add_habit_refuses_a_second_habit_until_next_monday(
+    call: Call, store: Store, clock: Any
+) -> None:
     await call("add_habit", **WALK)
     second = {**WALK, "protocol_id": "stretch-break"}
     clock.set("2026-06-21T23:59")
@@ -186,7 +187,7 @@ async def test_a_second_habit_waits_for_next_monday(call: Call, store: Store, cl
         (tools.log_tracker_entry, {"habit_id": "daily-walk", "value": "done"}),
     ],
 )
-async def test_no_other_process_can_write_between_the_check_and_the_write(
+async def test_writing_tools_hold_the_write_lock_from_check_to_write(
     tmp_path: Path, catalog: ProtocolCatalog, handle: Any, args: dict[str, Any]
 ) -> None:
     path = tmp_path / "life.db"
@@ -203,26 +204,26 @@ async def test_no_other_process_can_write_between_the_check_and_the_write(
         other.close()
 
 
-async def test_the_weekly_limit_is_the_deps_limit(store: Store, clock: Any) -> None:
-    deps = LifeHelper(store=store, now=clock, limits=RuleLimits(habits_per_week=2))
+async def test_add_habit_applies_the_limit_of_deps(store: Store, clock: Any) -> None:
+    deps = LifeHelper(store=store, now=clock, habits_per_week=2)
     for key in ("daily-walk", "stretch-break"):
         assert isinstance(tools.add_habit({**WALK, "protocol_id": key}, deps), ToolOk)
     third = tools.add_habit({**WALK, "protocol_id": "water-on-waking"}, deps)
     assert error(third).code == "r3_quota"
 
 
-async def test_the_day_is_the_one_of_the_clocks_zone(call: Call, clock: Any) -> None:
+async def test_add_habit_uses_the_date_in_the_clocks_time_zone(call: Call, clock: Any) -> None:
     clock.set("2026-06-18T00:30")  # still the 17th in UTC
     assert data(await call("add_habit", **WALK))["habit"]["created_on"] == "2026-06-18"
 
 
-async def test_a_clock_without_a_zone_is_our_bug(store: Store) -> None:
+async def test_today_raises_for_a_clock_without_time_zone(store: Store) -> None:
     deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17))
     with pytest.raises(ValueError, match="time zone"):
         tools.add_habit(WALK, deps)
 
 
-async def test_an_entry_is_logged_for_today_by_default(call: Call, store: Store) -> None:
+async def test_log_tracker_entry_defaults_to_today(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
     entry = {"habit_id": "daily-walk", "date": "2026-06-17", "value": "done"}
     logged = await call("log_tracker_entry", habit_id="daily-walk", value="done")
@@ -230,7 +231,7 @@ async def test_an_entry_is_logged_for_today_by_default(call: Call, store: Store)
     assert snapshot(store)["tracker"] == [entry]
 
 
-async def test_logging_again_is_idempotent_and_another_value_replaces(
+async def test_log_tracker_entry_is_idempotent_and_replaces_values(
     call: Call, store: Store
 ) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
@@ -244,7 +245,7 @@ async def test_logging_again_is_idempotent_and_another_value_replaces(
 
 
 @pytest.mark.parametrize("day", ["2026-06-18", "2026-02-30", "0000-00-00"])
-async def test_a_future_or_impossible_day_is_an_invalid_date(
+async def test_log_tracker_entry_refuses_future_and_impossible_dates(
     call: Call, store: Store, day: str
 ) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
@@ -255,7 +256,7 @@ async def test_a_future_or_impossible_day_is_an_invalid_date(
 
 
 @pytest.mark.parametrize("day", ["어제", "2026-6-1", "20260617", "2026-06-17T00:00"])
-async def test_a_day_in_another_form_is_a_validation_error(
+async def test_log_tracker_entry_refuses_other_date_formats(
     call: Call, store: Store, day: str
 ) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
@@ -263,7 +264,7 @@ async def test_a_day_in_another_form_is_a_validation_error(
     assert error(result).code == "validation"
 
 
-async def test_an_unknown_habit_is_not_found_with_the_active_ids(call: Call, store: Store) -> None:
+async def test_unknown_habit_returns_not_found_with_active_ids(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
     for tool in ("log_tracker_entry", "query_tracker"):
         refusal = error(await call(tool, habit_id="walk", value="done"))
@@ -271,13 +272,13 @@ async def test_an_unknown_habit_is_not_found_with_the_active_ids(call: Call, sto
         assert "daily-walk" in refusal.reason
 
 
-async def test_without_any_habit_the_reason_says_so(call: Call) -> None:
+async def test_unknown_habit_without_any_habits_suggests_add_habit(call: Call) -> None:
     refusal = error(await call("log_tracker_entry", habit_id="daily-walk", value="done"))
     assert refusal.code == "not_found"
     assert "add_habit" in refusal.reason
 
 
-async def test_an_archived_habit_takes_no_entries(call: Call, store: Store) -> None:
+async def test_log_tracker_entry_refuses_an_archived_habit(call: Call, store: Store) -> None:
     given_world(
         store,
         {"protocol_id": "daily-walk", "status": "archived"},
@@ -290,7 +291,7 @@ async def test_an_archived_habit_takes_no_entries(call: Call, store: Store) -> N
     assert snapshot(store)["tracker"] == []
 
 
-async def test_the_tracker_reports_entries_rate_and_streak_per_habit(
+async def test_query_tracker_reports_entries_rate_and_streak_per_habit(
     call: Call, store: Store
 ) -> None:
     values = {"2026-06-17": "done", "2026-06-16": "done", "2026-06-15": "blank"}
@@ -326,7 +327,7 @@ async def test_the_tracker_reports_entries_rate_and_streak_per_habit(
     }
 
 
-async def test_the_tracker_keeps_to_the_range_but_the_streak_does_not(
+async def test_query_tracker_applies_the_range_but_not_to_the_streak(
     call: Call, store: Store
 ) -> None:
     days = ["2026-06-17", "2026-06-16", "2026-06-15"]
@@ -356,7 +357,7 @@ async def test_the_tracker_keeps_to_the_range_but_the_streak_does_not(
         ("d" * 40, 40),  # over months
     ],
 )
-async def test_streak_counts_the_done_days_up_to_today_or_yesterday(
+async def test_query_tracker_streak_ends_today_or_yesterday(
     call: Call, store: Store, newest_first: str, streak: int
 ) -> None:
     values = {"d": "done", "b": "blank"}
@@ -372,7 +373,7 @@ async def test_streak_counts_the_done_days_up_to_today_or_yesterday(
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["done", "blank"])), max_size=12))
-def test_tracker_has_one_entry_per_day_whatever_is_logged(
+def test_log_tracker_entry_keeps_one_entry_per_day(
     image: StoreImage, logged: list[tuple[int, str]]
 ) -> None:
     with image.fresh() as store:
@@ -391,17 +392,17 @@ def test_tracker_has_one_entry_per_day_whatever_is_logged(
     "dates",
     [{"from": "2026-06-31"}, {"to": "2026-00-10"}, {"from": "2026-06-02", "to": "2026-06-01"}],
 )
-async def test_an_impossible_range_is_an_invalid_date(call: Call, dates: dict[str, str]) -> None:
+async def test_query_tracker_refuses_an_impossible_range(call: Call, dates: dict[str, str]) -> None:
     assert error(await call("query_tracker", **dates)).code == "invalid_date"
 
 
-async def test_an_archived_habit_is_reported_when_asked_for_by_id(call: Call, store: Store) -> None:
+async def test_query_tracker_reports_an_archived_habit_by_id(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk", "status": "archived"})
     assert data(await call("query_tracker"))["count"] == 0
     assert data(await call("query_tracker", habit_id="daily-walk"))["count"] == 1
 
 
-async def test_a_long_history_is_cut_to_the_newest_entries_and_says_so(
+async def test_query_tracker_cuts_a_long_history_to_the_newest_entries(
     call: Call, store: Store
 ) -> None:
     days = [f"2026-{month:02}-{day:02}" for month in (3, 4, 5) for day in range(1, 31)]
@@ -419,7 +420,7 @@ async def test_a_long_history_is_cut_to_the_newest_entries_and_says_so(
 
 
 @pytest.mark.parametrize("tool", ["list_habits", "query_tracker"])
-async def test_many_habits_still_fit_and_the_count_is_true(
+async def test_results_with_many_habits_fit_the_size_limit(
     real_image: StoreImage, real_catalog: Any, clock: Any, tool: str
 ) -> None:
     habits = [{"protocol_id": key, "framed_text": "가" * 80} for key in real_catalog]
@@ -436,7 +437,7 @@ async def test_many_habits_still_fit_and_the_count_is_true(
     assert data(result)["left_out"]
 
 
-async def test_a_handful_of_habits_is_listed_in_full(call: Call, store: Store) -> None:
+async def test_list_habits_returns_few_habits_in_full(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk"}, {"protocol_id": "stretch-break"})
     listed = data(await call("list_habits"))
     assert "left_out" not in listed
@@ -444,7 +445,7 @@ async def test_a_handful_of_habits_is_listed_in_full(call: Call, store: Store) -
 
 
 @pytest.mark.parametrize(("status", "count"), [("active", 1), ("archived", 2), ("all", 3)])
-async def test_habits_are_listed_by_status(
+async def test_list_habits_filters_by_status(
     call: Call, store: Store, status: str, count: int
 ) -> None:
     given_world(
@@ -456,14 +457,14 @@ async def test_habits_are_listed_by_status(
     assert data(await call("list_habits", status=status))["count"] == count
 
 
-async def test_ids_with_odd_characters_are_just_unknown(call: Call, store: Store) -> None:
+async def test_ids_with_odd_characters_return_not_found(call: Call, store: Store) -> None:
     given_world(store, {"protocol_id": "daily-walk"})
     for odd in ("\ud83d", "' OR 1=1 --", "{nearest}", "%", "걷기"):
         assert error(await call("query_protocol", protocol_id=odd)).code == "not_found"
         assert error(await call("query_tracker", habit_id=odd)).code == "not_found"
 
 
-async def test_reasons_and_titles_follow_the_locale_of_the_deps(store: Store, clock: Any) -> None:
+async def test_refusals_and_titles_follow_the_locale(store: Store, clock: Any) -> None:
     deps = LifeHelper(store=store, now=clock, locale="en")
     refusal = error(tools.add_habit({**WALK, "anchor_after_what": ""}, deps))
     assert refusal.reason.startswith("An anchor is missing")
@@ -476,7 +477,9 @@ steps = st.lists(st.tuples(protocols, st.integers(0, 9)), max_size=10)
 
 @pytest.mark.promise("rule.r3", "rule.r7", "rule.r8")
 @given(steps)
-def test_no_sequence_of_adds_breaks_a_rule(image: StoreImage, adds: list[tuple[str, int]]) -> None:
+def test_no_sequence_of_add_habit_calls_breaks_a_rule(
+    image: StoreImage, adds: list[tuple[str, int]]
+) -> None:
     day = datetime.fromisoformat(NOW)
     with image.fresh() as store:
         for key, days_later in adds:

@@ -1,4 +1,4 @@
-"""The model's instructions: short, the same every time, complete in both languages."""
+"""The texts for the model: instructions, context line and refusals in both languages."""
 
 import re
 import string
@@ -45,13 +45,13 @@ def test_instructions_are_short_and_name_the_reading_tools(locale: str) -> None:
         ),
     ],
 )
-def test_the_present_is_one_line_with_the_days_that_the_message_names(
+def test_now_line_contains_the_mentioned_dates(
     now: str, locale: str, message: str, line: str
 ) -> None:
     assert prompts.now_line(datetime.fromisoformat(now), locale, message) == line
 
 
-def test_every_reason_is_in_every_language_with_the_same_placeholders() -> None:
+def test_refusals_have_equal_placeholders_in_all_locales() -> None:
     def placeholders(locale: str) -> dict[str, set[str | None]]:
         reasons = prompts._REASONS[locale]
         return {
@@ -62,7 +62,7 @@ def test_every_reason_is_in_every_language_with_the_same_placeholders() -> None:
     assert placeholders("ko") == placeholders("en")
 
 
-def test_every_refusal_of_the_code_has_its_reason() -> None:
+def test_refusal_message_exists_for_every_key_in_the_code() -> None:
     files = sorted(Path(prompts.__file__).parent.glob("*.py"))
     named = {key for path in files for key in re.findall(r'\bkey="(\w+)"', path.read_text("utf-8"))}
     assert "quota_reached" in named
@@ -74,9 +74,9 @@ def test_every_refusal_of_the_code_has_its_reason() -> None:
     [
         prompts.instructions,
         lambda locale: prompts.now_line(datetime.fromisoformat("2026-06-15T09:00+09:00"), locale),
-        lambda locale: prompts.reason("anchor_missing", locale),
+        lambda locale: prompts.refusal_message("anchor_missing", locale),
     ],
 )
-def test_an_unknown_locale_is_an_error_that_names_the_known(read: object) -> None:
+def test_prompts_refuse_an_unknown_locale(read: object) -> None:
     with pytest.raises(UsageError, match=r"'de'.*\['en', 'ko'\]"):
         read("de")  # type: ignore[operator]

@@ -1,11 +1,11 @@
-"""Search finds what a person means, in order, and takes any text for data."""
+"""`search_protocols`: matches, order, and queries with operators or odd characters."""
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.lifehelper.catalog import ProtocolCatalog
-from lhkit.lifehelper.ranking import index_row, needles, query_words, ranked
+from lhkit.lifehelper.ranking import index_row, query_words, rank_rows, required_texts
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import Store, StoreImage
 
@@ -40,35 +40,35 @@ def found(store: Store, query: str, **options: object) -> list[str]:
         ("\u110f\u1161\u1111\u1166\u110b\u1175\u11ab", "caffeine-cutoff"),  # decomposed 카페인
     ],
 )
-def test_a_wish_in_words_finds_its_protocol_first(store: Store, query: str, first: str) -> None:
+def test_search_ranks_the_expected_protocol_first(store: Store, query: str, first: str) -> None:
     assert found(store, query)[:1] == [first]
 
 
 @pytest.mark.parametrize("query", ["양자역학", "zzzz", "영화", "???", '"', "***", "\ud800", "q"])
-def test_a_query_that_matches_nothing_finds_nothing(store: Store, query: str) -> None:
+def test_search_without_a_match_returns_nothing(store: Store, query: str) -> None:
     assert found(store, query) == []
 
 
 @pytest.mark.parametrize("query", ["", "  ", "추천해줘", "습관 알려줘", "what can I do"])
-def test_a_query_that_says_nothing_is_no_condition(store: Store, query: str) -> None:
+def test_search_with_fillers_only_returns_all(store: Store, query: str) -> None:
     assert found(store, query, limit=10) == sorted(found(store, "", limit=10))
     assert len(found(store, query, limit=10)) == 6
 
 
-def test_a_category_alone_lists_it_in_order_of_id(store: Store) -> None:
+def test_search_by_category_orders_by_id(store: Store) -> None:
     assert found(store, "", category="movement") == ["daily-walk", "stretch-break"]
 
 
-def test_a_category_limits_what_words_find(store: Store) -> None:
+def test_search_combines_query_and_category(store: Store) -> None:
     assert found(store, "아침", category="hydration") == ["water-on-waking"]
     assert found(store, "카페인", category="sleep") == []
 
 
-def test_the_limit_is_kept(store: Store) -> None:
+def test_search_applies_the_limit(store: Store) -> None:
     assert len(found(store, "", limit=2)) == 2
 
 
-def test_titles_come_in_the_language_asked_for(store: Store) -> None:
+def test_search_returns_titles_in_the_locale(store: Store) -> None:
     assert search_protocols(store, query="걷기", locale="en")[0]["title"] == "Walk every day"
 
 
@@ -79,7 +79,7 @@ def test_titles_come_in_the_language_asked_for(store: Store) -> None:
 @example("keywords : x")
 @example("^카페인 -걷기 {titles}")
 @example("% _ ' ; DROP TABLE habit")
-def test_no_query_ever_raises(image: StoreImage, query: str) -> None:
+def test_search_never_raises(image: StoreImage, query: str) -> None:
     with image.fresh() as store:
         hits = search_protocols(store, query=query)
         assert hits == search_protocols(store, query=query)
@@ -87,7 +87,7 @@ def test_no_query_ever_raises(image: StoreImage, query: str) -> None:
 
 
 @pytest.mark.parametrize("query", ['"걷기"', "걷기*", "-걷기", "(걷기)", "titles:걷기", "NOT 걷기"])
-def test_signs_of_the_search_language_are_no_operators(store: Store, query: str) -> None:
+def test_search_treats_fts_operators_as_text(store: Store, query: str) -> None:
     assert found(store, query) == ["daily-walk"]
 
 
@@ -97,40 +97,40 @@ words = st.sampled_from(
 
 
 @given(st.lists(words | st.text(max_size=8), min_size=1, max_size=4))
-def test_the_index_proposes_every_protocol_that_the_ranking_would_find(
+def test_search_index_returns_every_ranked_protocol(
     image: StoreImage, catalog: ProtocolCatalog, parts: list[str]
 ) -> None:
     query = query_words(" ".join(parts))
     rows = {key: index_row(protocol) for key, protocol in catalog.items()}
-    everywhere = [key for key, _ in ranked(query, rows, len(rows))]
+    everywhere = [key for key, _ in rank_rows(query, rows, len(rows))]
     with image.fresh() as store:
         if query:
             assert found(store, " ".join(parts), limit=10) == everywhere
 
 
-def test_equal_scores_are_in_order_of_id(catalog: ProtocolCatalog) -> None:
+def test_rank_rows_orders_ties_by_id(catalog: ProtocolCatalog) -> None:
     row = index_row(catalog["daily-walk"])
-    keys = [key for key, _ in ranked(query_words("걷기"), {"b": row, "a": row, "c": row}, 3)]
+    keys = [key for key, _ in rank_rows(query_words("걷기"), {"b": row, "a": row, "c": row}, 3)]
     assert keys == ["a", "b", "c"]
 
 
-def test_words_shorter_than_a_trigram_are_looked_up_without_the_trigram_index() -> None:
-    assert [needles(word) for word in query_words("2 차 잠")] == [
+def test_required_texts_of_words_shorter_than_a_trigram() -> None:
+    assert [required_texts(word) for word in query_words("2 차 잠")] == [
         (" 2",),
         (" \u110e\u1161",),
         (" \u110c\u1161\u11b7",),
     ]
 
 
-def test_a_keyword_that_is_the_word_beats_one_that_begins_with_it(catalog: ProtocolCatalog) -> None:
+def test_rank_rows_prefers_an_exact_keyword(catalog: ProtocolCatalog) -> None:
     walk = catalog["daily-walk"]
     rows = {
         "a-begins": index_row(walk.model_copy(update={"keywords": ("아침밥",)})),
         "b-equals": index_row(walk.model_copy(update={"keywords": ("아침",)})),
     }
-    assert [key for key, _ in ranked(query_words("아침"), rows, 2)] == ["b-equals", "a-begins"]
+    assert [key for key, _ in rank_rows(query_words("아침"), rows, 2)] == ["b-equals", "a-begins"]
 
 
-def test_a_word_of_one_syllable_finds_words_that_begin_with_it(catalog: ProtocolCatalog) -> None:
+def test_rank_rows_matches_a_syllable_as_prefix(catalog: ProtocolCatalog) -> None:
     rows = {"sleep": index_row(catalog["daily-walk"].model_copy(update={"keywords": ("잠들기",)}))}
-    assert [key for key, _ in ranked(query_words("잠"), rows, 1)] == ["sleep"]
+    assert [key for key, _ in rank_rows(query_words("잠"), rows, 1)] == ["sleep"]

@@ -1,11 +1,11 @@
-"""A state that breaks a rule shows, whoever wrote it; what was there before is nobody's doing."""
+"""`find_broken_rules` reports changes of state that break a rule, but no earlier rows."""
 
 from datetime import date
 from typing import Any
 
 import pytest
 
-from lhkit.lifehelper.rules import RuleLimits, broken_rules
+from lhkit.lifehelper.rules import find_broken_rules
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 TODAY = date(2026, 6, 17)  # a Wednesday
@@ -33,7 +33,7 @@ def entry(day: str) -> Row:
 def codes(
     before: list[Row], after: list[Row], tracker: list[Row] | None = None, **options: Any
 ) -> list[str]:
-    broken = broken_rules(
+    broken = find_broken_rules(
         {"habits": before}, {"habits": after, "tracker": tracker or []}, today=TODAY, **options
     )
     return [code for code, _ in broken]
@@ -62,22 +62,22 @@ OLD = habit("old", "2026-06-15", framed_text="나는 커피를 마시지 않는�
         ([habit("a")], [habit("a", status="archived")], []),
     ],
 )
-def test_a_change_that_breaks_a_rule_is_named(
+def test_find_broken_rules_reports_changes(
     before: list[Row], after: list[Row], expected: list[str]
 ) -> None:
     assert codes(before, after) == expected
 
 
-def test_the_limit_of_the_week_is_a_setting() -> None:
+def test_find_broken_rules_accepts_another_limit() -> None:
     both = [habit("a"), habit("b")]
-    assert codes([], both, limits=RuleLimits(habits_per_week=2)) == []
+    assert codes([], both, habits_per_week=2) == []
 
 
-def test_an_entry_of_the_future_breaks_a_rule() -> None:
+def test_find_broken_rules_reports_future_entries() -> None:
     assert codes([], [], [entry("2026-06-17"), entry("2026-06-18")]) == ["invalid_date"]
 
 
-def test_a_session_of_life_helper_knows_its_rules() -> None:
+def test_session_reports_broken_rules() -> None:
     session = LifeHelperToolset().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
     before = session.state()
     session.store.write(

@@ -1,4 +1,4 @@
-"""The database: opened or refused with a sentence, all or nothing, isolated, quick to copy."""
+"""The store: opening, refusals, transactions, concurrent processes and in-memory copies."""
 
 import sqlite3
 import subprocess
@@ -22,29 +22,27 @@ from lhkit.lifehelper.world import snapshot
 DAY = date(2026, 6, 17)
 
 
-def wish(protocol_id: str) -> NewHabit:
+def new_habit(protocol_id: str) -> NewHabit:
     return NewHabit(
         protocol_id=protocol_id, frame_level="action", framed_text="나는 걷는다", anchor_when="7시"
     )
 
 
 def without(catalog: ProtocolCatalog, *ids: str) -> ProtocolCatalog:
-    return ProtocolCatalog(each for each in catalog.values() if each.id not in ids)
+    return ProtocolCatalog(protocol for protocol in catalog.values() if protocol.id not in ids)
 
 
-def test_what_was_written_is_there_when_the_file_is_opened_again(
-    tmp_path: Path, catalog: ProtocolCatalog
-) -> None:
+def test_store_keeps_data_across_opens(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, catalog) as store:
-        insert_habit(store, wish("daily-walk"), created_on=DAY)
+        insert_habit(store, new_habit("daily-walk"), created_on=DAY)
         before = snapshot(store)
     with Store.open(path, catalog) as store:
         assert snapshot(store) == before
         assert [row["id"] for row in before["habits"]] == ["daily-walk"]
 
 
-def test_a_file_is_in_wal_mode_with_strict_tables_and_foreign_keys(
+def test_store_file_uses_wal_strict_tables_and_foreign_keys(
     tmp_path: Path, catalog: ProtocolCatalog
 ) -> None:
     with Store.open(tmp_path / "life.db", catalog) as store:
@@ -56,23 +54,21 @@ def test_a_file_is_in_wal_mode_with_strict_tables_and_foreign_keys(
         assert {row["name"] for row in tables} >= {"protocol", "habit", "tracker_entry"}
 
 
-def test_a_fresh_store_has_foreign_keys_too(store: Store) -> None:
+def test_store_in_memory_checks_foreign_keys(store: Store) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
-        insert_habit(store, wish("no-protocol"), created_on=DAY)
+        insert_habit(store, new_habit("no-protocol"), created_on=DAY)
 
 
-def test_a_file_of_a_newer_version_is_refused_with_file_and_versions(
-    tmp_path: Path, catalog: ProtocolCatalog
-) -> None:
+def test_store_refuses_a_newer_schema_version(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, catalog) as store:
         store.write("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match=r"life\.db has schema version 99 .* up to 1") as caught:
+    with pytest.raises(StoreError, match=r"life\.db has schema version 99, .* up to 1:") as caught:
         Store.open(path, catalog)
     assert "upgrade lhkit" in str(caught.value)
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(
+def test_store_refuses_a_file_that_is_not_a_database(
     tmp_path: Path, catalog: ProtocolCatalog
 ) -> None:
     path = tmp_path / "notes.txt"
@@ -82,9 +78,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(
     assert path.read_text(encoding="utf-8") == "dear diary, " * 200
 
 
-def test_another_programs_database_is_refused_and_left_alone(
-    tmp_path: Path, catalog: ProtocolCatalog
-) -> None:
+def test_store_refuses_another_programs_database(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "other.db"
     other = sqlite3.connect(path)
     other.execute("CREATE TABLE habit (x)")
@@ -96,26 +90,26 @@ def test_another_programs_database_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("where", ["missing/life.db", "."])
-def test_a_path_that_cannot_be_opened_is_refused_with_a_sentence(
+def test_store_refuses_a_path_that_cannot_be_opened(
     tmp_path: Path, catalog: ProtocolCatalog, where: str
 ) -> None:
     with pytest.raises(StoreError, match="choose another file"):
         Store.open(tmp_path / where, catalog)
 
 
-def test_an_error_inside_a_transaction_leaves_nothing(store: Store) -> None:
+def test_transaction_rolls_back_on_error(store: Store) -> None:
     before = snapshot(store)
 
     def half_a_write() -> None:
         with store.transaction():
-            insert_habit(store, wish("daily-walk"), created_on=DAY)
+            insert_habit(store, new_habit("daily-walk"), created_on=DAY)
             put_entry(store, Entry(habit_id="daily-walk", date=DAY, value="done"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         half_a_write()
     assert snapshot(store) == before
-    insert_habit(store, wish("daily-walk"), created_on=DAY)  # and the store goes on working
+    insert_habit(store, new_habit("daily-walk"), created_on=DAY)  # and the store goes on working
 
 
 DIES_MIDWAY = """
@@ -127,16 +121,16 @@ from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.habits import insert_habit
 from lhkit.lifehelper.rules import NewHabit
 store = Store.open(Path(sys.argv[1]), load_protocols())
-wish = NewHabit(protocol_id="daily-walk", frame_level="action", framed_text="a", anchor_when="b")
+habit = NewHabit(protocol_id="daily-walk", frame_level="action", framed_text="a", anchor_when="b")
 with store.transaction():
-    insert_habit(store, wish, created_on=date(2026, 6, 17))
+    insert_habit(store, habit, created_on=date(2026, 6, 17))
     print("written", flush=True)
     os._exit(9)
 """
 
 
 @pytest.mark.promise("lifehelper.crash_safe")
-def test_a_process_that_dies_in_the_middle_of_a_write_leaves_nothing(
+def test_transaction_rolls_back_when_the_process_dies(
     tmp_path: Path, real_catalog: ProtocolCatalog
 ) -> None:
     path = tmp_path / "life.db"
@@ -145,7 +139,7 @@ def test_a_process_that_dies_in_the_middle_of_a_write_leaves_nothing(
     assert (run.returncode, run.stdout) == (9, "written\n"), run.stderr
     with Store.open(path, real_catalog) as store:
         assert snapshot(store) == {"habits": [], "tracker": []}
-        insert_habit(store, wish("daily-walk"), created_on=DAY)
+        insert_habit(store, new_habit("daily-walk"), created_on=DAY)
 
 
 WRITES_MANY = """
@@ -162,12 +156,12 @@ with Store.open(Path(sys.argv[1]), load_protocols()) as store:
 """
 
 
-def test_two_processes_write_the_same_file_and_lose_nothing(
+def test_store_accepts_writes_of_two_processes(
     tmp_path: Path, real_catalog: ProtocolCatalog
 ) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, real_catalog) as store:
-        insert_habit(store, wish("daily-walk"), created_on=DAY)
+        insert_habit(store, new_habit("daily-walk"), created_on=DAY)
     command = [sys.executable, "-c", WRITES_MANY, str(path)]
     writers = [
         subprocess.Popen([*command, year], stderr=subprocess.PIPE, text=True)
@@ -179,7 +173,7 @@ def test_two_processes_write_the_same_file_and_lose_nothing(
         assert len(snapshot(store)["tracker"]) == 80
 
 
-def test_many_may_create_the_same_file_at_once(tmp_path: Path, catalog: ProtocolCatalog) -> None:
+def test_store_can_be_created_concurrently(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
 
     def found(_number: int) -> int:
@@ -190,9 +184,7 @@ def test_many_may_create_the_same_file_at_once(tmp_path: Path, catalog: Protocol
         assert list(pool.map(found, range(16))) == [len(catalog)] * 16
 
 
-def test_a_new_file_that_another_process_is_writing_to_opens_when_that_is_done(
-    tmp_path: Path, catalog: ProtocolCatalog
-) -> None:
+def test_store_open_waits_for_another_writer(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -204,7 +196,7 @@ def test_a_new_file_that_another_process_is_writing_to_opens_when_that_is_done(
 
 
 @pytest.mark.parametrize("lock", ["DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
-def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
+def test_store_refuses_a_locked_file_after_the_timeout(
     tmp_path: Path, catalog: ProtocolCatalog, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
     monkeypatch.setattr("lhkit.lifehelper.store.BUSY_TIMEOUT_S", 0.05)
@@ -212,19 +204,19 @@ def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"BEGIN {lock}")
         other.execute("SELECT * FROM sqlite_schema").fetchall()  # takes the lock of a reader
-        with pytest.raises(StoreError, match=r"life\.db is in use by another program"):
+        with pytest.raises(StoreError, match=r"life\.db is locked by another program"):
             Store.open(path, catalog)
 
 
-def test_two_fresh_stores_share_nothing(image: StoreImage) -> None:
+def test_stores_in_memory_are_independent(image: StoreImage) -> None:
     with image.fresh() as one, image.fresh() as other:
-        insert_habit(one, wish("daily-walk"), created_on=DAY)
+        insert_habit(one, new_habit("daily-walk"), created_on=DAY)
         assert len(list_habits(one)) == 1
         assert list_habits(other) == ()
         assert [hit["id"] for hit in search_protocols(other, query="걷기")] == ["daily-walk"]
 
 
-def test_a_closed_store_answers_nothing(image: StoreImage) -> None:
+def test_store_raises_after_close(image: StoreImage) -> None:
     store = image.fresh()
     store.close()
     store.close()
@@ -232,9 +224,7 @@ def test_a_closed_store_answers_nothing(image: StoreImage) -> None:
         list_habits(store)
 
 
-def test_a_catalog_that_changed_is_taken_over_when_the_file_is_opened(
-    tmp_path: Path, catalog: ProtocolCatalog
-) -> None:
+def test_store_loads_a_changed_catalog_on_open(tmp_path: Path, catalog: ProtocolCatalog) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, without(catalog, "daily-walk")) as store:
         assert find_protocol(store, "daily-walk", locale="ko") is None
@@ -243,19 +233,19 @@ def test_a_catalog_that_changed_is_taken_over_when_the_file_is_opened(
         assert [hit["id"] for hit in search_protocols(store, query="걷기")] == ["daily-walk"]
 
 
-def test_a_protocol_that_left_the_catalog_stays_only_for_its_habits(
+def test_store_keeps_removed_protocols_of_habits_only(
     tmp_path: Path, catalog: ProtocolCatalog
 ) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, catalog) as store:
-        insert_habit(store, wish("daily-walk"), created_on=DAY)
+        insert_habit(store, new_habit("daily-walk"), created_on=DAY)
     with Store.open(path, without(catalog, "daily-walk", "stretch-break")) as store:
         assert list_habits(store)[0].title == "매일 20분 걷기"
         assert search_protocols(store, query="걷기 스트레칭") == ()
         assert find_protocol(store, "stretch-break", locale="ko") is None
 
 
-def test_opening_with_the_same_catalog_writes_nothing(
+def test_store_open_with_an_equal_catalog_writes_nothing(
     tmp_path: Path, catalog: ProtocolCatalog
 ) -> None:
     path = tmp_path / "life.db"
@@ -267,7 +257,7 @@ def test_opening_with_the_same_catalog_writes_nothing(
         assert watching.number("PRAGMA data_version") != seen
 
 
-def test_text_that_utf_8_cannot_carry_is_stored_with_a_replacement(store: Store) -> None:
+def test_store_replaces_lone_surrogates(store: Store) -> None:
     odd = NewHabit(
         protocol_id="daily-walk", frame_level="action", framed_text="걷는다 \ud83d", anchor_when="7"
     )

@@ -1,4 +1,4 @@
-"""What the model is told of the tools, and what a person is asked."""
+"""The tools' schemas and the confirmation summaries of the two that write."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -35,7 +35,7 @@ def question(catalog: ProtocolCatalog, tool: str, args: dict[str, Any], locale: 
 
 
 @pytest.mark.promise("lifehelper.six_tools")
-def test_there_are_six_tools_of_which_two_write(catalog: ProtocolCatalog) -> None:
+def test_registry_has_six_tools_of_which_two_write(catalog: ProtocolCatalog) -> None:
     registry = build_registry(catalog, "ko")
     assert set(registry) == {
         "search_catalog",
@@ -48,7 +48,7 @@ def test_there_are_six_tools_of_which_two_write(catalog: ProtocolCatalog) -> Non
     assert registry.destructive == {"log_tracker_entry", "add_habit"}
 
 
-def test_required_arguments_are_the_contracts(catalog: ProtocolCatalog) -> None:
+def test_schemas_have_the_required_arguments(catalog: ProtocolCatalog) -> None:
     registry = build_registry(catalog, "ko")
     required = {tool.name: tool.parameters.get("required", []) for tool in registry.definitions}
     assert required == {
@@ -62,7 +62,7 @@ def test_required_arguments_are_the_contracts(catalog: ProtocolCatalog) -> None:
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-def test_every_tool_that_writes_asks_in_words(catalog: ProtocolCatalog, locale: str) -> None:
+def test_writing_tools_have_a_summary(catalog: ProtocolCatalog, locale: str) -> None:
     asked = {
         "add_habit": ADD,
         "log_tracker_entry": {"habit_id": "daily-walk", "value": "done"},
@@ -73,7 +73,7 @@ def test_every_tool_that_writes_asks_in_words(catalog: ProtocolCatalog, locale: 
 
 
 @pytest.mark.parametrize("locale", LOCALES)
-def test_every_argument_is_bounded(catalog: ProtocolCatalog, locale: str) -> None:
+def test_schemas_bound_every_argument(catalog: ProtocolCatalog, locale: str) -> None:
     for name, schema in properties(build_registry(catalog, locale)):
         if schema["type"] == "string":
             assert "enum" in schema or "maxLength" in schema, name
@@ -81,17 +81,7 @@ def test_every_argument_is_bounded(catalog: ProtocolCatalog, locale: str) -> Non
             assert {"minimum", "maximum"} <= set(schema), name
 
 
-@pytest.mark.parametrize("locale", LOCALES)
-def test_every_description_is_short(catalog: ProtocolCatalog, locale: str) -> None:
-    registry = build_registry(catalog, locale)
-    texts = [tool.description for tool in registry.definitions]
-    texts += [
-        schema["description"] for _, schema in properties(registry) if "description" in schema
-    ]
-    assert [text for text in texts if not 0 < len(text) < 60] == []
-
-
-def test_both_languages_have_the_same_schemas_but_for_the_words(catalog: ProtocolCatalog) -> None:
+def test_schemas_differ_between_locales_only_in_descriptions(catalog: ProtocolCatalog) -> None:
     def wordless(locale: str) -> dict[str, Any]:
         pairs = properties(build_registry(catalog, locale))
         return {
@@ -110,7 +100,7 @@ def test_both_languages_have_the_same_schemas_but_for_the_words(catalog: Protoco
     assert described("ko") == described("en")
 
 
-def test_the_bounds_are_the_contracts(catalog: ProtocolCatalog) -> None:
+def test_schemas_have_the_specified_bounds(catalog: ProtocolCatalog) -> None:
     schemas = dict(properties(build_registry(catalog, "ko")))
     assert schemas["search_catalog.query"]["maxLength"] == 50
     limit = schemas["search_catalog.limit"]
@@ -121,18 +111,18 @@ def test_the_bounds_are_the_contracts(catalog: ProtocolCatalog) -> None:
     assert schemas["log_tracker_entry.date"]["pattern"] == r"^\d{4}-\d{2}-\d{2}$"
 
 
-def test_all_schemas_together_stay_small(catalog: ProtocolCatalog) -> None:
+def test_schemas_stay_small(catalog: ProtocolCatalog) -> None:
     tools = build_registry(catalog, "ko").definitions
     size = sum(len(compact([t.name, t.description, t.parameters]).encode()) for t in tools)
     assert size < 3000
 
 
-def test_an_unknown_locale_is_an_error(catalog: ProtocolCatalog) -> None:
+def test_build_registry_refuses_an_unknown_locale(catalog: ProtocolCatalog) -> None:
     with pytest.raises(UsageError, match="'de'"):
         build_registry(catalog, "de")
 
 
-def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
+def test_add_habit_summary_shows_title_frame_sentence_and_anchors(
     catalog: ProtocolCatalog,
 ) -> None:
     assert question(catalog, "add_habit", ADD, "ko") == (
@@ -143,7 +133,7 @@ def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
     assert "'Walk every day'" in question(catalog, "add_habit", ADD, "en")
 
 
-def test_an_anchor_is_asked_with_what_it_is_a_time_or_something_done_before(
+def test_add_habit_summary_labels_each_anchor(
     catalog: ProtocolCatalog,
 ) -> None:
     def anchors(**given: str) -> str:
@@ -156,7 +146,7 @@ def test_an_anchor_is_asked_with_what_it_is_a_time_or_something_done_before(
     assert anchors() == " • Anchor: -"
 
 
-def test_an_unknown_protocol_is_asked_by_its_id(catalog: ProtocolCatalog) -> None:
+def test_add_habit_summary_shows_an_unknown_id(catalog: ProtocolCatalog) -> None:
     assert "'no-such'" in question(catalog, "add_habit", {**ADD, "protocol_id": "no-such"}, "ko")
 
 
@@ -171,20 +161,20 @@ def test_an_unknown_protocol_is_asked_by_its_id(catalog: ProtocolCatalog) -> Non
         ({"habit_id": "mine", "value": "done"}, "'mine'의 오늘"),
     ],
 )
-def test_logging_is_asked_with_habit_day_and_value(
+def test_log_tracker_entry_summary_shows_habit_date_and_value(
     catalog: ProtocolCatalog, args: dict[str, Any], expected: str
 ) -> None:
     assert expected in question(catalog, "log_tracker_entry", args, "ko")
 
 
-def test_a_sentence_cannot_imitate_a_line_of_the_question(catalog: ProtocolCatalog) -> None:
+def test_add_habit_summary_keeps_values_on_one_line(catalog: ProtocolCatalog) -> None:
     args = {**ADD, "framed_text": "걷는다\n • 앵커: 없음 {title}", "anchor_when": "7시\n확인됨"}
     asked = question(catalog, "add_habit", args, "ko")
     assert len(asked.splitlines()) == 3
     assert "{title}" in asked
 
 
-def test_a_day_that_is_left_out_is_today_for_whoever_compares_and_untold_to_the_model(
+def test_omitted_date_equals_today_in_comparisons_only(
     catalog: ProtocolCatalog,
 ) -> None:
     tool = build_registry(catalog, "ko")["log_tracker_entry"]

@@ -1,4 +1,4 @@
-"""The state at the start of a replay: checked, put into a store, read back."""
+"""The initial state: validation, seeding and snapshots."""
 
 from datetime import date
 from typing import Any
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.lifehelper.framing import is_blank, negation_in
-from lhkit.lifehelper.habits import added_on
+from lhkit.lifehelper.framing import find_negation, is_blank
+from lhkit.lifehelper.habits import list_creation_dates
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.world import DEFAULT_SENTENCE, parse_world, seed, snapshot
 
@@ -25,7 +25,7 @@ def entry(day: Any = "2026-06-14", habit_id: str = "daily-walk") -> dict[str, An
     return {"habit_id": habit_id, "date": day, "value": "done"}
 
 
-def test_a_protocol_id_is_enough_for_a_habit_that_breaks_no_rule(store: Store) -> None:
+def test_seed_fills_in_defaults_that_break_no_rule(store: Store) -> None:
     seed(store, parse_world(world(WALK, {"protocol_id": "stretch-break"})))
     first, second = snapshot(store)["habits"]
     assert first == {
@@ -39,23 +39,23 @@ def test_a_protocol_id_is_enough_for_a_habit_that_breaks_no_rule(store: Store) -
         "created_on": "2026-05-18",
     }
     assert second["created_on"] == "2026-05-11"
-    assert negation_in(DEFAULT_SENTENCE) is None
+    assert find_negation(DEFAULT_SENTENCE) is None
     assert not is_blank(DEFAULT_SENTENCE)
-    assert len({day.isocalendar()[:2] for day in added_on(store)}) == 2
+    assert len({day.isocalendar()[:2] for day in list_creation_dates(store)}) == 2
 
 
-def test_an_anchor_that_is_given_is_the_only_one(store: Store) -> None:
+def test_seed_adds_no_default_anchor_to_a_given_one(store: Store) -> None:
     seed(store, parse_world(world({**WALK, "anchor_when": "오후 1시"})))
     habit = snapshot(store)["habits"][0]
     assert (habit["anchor_when"], habit["anchor_after_what"]) == ("오후 1시", None)
 
 
-def test_an_empty_world_leaves_an_empty_store(store: Store) -> None:
+def test_seed_with_an_empty_world(store: Store) -> None:
     seed(store, parse_world({"now": NOW}))
     assert snapshot(store) == {"habits": [], "tracker": []}
 
 
-def test_dates_may_be_text_or_the_dates_that_yaml_makes_of_them(store: Store) -> None:
+def test_parse_world_accepts_dates_as_text_or_yaml_dates(store: Store) -> None:
     seed(store, parse_world(world(WALK, tracker=[entry(date(2026, 6, 13)), entry()])))
     assert [row["date"] for row in snapshot(store)["tracker"]] == ["2026-06-13", "2026-06-14"]
 
@@ -86,24 +86,24 @@ def test_dates_may_be_text_or_the_dates_that_yaml_makes_of_them(store: Store) ->
         (world(tracker=[entry()]), "world.tracker.0.habit_id"),
         (world(WALK, tracker=[entry(), entry("2026-06-16")]), "world.tracker.1.date"),
         (world(WALK, tracker=[entry(), entry()]), "habit_id and date"),
-        (world(WALK, WALK), "world.habits: the id daily-walk"),
+        (world(WALK, WALK), "world.habits: duplicate id daily-walk"),
         (world(WALK, {**WALK, "id": "other"}), "protocol_id of an active habit"),
         ([], "world"),
         (None, "world"),
     ],
 )
-def test_a_faulty_world_is_an_error_that_names_the_field(data: Any, field: str) -> None:
+def test_parse_world_names_the_invalid_field(data: Any, field: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_world(data)
     assert field in str(caught.value)
 
 
-def test_a_world_of_other_tools_is_told_which_option_names_them() -> None:
-    with pytest.raises(UsageError, match=r"items: .* only now, habits, tracker; .*--toolset"):
+def test_parse_world_suggests_the_toolset_option() -> None:
+    with pytest.raises(UsageError, match=r"items: unknown field .* now, habits, tracker, .*--tool"):
         parse_world({"now": NOW, "items": []})
 
 
-def test_an_unknown_protocol_is_an_error_with_the_nearest_and_leaves_nothing(store: Store) -> None:
+def test_seed_refuses_an_unknown_protocol_and_writes_nothing(store: Store) -> None:
     with pytest.raises(UsageError, match=r"world\.habits\.1\.protocol_id.*daily-walk"):
         seed(store, parse_world(world({"protocol_id": "stretch-break"}, {"protocol_id": "walk"})))
     assert snapshot(store) == {"habits": [], "tracker": []}
@@ -147,7 +147,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(worlds())
-def test_a_snapshot_seeds_the_same_state_again(image: StoreImage, start: dict[str, Any]) -> None:
+def test_snapshot_round_trips_through_seed(image: StoreImage, start: dict[str, Any]) -> None:
     with image.fresh() as first, image.fresh() as second:
         seed(first, parse_world(start))
         state = snapshot(first)

@@ -349,7 +349,7 @@ async def test_a_time_out_says_what_came_that_is_no_message(
     raw: Raw, before: str, shown: str
 ) -> None:
     toolset = raw({"go": {}}, before=before, silent=True, said={"start_s": 3})
-    with pytest.raises(McpServerError, match="no message") as late:
+    with pytest.raises(McpServerError, match="not a valid message") as late:
         open_session(toolset, {}, "en")
     assert shown in str(late.value)
     assert "\x1b" not in str(late.value)

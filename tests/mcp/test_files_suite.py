@@ -42,6 +42,7 @@ async def test_gold_passes_and_whoever_does_nothing_or_everything_fails(files: M
     sources = read_sources([FOLDER / "scenarios"])
     findings = await lint(sources, files)  # it plays all three, and says which passes that may not
     assert [str(each) for each in findings] == []
-    lost = replace(sources.scenarios[0], gone={}, final={"files": ({"path": "no.txt"},)})
+    wrong = {"gone": {}, "final": {"files": ({"path": "no.txt"},)}}
+    lost = sources.scenarios[0].model_copy(update=wrong)
     run = await replay([lost], gold_model, toolset=files, progress=False)
     assert run.records[0].judgement.verdict is Verdict.FAIL

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, Tool
 
-from lhkit.mcp.results import MOST_STEPS, output_fault
+from lhkit.mcp.results import MAX_STEPS, output_error
 
 KEPT = ""
 
@@ -13,7 +13,7 @@ KEPT = ""
 def broken(schema: Any, told: Any, *, is_error: bool = False) -> str:
     tool = Tool(name="look", input_schema={"type": "object"}, output_schema=schema)
     answer = CallToolResult(content=[], structured_content=told, is_error=is_error)
-    return output_fault(tool, answer)
+    return output_error(tool, answer)
 
 
 def of(**properties: Any) -> dict[str, Any]:
@@ -71,7 +71,7 @@ for _ in range(200):
         (of(a={"pattern": "^(a+)+$"}), {"a": "a" * 60 + "!"}),
         ({"type": "object", "patternProperties": {"^(a+)+$": False}}, {"a" * 60 + "!": 1}),
         (of(a={"uniqueItems": True}), {"a": [{"n": n % 2} for n in range(9_000)]}),
-        (of(a={"items": {"type": "integer"}}), {"a": ["x"] * (MOST_STEPS * 2)}),
+        (of(a={"items": {"type": "integer"}}), {"a": ["x"] * (MAX_STEPS * 2)}),
         (
             {"$defs": {**DEFINITIONS, "d60": {"type": "null"}}, **of(a={"$ref": "#/$defs/d0"})},
             {"a": 1},
@@ -106,8 +106,8 @@ class Counted(str):
 
 def test_promise_with_a_long_enum_ends_after_its_steps() -> None:
     Counted.compared = 0
-    choices = [Counted(f"c{n}") for n in range(MOST_STEPS // 10)]
+    choices = [Counted(f"c{n}") for n in range(MAX_STEPS // 10)]
     schema = of(a={"type": "array", "items": {"enum": choices}})
     assert broken(schema, {"a": ["none"] * 10_000}) == KEPT, "what cannot be checked is kept"
-    assert Counted.compared <= 2 * MOST_STEPS
+    assert Counted.compared <= 2 * MAX_STEPS
     assert "one of" in broken(of(a={"enum": choices}), {"a": "none"})

@@ -300,7 +300,7 @@ async def test_a_server_that_dies_or_says_too_much_is_an_error_of_the_call_and_n
     ("words", "why"),
     [
         (["-c", "import sys; sys.exit('no such ledger')"], "no such ledger"),
-        (["-c", "print('<html>'); import time; time.sleep(600)"], "told no tools within"),
+        (["-c", "print('<html>'); import time; time.sleep(600)"], "listed no tools within"),
         (["-c", "print('x' * 40_000_000, flush=True); input()"], "did not start"),
     ],
 )
@@ -428,13 +428,13 @@ def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
         ("reads = ['a']", "server: Field required"),
         ("server = 'x'\ntrust = 'all'", "trust: Input should be"),
         ("server = 'x'\ntimeout_s = 0", "timeout_s"),
-        ("server = 'x {folder}'", "give both, or neither"),
-        ("server = 'x'\nfolder = '/a'", "give both, or neither"),
-        ("server = 'x {folder}'\nfolder = 'a b'", "no name for a folder"),
-        ("server = 'x \"'", "no command line"),
+        ("server = 'x {folder}'", "give both or neither"),
+        ("server = 'x'\nfolder = '/a'", "give both or neither"),
+        ("server = 'x {folder}'\nfolder = 'a b'", "not a valid name"),
+        ("server = 'x \"'", "not a valid command line"),
         ("server = 'mcp.json#a'", r"mcp\.json cannot be read"),
         ("[state.files]\n", "server"),
-        ("server = ", "no TOML"),
+        ("server = ", "not valid TOML"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_one_sentence_with_its_file(
@@ -502,7 +502,7 @@ async def test_a_server_gets_what_a_variable_holds(
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ('{"mcpServers": {"b": {}}}', "no server 'a' under mcpServers: it has b"),
         ('{"mcpServers": {"a": {}}}', "a.command: Field required"),
         ('{"mcpServers": {"a": {"command": "${LHKIT_NO}"}}}', "variable LHKIT_NO is not set"),
@@ -534,9 +534,9 @@ def test_what_is_said_of_a_server_has_to_be_so(
     ("world", "why"),
     [
         ({"entries": []}, r"world\.entries: an MCP server has no such table"),
-        ({"files": []}, "no folder of its own"),
+        ({"files": []}, "have no folder"),
         ({"calls": [{}]}, r"world\.calls: give a list of rows with tool"),
-        ({"calls": [{"tool": "refuse"}]}, "refuse refuses: the ledger is full"),
+        ({"calls": [{"tool": "refuse"}]}, "refuse failed: the ledger is full"),
     ],
 )
 def test_a_world_that_a_server_cannot_have_is_refused(

@@ -17,8 +17,7 @@ from lhkit.cli.source import concurrency_for
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import SampleRecord, Verdict, encode_record
 from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay

@@ -23,9 +23,8 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
-from lhkit.notebook.events import ErrorItem, OptInRequested, PanelNotice
 from lhkit.notebook.render import render
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import ErrorItem, OptInRequested, PanelNotice, PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
@@ -46,7 +45,7 @@ DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from lhkit.harness.store import Journal
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook import ABPanel
 from lhkit.settings import Settings

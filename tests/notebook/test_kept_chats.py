@@ -20,8 +20,8 @@ from lhkit.harness.store import RECORDS, read_records
 from lhkit.messages import SystemMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.events import ErrorItem
 from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import ErrorItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -42,7 +42,7 @@ DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from lhkit.harness.store import Journal
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings

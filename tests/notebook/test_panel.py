@@ -10,15 +10,14 @@ import pytest
 
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
-from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.events import CardItem, ErrorItem, OptInRequested
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import ModelStatus
+from lhkit.notebook.state import CardItem, ErrorItem, ModelStatus, OptInRequested
 from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
@@ -182,7 +181,7 @@ async def test_panel_answer_names_its_card_and_pressed_twice_approves_no_other(
 
 async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
     """Ask for a yes and for a number with a default, as an MCP server may in mid-call."""
-    questions = asked_in_the_midst()
+    questions = current_questions()
     assert questions is not None
     request = ConfirmRequest(tool="server", description="", args={}, summary="Delete backups?")
     forms = [Form(), form_of({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]

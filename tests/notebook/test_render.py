@@ -12,10 +12,9 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.events import CardItem, ErrorItem, Item, OptInRequested
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
 from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
-from lhkit.notebook.state import PanelState, TurnFigures
+from lhkit.notebook.state import CardItem, ErrorItem, Item, OptInRequested, PanelState, TurnFigures
 from lhkit.responses import ModelIdentity
 from lhkit.tool_results import ToolErr, ToolOk
 

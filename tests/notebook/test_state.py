@@ -21,15 +21,17 @@ from lhkit.messages import (
     ToolCallOutcome,
     UserMessage,
 )
-from lhkit.notebook.events import (
+from lhkit.notebook.state import (
     BrokenItem,
     CardItem,
     CardSettled,
     ErrorItem,
+    ModelStatus,
     PanelEvent,
+    PanelState,
     TurnDropped,
+    fold,
 )
-from lhkit.notebook.state import ModelStatus, PanelState, fold
 from lhkit.responses import Finished, TextDelta, Timing, ToolCallParsed, Usage
 from lhkit.tool_results import ToolOk
 

@@ -7,10 +7,9 @@ from markdown_it import MarkdownIt
 
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.notebook.events import Item
 from lhkit.notebook.export import to_markdown
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, acts, to_html
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.state import Item, PanelState
 
 KO = load_catalog("ko")
 

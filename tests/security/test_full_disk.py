@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_written_changes_nothing(
 
 def test_a_database_where_no_folder_can_be_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"chat\.sqlite3 cannot be made .* choose another file"):
+    with pytest.raises(StoreError, match=r"chat\.sqlite3 cannot be created .* choose another file"):
         LIFE_HELPER.open_kept(tmp_path / "file" / "chat.sqlite3", now=Settings().now, locale="ko")
 
 

@@ -123,5 +123,5 @@ async def test_a_handler_that_was_put_in_place_of_a_function_is_the_one_that_run
         raise AssertionError(rows)
 
     broken = ToolErr("handler_error", "no")
-    others = registry.with_handlers({"write": lambda _args, _deps: broken})
+    others = registry.mapped(lambda tool: replace(tool, handler=lambda _args, _deps: broken))
     assert (await played(others)).result == broken

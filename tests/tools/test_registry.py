@@ -163,7 +163,9 @@ def test_deps_may_have_a_type_that_comes_later_and_an_argument_may_not() -> None
         return {"name": name, "deps": str(deps)}
 
     assert list(registry["look"].parameters["properties"]) == ["name"]
-    with pytest.raises(RegistrationError, match=r"'see': the type 'Later' of an argument is not"):
+    with pytest.raises(
+        RegistrationError, match=r"'see': the type 'Later' of an argument is unknown"
+    ):
 
         @registry.tool()
         def see(what: "Later") -> dict[str, str]:  # type: ignore[name-defined]  # noqa: F821 - the point
@@ -178,9 +180,9 @@ def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
         """Look at a day."""
         return {"day": str(day)}
 
-    with pytest.raises(RegistrationError, match=r"tool 'look': write @registry\.tool\(\) with its"):
+    with pytest.raises(RegistrationError, match=r"tool 'look': write @registry\.tool\(\) with"):
         registry.tool(look)
-    with pytest.raises(RegistrationError, match=r"tool 'see': .*options stand in them by name"):
+    with pytest.raises(RegistrationError, match=r"tool 'see': .*options go in them by name"):
         registry.tool("see")
     assert not registry
 

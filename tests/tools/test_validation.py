@@ -20,8 +20,8 @@ from lhkit.errors import RegistrationError
 from lhkit.testing import echo_tool
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registration import schema_fault
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema_faults import schema_fault
 from lhkit.tools.validation import (
     Accepted,
     ArgumentsVerdict,
@@ -342,15 +342,15 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         ({"properties": {"a": {"$ref": "#name"}}}, "nothing is fetched"),
         ({"properties": {"a": {"$dynamicRef": "#name"}}}, r"\$dynamicRef '#name' is not supported"),
         ({"properties": {"a": {"$id": "https://x.org/", "items": {"$ref": "#/$defs/N"}}}}, r"\$id"),
-        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "leads to no schema"),
-        ({"properties": {"a": {"$ref": "#/x/a"}}, "x": {"a": {"type": "strin"}}}, "leads to no"),
+        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "does not point to a schema"),
+        ({"properties": {"a": {"$ref": "#/x/a"}}, "x": {"a": {"type": "strin"}}}, "does not point"),
         ({"properties": {"a": {"$ref": "#/$defs/L"}}, "$defs": {"L": {"$ref": "#/$defs/L"}}},
          "itself without end"),
         ({"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {}]}}}, "itself without end"),
-        ({"required": ["a"]}, "'a' is required and declared nowhere"),
-        ({**A, "anyOf": [{"required": ["a"]}, {"required": ["z"]}]}, "'z' is required and decl"),
-        ({**A, "dependentRequired": {"a": ["z"]}}, "'z' is required and declared nowhere"),
-        ({"properties": {"a": False}}, "'a' takes no value"),
+        ({"required": ["a"]}, "'a' is required but not declared"),
+        ({**A, "anyOf": [{"required": ["a"]}, {"required": ["z"]}]}, "'z' is required but not"),
+        ({**A, "dependentRequired": {"a": ["z"]}}, "'z' is required but not declared"),
+        ({"properties": {"a": False}}, "'a' accepts no value"),
         ({"allOf": [{**A, "additionalProperties": False}, B]}, "'b' is refused by an additional"),
         ({"properties": {NFC: {}, NFD: {}}}, "two spellings"),
     ],

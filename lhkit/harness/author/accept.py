@@ -21,14 +21,14 @@ from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, Seq
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.arguments import ANY_OF, parse_matcher
+from lhkit.harness.comparison import fold_text
 from lhkit.harness.documents import read_yaml
-from lhkit.harness.faults import Path, shown_path
+from lhkit.harness.faults import Path, format_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.text_forms import folded
 from lhkit.json_values import shown
 from lhkit.tools.schema import KnownKeys, SchemaNode, property_of
 from lhkit.tools.validation import value_fault
@@ -148,7 +148,7 @@ def accept_argument(
     args = _children(_node(text, path))
     if ANY_OF in args:
         raise ScenarioError(
-            f"{shown_path(path[1:])}: cannot be edited: it lists several sets of arguments "
+            f"{format_path(path[1:])}: cannot be edited: it lists several sets of arguments "
             f"({ANY_OF}): add one more by hand"
         )
     written = _json(value)
@@ -164,7 +164,7 @@ def accept_argument(
     place = Place(node.at(property_of(node.branches()[0], name)))
     matcher = parse_matcher(_value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
-        raise ScenarioError(f"{shown_path((*path[1:], name))}: cannot be edited: widen it by hand")
+        raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: widen it by hand")
     return Edit(file=origin.file, before=text, after=after)
 
 
@@ -175,7 +175,7 @@ def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str)
         UsageError: the model did not say that, or it is there already.
         ScenarioError: the turn has no `contains_any`, or it cannot be edited by a program.
     """
-    if not phrase.strip() or folded(phrase) not in folded(reply):
+    if not phrase.strip() or fold_text(phrase) not in fold_text(reply):
         raise UsageError(f"the reply of turn {turn} does not say {phrase!r}: {shown(reply)}")
     path: Path = (origin.index, "turns", turn, "reply", "contains_any")
     if phrase in [item.value for item in _node(text, path).value]:
@@ -184,7 +184,7 @@ def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str)
         )
     after = _appended(text, path, _json(phrase))
     if _value_at(after, path)[-1:] != [phrase]:
-        raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: add the phrase by hand")
+        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: add the phrase by hand")
     return Edit(file=origin.file, before=text, after=after)
 
 
@@ -203,13 +203,13 @@ def _node(text: str, path: Path) -> Node:
             inner = items[step] if step < len(items) else None
         if inner is None:
             raise ScenarioError(
-                f"{shown_path(path[:depth])}: is not there: write it by hand, there is nothing to "
+                f"{format_path(path[:depth])}: is not there: write it by hand, there is nothing to "
                 "widen"
             )
         is_inside = node.start_mark.index <= inner.start_mark.index < node.end_mark.index
         if inner.anchor or not is_inside:
             raise ScenarioError(
-                f"{shown_path(path[:depth])}: shared by a YAML anchor: write the value out first"
+                f"{format_path(path[:depth])}: shared by a YAML anchor: write the value out first"
             )
         node = inner
     return node
@@ -239,7 +239,7 @@ def _source(text: str, node: Node, path: Path) -> str:
         return _json(str(node.value))
     if isinstance(node, CollectionNode) and node.flow_style:
         return written
-    raise ScenarioError(f"{shown_path(path)}: write it in one line first: {{…}}")
+    raise ScenarioError(f"{format_path(path)}: write it in one line first: {{…}}")
 
 
 _NEEDS_QUOTES = re.compile(r"[\[\]{},]|: |:$| #|^[-?!&*|>%@`\"']|\n")
@@ -267,7 +267,7 @@ def _appended(text: str, path: Path, source: str) -> str:
     """
     node = _node(text, path)
     if not isinstance(node, CollectionNode) or not node.value:
-        raise ScenarioError(f"{shown_path(path)}: is empty: write the first entry by hand")
+        raise ScenarioError(f"{format_path(path)}: is empty: write the first entry by hand")
     end = _end(node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1])
     if node.flow_style:
         return f"{text[:end]}, {source}{text[end:]}"
@@ -282,7 +282,7 @@ def _value_at(text: str, path: Path) -> Any:
     """Return the value at a path of an edited text."""
     document = read_yaml(text)
     if document.faults:
-        raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: {document.faults[0]}")
+        raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.faults[0]}")
     value = document.value
     for step in path:
         value = value[step]

@@ -11,13 +11,12 @@ from enum import StrEnum
 from typing import Any
 
 from lhkit.harness.arguments import alternatives
-from lhkit.harness.faults import Path, did_you_mean, shown_path
+from lhkit.harness.comparison import is_found
+from lhkit.harness.faults import Path, did_you_mean, format_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
-from lhkit.harness.patterns import is_found
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
-from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
 from lhkit.json_values import shown
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import KnownKeys, spelling
@@ -108,7 +107,7 @@ class Remark:
             file=str(origin.file),
             line=origin.line(self.path),
             scenario=scenario_id,
-            field=shown_path(self.path) if self.path else "",
+            field=format_path(self.path) if self.path else "",
             message=self.message,
         )
 
@@ -160,7 +159,7 @@ def _call_remarks(
         if is_expected:
             yield from _missing_remarks(call.tool, slots, at, known)
         for name, matcher in slots.items():
-            for value in matcher.named(scenario.today):
+            for value in matcher.literal_values(scenario.today):
                 yield from _value_remarks(call.tool, name, value, (*at, name), known)
                 # what the user names may be forbidden and not exist
                 if result in _GOES_THROUGH if is_expected else str(value) not in user:

@@ -28,7 +28,7 @@ def derived(
     """Return arguments that fit every matcher; optional ones are left out.
 
     Raises:
-        Underivable: a required `matches`, of which only an author knows what fits.
+        UnderivableError: a required `matches`, of which only an author knows what fits.
     """
     top = Place(SchemaNode.of(schema), today)
     return example_arguments(expected, top, lambda place: example(place.node, place.today))

@@ -102,7 +102,7 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
     nameless = [
         Remark("unknown_tool", ("faults", i, "tool"), f"there is no tool {fault.tool!r}")
         for i, fault in enumerate(scenario.faults)
-        if fault.tool not in registry and fault.tool not in scenario.called
+        if fault.tool not in registry and fault.tool not in scenario.called_tools
     ]
     if nameless:
         return tuple(nameless)
@@ -266,7 +266,7 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
         return replace(tool, handler=handle)
 
     def registry(session: Session, _locale: str) -> ToolRegistry:
-        return session.registry.following(watched)
+        return session.registry.mapped(watched)
 
     return ToolsetAround(inner=toolset, registry=registry)
 

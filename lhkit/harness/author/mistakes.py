@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from lhkit.harness.author.examples import example, plausible_calls, texts_like
 from lhkit.harness.author.reference import TurnTrace, claims_of_success
 from lhkit.harness.author.reference_run import Played, Step
-from lhkit.harness.equality import is_number
+from lhkit.harness.comparison import is_number
 from lhkit.harness.record import Evidence
-from lhkit.harness.turn import Before
+from lhkit.harness.scenario import Before
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition

@@ -17,7 +17,7 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import KINDS, Mistake, Untried
 from lhkit.harness.author.reference import trace_model
 from lhkit.harness.author.reference_run import Played, play_reference
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
@@ -176,7 +176,7 @@ def _has_effect(evidence: Evidence, reference: Evidence) -> bool:
 
 
 def _results(evidence: Evidence) -> Counter[Hashable]:
-    return Counter(normal(call.result) for turn in evidence.turns for call in turn.calls)
+    return Counter(hashable_form(call.result) for turn in evidence.turns for call in turn.calls)
 
 
 def read_survivors(file: Path) -> Survivors:

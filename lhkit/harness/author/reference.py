@@ -19,11 +19,10 @@ from lhkit.harness.author.examples import (
     plausible_calls,
     texts_of,
 )
-from lhkit.harness.matchers import Underivable
-from lhkit.harness.relative_dates import dates_resolved
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.matchers import UnderivableError
+from lhkit.harness.relative_dates import resolve_dates
+from lhkit.harness.scenario import Before, Expect, ExpectedReply, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
-from lhkit.harness.turn import Before, Expect, ExpectedReply, Turn
 from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say
@@ -135,13 +134,13 @@ def _calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[ToolC
     """Return the calls under `gold`, or else those that the turn requires."""
     if turn.gold.calls is None:
         required = _in_order(turn.expect)
-        if not required and turn.expect.asks_whichever:
+        if not required and turn.expect.needs_unlisted_calls:
             raise ScenarioError("expect: no calls are listed that it asks for: give gold.calls")
         return [_call(turn.expect, i, scenario, registry) for i in required]
     calls = []
     for i, call in enumerate(turn.gold.calls):
         try:
-            args = dates_resolved(deepcopy(dict(call.args)), scenario.today)
+            args = resolve_dates(deepcopy(dict(call.args)), scenario.today)
         except ScenarioError as error:
             raise ScenarioError(f"gold.calls[{i}].args: {error}") from error
         calls.append(ToolCall(name=call.tool, args=args))
@@ -171,7 +170,7 @@ def _call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegistry) ->
     schema: Mapping[str, Any] = tool.parameters if tool else {}
     try:
         args = deepcopy(derived(expected.alternatives[0], schema, today=scenario.today))
-    except Underivable as error:
+    except UnderivableError as error:
         raise ScenarioError(f"{where}.args.{error}: give the call under gold.calls") from error
     if tool is not None and expected.result in _MUST_FIT:
         verdict = registry.validator(expected.tool).check(args)

@@ -11,10 +11,9 @@ from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
 from lhkit.harness.sample import tried
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.scoring.verdict import ToolMetadata, results_met
+from lhkit.harness.scenario import ExpectedCall, Scenario
+from lhkit.harness.scoring.verdict import ToolMetadata, match_results
 from lhkit.harness.sessions import row_keys_of
-from lhkit.harness.turn import ExpectedCall
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, opened, state_of
@@ -152,7 +151,7 @@ def _steps(
     """Yield the calls of each turn, with the expectations that they meet."""
     turns, tools = record.evidence.turns, ToolMetadata.of(registry.definitions, today)
     awaited = {
-        (n, j) for t in range(len(turns)) for _, n, j in results_met(scenario, turns, t, today)
+        (n, j) for t in range(len(turns)) for _, n, j in match_results(scenario, turns, t, today)
     }
     for t, (script, turn) in enumerate(zip(scenario.turns, turns, strict=False)):
         match = match_calls(

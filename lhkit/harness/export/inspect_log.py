@@ -22,8 +22,14 @@ from lhkit.harness.export.conversation import (
     sample_config,
     tool_configs,
 )
-from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
-from lhkit.harness.record_json import moment_of
+from lhkit.harness.record import (
+    CallRecord,
+    ModelCallRecord,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+    moment_of,
+)
 from lhkit.harness.results import Run
 from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact

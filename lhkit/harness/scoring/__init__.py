@@ -1,4 +1,4 @@
-"""From what happened in a conversation to its verdict: calls, replies, state, violations, claims.
+"""Scorers of a conversation: calls, replies, state, violations, success claims, verdict.
 
-Pure: the same evidence gives the same verdict, and old records can be judged again.
+Pure: the same evidence gives the same verdict, so that stored records can be scored again.
 """

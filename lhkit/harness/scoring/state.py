@@ -1,12 +1,12 @@
-"""Whether the state at the end is the one that was expected, and nothing else. Pure.
+"""Score of the final state: the expected changes, and no others. Pure.
 
-One rule for all tables: what `final` lists must be there, one row for each, and what `gone`
-lists must have been deleted; every other row must be as it was at the start. A scenario without
-either therefore expects no change at all. Rows are compared by value, and each row counts once:
-an update is one change, an unlisted one is one finding.
+One rule for all tables: a row must be there for each that `final` lists, and the rows that `gone`
+lists must have been deleted; every other row must be unchanged. A scenario without either
+therefore expects no change at all. Rows compare by value, and each row counts once: an update is
+one change, and an unlisted one is one reason.
 
-Which row before is which row after is `state_diff`'s business: in a table without a key a changed
-row is one that is gone and one that is new.
+`state_diff` identifies rows by their keys: in a table without a key a changed row is one that was
+deleted and one that was added.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
-from lhkit.harness.equality import normal
+from lhkit.harness.comparison import hashable_form
 from lhkit.harness.matchers import Equals, Fields, Place
 from lhkit.harness.record import RowKeys, Rows, State
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
@@ -33,7 +33,7 @@ _NO_KEY = "; its table has no key: name it in row_keys(), or give every row an i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """`missing`: what is listed and not so. `unlisted`: changes that are not listed."""
+    """The listed rows that are missing, and the changes that are unlisted, as reasons."""
 
     missing: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def check_state(
     today: date | None = None,
     row_keys: RowKeys = NO_KEYS,
 ) -> StateVerdict:
-    """Compare the state at the end with what a scenario lists.
+    """Compare the state at the end with the rows that a scenario lists.
 
     Args:
         final: rows of matchers, by table; fields that are not listed do not matter.
@@ -56,7 +56,7 @@ def check_state(
         before: the state at the start.
         after: the state at the end.
         today: the day that relative dates count from.
-        row_keys: the fields that tell the rows of a table apart, where the domain says so.
+        row_keys: the key fields of each table, where the domain specifies them.
     """
     missing: list[str] = []
     unlisted: list[str] = []
@@ -64,97 +64,103 @@ def check_state(
     for table in sorted({*final, *gone, *changes}):
         change = changes.get(table, TableChange())
         old, new = before.get(table, ()), after.get(table, ())
-        listed, lost = final.get(table, ()), gone.get(table, ())
-        fresh = {*change.added, *(j for _, j in change.changed)}
-        kept = _paired(listed, new, fresh, range(len(new)), today)
-        deleted = _paired(lost, old, {*change.removed}, change.removed, today)
-        explained = {j for _, j in kept}
-        missing += _unmet(f"final.{table}", listed, kept, "no row like {}")
-        missing += _unmet(f"gone.{table}", lost, deleted, "no row like {} was deleted")
+        expected, expected_gone = final.get(table, ()), gone.get(table, ())
+        updated = {j for _, j in change.changed}
+        touched = updated | {*change.added}
+        final_pairs = _pair_rows(expected, new, touched, range(len(new)), today)
+        gone_pairs = _pair_rows(expected_gone, old, {*change.removed}, change.removed, today)
+        missing += _missing_rows(f"final.{table}", expected, final_pairs, "no row like {}")
+        missing += _missing_rows(
+            f"gone.{table}", expected_gone, gone_pairs, "no row like {} was deleted"
+        )
+        listed, listed_gone = {j for _, j in final_pairs}, {i for _, i in gone_pairs}
         unlisted += [
-            f"{table}: unlisted change of the row {_change_words(old[i], new[j], change.key)}"
+            f"{table}: unlisted change of the row {_describe_change(old[i], new[j], change.key)}"
             for i, j in sorted(change.changed)
-            if j not in explained
+            if j not in listed
         ]
-        alone = fresh - explained - {j for _, j in change.changed}
-        unlisted += [f"{table}: unlisted row {shown(new[j])}" for j in sorted(alone)]
-        unsure = _NO_KEY if change.key is None and explained & set(change.added) else ""
-        explained_gone = {i for _, i in deleted}
         unlisted += [
-            f"{table}: the row {shown(old[i])} is gone{unsure}"
+            f"{table}: unlisted row {shown(new[j])}" for j in sorted(touched - listed - updated)
+        ]
+        hint = _NO_KEY if change.key is None and listed & set(change.added) else ""
+        unlisted += [
+            f"{table}: the row {shown(old[i])} is gone{hint}"
             for i in change.removed
-            if i not in explained_gone
+            if i not in listed_gone
         ]
     return StateVerdict(missing=tuple(missing), unlisted=tuple(unlisted))
 
 
-def _paired(
-    listed: _Listed, rows: Rows, first: set[int], places: Sequence[int], today: date | None
+def _pair_rows(
+    listed: _Listed, rows: Rows, preferred: set[int], indices: Sequence[int], today: date | None
 ) -> Pairs:
-    """Pair listed rows with rows at some places: as many as can be, of those in `first` foremost.
+    """Pair as many listed rows as possible with rows at `indices`, preferably with touched rows.
 
-    Of thousands of rows only as many are compared with each listed one as it could ever need, and
-    beside `first` only if a listed row is left over.
+    Of thousands of rows only as many are compared with each listed one as it can need, and other
+    rows than the preferred ones only if a listed row is left over.
     """
-    wishes = [wished_row(row) for row in listed]
+    matchers = [row_matcher(row) for row in listed]
     pairs: Pairs = ()
-    for candidates in (sorted(first.intersection(places)), places):
-        worth: set[int] = set()
-        for wish in wishes:
-            for is_first in (True, False):
-                alike = (j for j in candidates if (j in first) is is_first)
-                fitting = (j for j in alike if fits_row(wish, rows[j], today))
-                worth.update(islice(fitting, len(wishes)))
-        chosen = sorted(worth)
+    for candidates in (sorted(preferred.intersection(indices)), indices):
+        useful: set[int] = set()
+        for matcher in matchers:
+            for is_preferred in (True, False):
+                group = (j for j in candidates if (j in preferred) is is_preferred)
+                fitting = (j for j in group if fits_row(matcher, rows[j], today))
+                useful.update(islice(fitting, len(matchers)))
+        chosen = sorted(useful)
         problem = Problem(
             costs=[
-                [0 if fits_row(wish, rows[j], today) else None for j in chosen] for wish in wishes
+                [0 if fits_row(matcher, rows[j], today) else None for j in chosen]
+                for matcher in matchers
             ],
-            left_expected=[1] * len(wishes),
-            left_actual=[int(j in first) for j in chosen],
+            left_expected=[1] * len(matchers),
+            left_actual=[int(j in preferred) for j in chosen],
         )
         pairs = tuple((i, chosen[j]) for i, j in assign(problem))
-        if len(pairs) == len(wishes):
+        if len(pairs) == len(matchers):
             break
     return pairs
 
 
-def wished_row(listed: Mapping[str, Any]) -> Equals | Fields:
+def row_matcher(listed: Mapping[str, Any]) -> Equals | Fields:
     """Return the matcher of a row as a scenario lists it.
 
     Raises:
-        ScenarioError: it is malformed.
+        ScenarioError: the row is invalid.
     """
-    return parse_row(_by_nfc(listed))
+    return parse_row(_with_nfc_names(listed))
 
 
-def fits_row(wish: Equals | Fields, row: Any, today: date | None) -> bool:
-    """Return whether a row, or the data of a result (any JSON), is what was listed."""
+def fits_row(matcher: Equals | Fields, row: Any, today: date | None) -> bool:
+    """Return whether the matcher accepts a row, or the data of a result (any JSON)."""
     if not isinstance(row, Mapping):
         return False
-    return wish.fits(_by_nfc(row), Place(SchemaNode.of({}), today))
+    return matcher.fits(_with_nfc_names(row), Place(SchemaNode.of({}), today))
 
 
-def _by_nfc(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_nfc_names(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return row if all(map(str.isascii, row)) else {nfc(name): row[name] for name in row}
 
 
-def _unmet(where: str, listed: _Listed, pairs: Pairs, words: str) -> Iterator[str]:
-    met = {i for i, _ in pairs}
+def _missing_rows(where: str, listed: _Listed, pairs: Pairs, template: str) -> Iterator[str]:
+    found = {i for i, _ in pairs}
     for i, row in enumerate(listed):
-        if i not in met:
-            yield f"{where}[{i}]: {words.format(shown(row))}"
+        if i not in found:
+            yield f"{where}[{i}]: {template.format(shown(row))}"
 
 
-def _change_words(old: Mapping[str, Any], new: Mapping[str, Any], key: Sequence[str] | None) -> str:
-    """Return which row changed, by its key, and how."""
-    words = []
+def _describe_change(
+    old: Mapping[str, Any], new: Mapping[str, Any], key: Sequence[str] | None
+) -> str:
+    """Return the key of a changed row and its changes, as text."""
+    changes = []
     for name in dict.fromkeys((*old, *new)):
-        was, is_now = (row.get(name, ABSENT) for row in (old, new))
-        if ABSENT in (was, is_now) or normal(was) != normal(is_now):
-            values = ["nothing" if each is ABSENT else shown(each) for each in (was, is_now)]
-            words.append(f"{name}: {' → '.join(values)}")
-    more = len(words) - _SHOWN_FIELDS
-    words[_SHOWN_FIELDS:] = [f"and {more} more"] if more > 0 else []
-    shown_key = {name: old[name] for name in key or () if name in old}
-    return f"{shown(shown_key or old)}: {', '.join(words)}"
+        values = [row.get(name, ABSENT) for row in (old, new)]
+        if ABSENT in values or hashable_form(values[0]) != hashable_form(values[1]):
+            texts = ["nothing" if value is ABSENT else shown(value) for value in values]
+            changes.append(f"{name}: {' → '.join(texts)}")
+    more = len(changes) - _SHOWN_FIELDS
+    changes[_SHOWN_FIELDS:] = [f"and {more} more"] if more > 0 else []
+    key_fields = {name: old[name] for name in key or () if name in old}
+    return f"{shown(key_fields or old)}: {', '.join(changes)}"

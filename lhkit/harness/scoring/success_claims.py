@@ -20,7 +20,7 @@ from lhkit.harness.scoring.claim_model import (
     read_part,
     shipped_model,
 )
-from lhkit.harness.scoring.ids import ids_of
+from lhkit.harness.scoring.violations import ids_of
 
 _PATTERN_S = 2.0
 

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, Page, expect
 
 import lhkit.notebook
 from lhkit.locales import load_catalog
-from lhkit.notebook.events import OptInRequested
 from lhkit.notebook.render import fragment
+from lhkit.notebook.state import OptInRequested
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 

@@ -18,8 +18,8 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage
-from lhkit.notebook.events import CardItem
 from lhkit.notebook.render import fragment
+from lhkit.notebook.state import CardItem
 from tests.e2e.browser.reading import read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -14,8 +14,7 @@ import pytest
 from lhkit.harness.author.reference import reference_trajectory, trace_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.turn import Turn
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry

@@ -113,8 +113,8 @@ def test_among_equal_assignments_the_least_crossed_is_taken() -> None:
         ([(0, 1), (1, 0)], "cycle"),
         ([(0, 0)], "cycle"),
         ([(0, 1), (1, 2), (2, 0)], "cycle"),
-        ([(0, 3)], "not there"),
-        ([(-1, 0)], "not there"),
+        ([(0, 3)], "out of range"),
+        ([(-1, 0)], "out of range"),
     ],
 )
 def test_an_order_that_cannot_be_is_refused(before: list[tuple[int, int]], message: str) -> None:

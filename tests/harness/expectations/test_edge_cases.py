@@ -153,7 +153,7 @@ def test_bfcl_refuses_a_default_that_is_spelled_out() -> None:
 def test_deepeval_and_toolsandbox_accept_an_argument_that_does_not_exist() -> None:
     result = judge([book(count=1)], [book(count=1, colour="red")])
     assert not result.matched
-    assert reason_of(result, "colour") == 'surplus: nothing was expected, got "red"'
+    assert reason_of(result, "colour") == 'unexpected: got "red"'
 
 
 @pytest.mark.parametrize("given", [{"labels": []}, {"note": ""}, {"note": "---"}])
@@ -171,12 +171,12 @@ def test_deepeval_and_agentevals_crash_on_arguments_that_are_no_object(args: Any
     assert reason_of(result, "(all)").startswith("expected an object, got ")
 
 
-@pytest.mark.parametrize("surplus", [1, 2, 3])
-def test_tau2_and_deepeval_give_full_marks_to_extra_calls(surplus: int) -> None:
-    extra = [book(count=100 + n) for n in range(surplus)]
+@pytest.mark.parametrize("unexpected", [1, 2, 3])
+def test_tau2_and_deepeval_give_full_marks_to_extra_calls(unexpected: int) -> None:
+    extra = [book(count=100 + n) for n in range(unexpected)]
     result = judge([book(count=1)], [*extra, book(count=1)])
     assert not result.matched
-    assert (result.pairs, result.surplus) == (((0, surplus),), tuple(range(surplus)))
+    assert (result.pairs, result.unexpected) == (((0, unexpected),), tuple(range(unexpected)))
 
 
 def test_an_extra_read_is_tolerated_where_the_author_says_so_and_a_write_is_not() -> None:
@@ -218,7 +218,7 @@ def test_bfcl_and_tau2_ignore_the_order_where_it_matters() -> None:
 def test_promptfoo_throws_where_no_call_is_expected() -> None:
     assert judge([], []).matched
     result = judge([], [book(count=1)])
-    assert (result.matched, result.surplus) == (False, (0,))
+    assert (result.matched, result.unexpected) == (False, (0,))
 
 
 def test_bfcl_passes_undecodable_text_where_no_call_is_expected() -> None:

@@ -171,15 +171,15 @@ def test_a_relative_date_without_a_clock_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "matched", "surplus", "tolerated"),
+    ("extra", "matched", "unexpected", "allowed"),
     [("none", False, (0, 2), ()), ("reads", False, (2,), (0,)), ("any", True, (), (0, 2))],
 )
 def test_extra_decides_which_unlisted_calls_are_tolerated(
-    extra: str, *, matched: bool, surplus: tuple[int, ...], tolerated: tuple[int, ...]
+    extra: str, *, matched: bool, unexpected: tuple[int, ...], allowed: tuple[int, ...]
 ) -> None:
     calls = [{"tool": "look"}, go(n=1), {"tool": "drop"}]
     result = match([go(n=1)], calls, extra=extra)
-    assert (result.matched, result.surplus, result.tolerated) == (matched, surplus, tolerated)
+    assert (result.matched, result.unexpected, result.allowed) == (matched, unexpected, allowed)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_order_is_any_strict_or_partial(order: Any, *, matched: bool) -> None:
     result = match(expected, [go(n=3), go(n=1), go(n=2)], order=order)
     assert result.matched is matched
     assert bool(result.disorder) is not matched
-    assert (result.missing, result.surplus) == ((), ())
+    assert (result.missing, result.unexpected) == ((), ())
 
 
 def test_an_optional_expectation_may_stay_open_and_takes_its_call() -> None:
@@ -219,7 +219,7 @@ def test_an_order_chooses_among_equal_ways_to_pair() -> None:
 
 def test_a_tolerated_call_is_taken_by_an_optional_expectation_that_it_fits() -> None:
     result = match([{"tool": "look", "optional": True}], [{"tool": "look"}], extra="reads")
-    assert (result.pairs, result.tolerated) == (((0, 0),), ())
+    assert (result.pairs, result.allowed) == (((0, 0),), ())
 
 
 def test_a_wrong_optional_call_is_still_wrong() -> None:
@@ -248,15 +248,15 @@ def test_missing_and_surplus_arguments_are_named_with_reasons() -> None:
     assert {v.name: v.reason for v in result.arguments} == {
         "n": "expected 1, got 2",
         "city": 'missing: expected "a"',
-        "note": 'surplus: nothing was expected, got "b"',
+        "note": 'unexpected: got "b"',
     }
     assert result.pairs == ((0, 0),)
-    assert (result.missing, result.surplus) == ((), ())
+    assert (result.missing, result.unexpected) == ((), ())
 
 
 def test_a_call_of_another_tool_is_missing_and_surplus() -> None:
     result = match([go(n=1)], [{"tool": "drop", "args": {}}])
-    assert (result.missing, result.surplus, result.pairs) == ((0,), (0,), ())
+    assert (result.missing, result.unexpected, result.pairs) == ((0,), (0,), ())
 
 
 def test_a_right_call_is_worth_more_than_two_similar_ones() -> None:

@@ -223,7 +223,7 @@ def test_without_an_order_neither_list_s_order_decides(
     straight = judged(wishes, calls)
     assert shuffled.matched is straight.matched
     assert len(shuffled.missing) == len(straight.missing)
-    assert len(shuffled.surplus) == len(straight.surplus)
+    assert len(shuffled.unexpected) == len(straight.unexpected)
 
 
 @given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.sampled_from(["none", "any"]))
@@ -231,7 +231,7 @@ def test_every_call_and_every_required_wish_is_accounted_for_once(
     wishes: Any, calls: Any, extra: str
 ) -> None:
     found = judged(wishes, calls, extra=extra)
-    assert sorted([*(j for _, j in found.pairs), *found.surplus, *found.tolerated]) == list(
+    assert sorted([*(j for _, j in found.pairs), *found.unexpected, *found.allowed]) == list(
         range(len(calls))
     )
     required = {i for i, (_, _, optional) in enumerate(wishes) if not optional}
@@ -315,7 +315,7 @@ def test_an_argument_is_the_same_in_either_unicode_form(names: tuple[str, str]) 
         wish_default = [{"tool": "t", "args": {expected: 1}}]
         assert match_calls(wish_default, left_out, schemas={"t": schema}).matched
         both = [{"tool": "t", "args": dict.fromkeys(names, 2)}]
-        assert not match_calls(wish, both, schemas={"t": {}}).matched, "one of them is surplus"
+        assert not match_calls(wish, both, schemas={"t": {}}).matched, "one of them is unexpected"
 
 
 def test_an_argument_is_compared_under_the_branch_that_fits_best() -> None:

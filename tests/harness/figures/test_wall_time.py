@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from lhkit.events import EndReason, ModelCalled, TurnEnded
-from lhkit.harness.timings import TimeBreakdown, spent
-from lhkit.harness.wall_clock import WallClock
+from lhkit.harness.timings import TimeBreakdown, WallClock, spent
 from lhkit.responses import Finished, TextDelta
 
 ASKED, ANSWERED = ModelCalled(turn=0), Finished(reason="stop")

@@ -25,7 +25,7 @@ SCENARIO = """
 DYING = """
 import os, signal, sys
 from lhkit.harness.store import Journal
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.__main__ import main
 
 moment, at = sys.argv.pop(1), int(sys.argv.pop(1))

@@ -25,8 +25,9 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
     Violation,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.store import (
     MANIFEST,

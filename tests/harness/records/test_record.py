@@ -18,8 +18,9 @@ from lhkit.harness.record import (
     TurnRecord,
     TurnScore,
     Verdict,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.record_json import decode_record, encode_record
 
 
 def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:

@@ -16,7 +16,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.resume import Questions
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.stored_records import StoredRecords, stored_records
+from lhkit.harness.store import StoredRecords, stored_records
 
 pytestmark = pytest.mark.anyio
 

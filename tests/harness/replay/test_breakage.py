@@ -9,9 +9,8 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import CallRecord
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.scripted_faults import breaking
-from lhkit.harness.turn import ScriptedFault
+from lhkit.harness.scenario import Scenario, ScriptedFault
+from lhkit.harness.tool_injection import inject_faults
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -63,7 +62,7 @@ async def test_every_sample_starts_with_all_its_faults(load: Load, toolset: Tool
 async def test_a_call_that_is_refused_or_not_confirmed_uses_up_no_fault(
     registry: ToolRegistry,
 ) -> None:
-    broken = breaking(registry, [ScriptedFault(tool="add_note")])
+    broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])
     outcomes = [
@@ -99,7 +98,7 @@ async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: 
         ("[{tool: find_notes, times: 0}]", r":5: a\.faults\[0\]\.times: .*1 or more"),
         ("[{tool: find_notes, error: timeout}]", r":5: a\.faults\[0\]\.error: .*handler_error"),
         ("[{tool: find_notes, after: 1}]", r":5: a\.faults\[0\]\.after: unknown field"),
-        ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x stands here twice"),
+        ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x is listed twice"),
     ],
 )
 async def test_a_malformed_fault_is_named_with_its_line(load: Load, entry: str, said: str) -> None:

@@ -13,8 +13,7 @@ from lhkit.harness import fingerprint, manifest
 from lhkit.harness.plan import plan_run
 from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
-from lhkit.harness.turn import Turn
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.locales import load_catalog
 from lhkit.models import chat_messages
 from lhkit.models.dialects import json, markup, pythonic, turns

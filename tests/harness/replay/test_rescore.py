@@ -11,15 +11,22 @@ import pytest
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.compare import compare
-from lhkit.harness.record import FalseClaim, Judgement, SampleId, Severity, Verdict, Violation
-from lhkit.harness.record_json import decode_record, encode_record
+from lhkit.harness.record import (
+    FalseClaim,
+    Judgement,
+    SampleId,
+    Severity,
+    Verdict,
+    Violation,
+    decode_record,
+    encode_record,
+)
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed
-from lhkit.harness.turn import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 

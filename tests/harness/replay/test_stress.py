@@ -9,7 +9,6 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.distractors import NOT_APPLICABLE, distractors
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
@@ -17,6 +16,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST
 from lhkit.harness.stress import Stress, parse_stress, stressed
+from lhkit.harness.tool_injection import NOT_APPLICABLE, distractors
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.models.base import ChatModel, ModelRequest

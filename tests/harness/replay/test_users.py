@@ -12,7 +12,7 @@ from rich.console import Console
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
-from lhkit.harness.manifest_changes import Change
+from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import ConfirmScore, rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
@@ -146,7 +146,7 @@ async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Lo
 @pytest.mark.parametrize("user", ["careful", "hasty"])
 async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
     (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
-    assert scenario.played_by(user) == scenario
+    assert scenario.with_user(user) == scenario
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
     (scenario,) = load(
         text.replace("args: {text: milk}}", "args: {text: milk}, result: cancelled}")
     )
-    assert scenario.played_by("hasty") == scenario
+    assert scenario.with_user("hasty") == scenario
 
 
 async def test_two_runs_that_are_compared_say_who_clicked(play: Play, load: Load) -> None:

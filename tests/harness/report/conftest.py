@@ -24,8 +24,9 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
     Violation,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import GateOutcome, ToolCall

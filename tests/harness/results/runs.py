@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS

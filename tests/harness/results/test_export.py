@@ -16,7 +16,7 @@ from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.export import parquet
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.record import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import answers
 from lhkit.harness.run import replay
@@ -24,7 +24,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.imported import to_scenario
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.recorded import read_conversations
+from lhkit.imports.recorded import read_chats
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
@@ -96,7 +96,7 @@ async def test_openai_messages_export_round_trips_through_import(
     run = await record_run((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
     first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
     await exported(run, openai_messages=first)
-    assert [[*each.messages] for each in read_conversations(first)] == [
+    assert [[*each.messages] for each in read_chats(first)] == [
         each["messages"] for each in lines(first)
     ]
     imported = await import_messages(first)

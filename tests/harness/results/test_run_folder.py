@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.reference import gold_model, silent_model
-from lhkit.harness.manifest_changes import Change, changes
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
-from lhkit.harness.record_json import encode_record
+from lhkit.harness.manifest import Change, changes
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, answered, answers, resumption
 from lhkit.harness.run import replay

@@ -45,7 +45,7 @@ def test_what_is_made_of_data_changes_with_it_no_more() -> None:
         ({"turns": []}, "hello.turns: must be a list of 1 or more"),
         ({"confirm": "accept"}, "hello.confirm: unknown field"),
         ({"world": {"now": "today"}}, "hello.world.now: must be a time with offset"),
-        ({"tags": {1, 2}}, "a scenario is plain data as JSON has it: "),
+        ({"tags": {1, 2}}, "a scenario must be plain JSON data: "),
     ],
 )
 def test_wrong_data_is_refused_by_field(change: dict[str, Any], told: str) -> None:

@@ -15,9 +15,8 @@ import lhkit.harness
 from lhkit.errors import ScenarioError
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Before, ExpectedReply, Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
-from lhkit.harness.turn import Before, ExpectedReply
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -145,11 +144,11 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: {before: [[0, 1]]}}\n",
-            ":5: a.turns[0].expect.order: (0, 1) names a call that is not there",
+            ":5: a.turns[0].expect.order: (0, 1) is out of range",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    reply:\n      matches: '['\n",
-            ":6: a.turns[0].reply.matches: is no regular expression",
+            ":6: a.turns[0].reply.matches: is not a valid regular expression",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - {user: x, forbid: [{tool: t,\n args: {d: {any: 1}}}]}",

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.record import BrokenRule, Severity, Verdict
-from lhkit.harness.record_json import decode_line, encode_record
+from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
+from lhkit.harness.scenario import ExpectedReply
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
-from lhkit.harness.turn import ExpectedReply
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_scenario_refuses_a_phrase_that_no_reply_can_show(load: Any, phrase: str
     body = (
         f'- id: s\n  ac: A\n  turns:\n    - user: hi\n      reply: {{contains_any: ["{phrase}"]}}\n'
     )
-    with pytest.raises(ScenarioError, match=r":5: .*nothing of it can be seen in a reply"):
+    with pytest.raises(ScenarioError, match=r":5: .*nothing of it is visible in a reply"):
         load(body)

@@ -23,9 +23,8 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
-from lhkit.harness.turn import Expect, ExpectedCall, Turn
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
@@ -492,7 +491,7 @@ def test_an_argument_row_shows_matcher_value_and_reason(judged: Judged) -> None:
     assert [each.reason.split(":")[0] for each in row.arguments] == [
         'expected "note-0", got "note-1"',
         "missing",
-        "surplus",
+        "unexpected",
     ]
     assert not row.is_exact
     (whole,) = judged(ROWS, evidence(turn(replace(call, raw_args="x")))).scores
@@ -640,4 +639,4 @@ def test_judge_takes_a_result_that_is_no_object_for_none_that_was_expected(
     found = find(result={"status": "ok", "data": data})
     judgement = judged(body, evidence(turn(found)))
     assert judgement.verdict is Verdict.FAIL
-    assert "expect.results[0]: no call came to" in str(judgement.reasons)
+    assert "expect.results[0]: no call returned" in str(judgement.reasons)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from lhkit.events import EndReason
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.violations import violations_of
-from lhkit.harness.turn import ForbiddenCall, Turn
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 

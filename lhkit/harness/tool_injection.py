@@ -1,15 +1,22 @@
-"""Tools that are offered and never the right ones: plausible, read-only, harmless.
+"""Tools that a run adds to or changes in a registry: distractors and scripted failures.
 
-A call of one is answered with `not_applicable` and counts as surplus, also where a scenario
-tolerates reads: choosing among many tools is what they test.
+A distractor is plausible, read-only and never the right tool. A call of one is answered with
+`not_applicable` and counts as unexpected, also where a scenario allows extra reads.
+
+A scripted failure (`faults` of a scenario) takes the real path: the handler raises, and the
+dispatcher treats it as any exception of a handler. A call that never reaches the handler (invalid,
+not confirmed) uses up no failure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from lhkit.errors import ScenarioError
+from lhkit.harness.scenario import ScriptedFault
 from lhkit.json_values import JSON
 from lhkit.tool_results import ToolErr, ToolResult
-from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
 NOT_APPLICABLE: Final = "not_applicable"
@@ -50,8 +57,18 @@ _TABLE: tuple[tuple[str, str, str, Mapping[str, Mapping[str, Any]]], ...] = (
 MAX_DISTRACTORS: Final = len(_TABLE)
 
 
+class _Refusal:
+    """The handler of a distractor."""
+
+    def __init__(self, reason: str) -> None:
+        self._result = ToolErr(NOT_APPLICABLE, reason)
+
+    def __call__(self, _args: Mapping[str, JSON], _deps: Any) -> ToolResult:
+        return self._result
+
+
 def distractors(count: int, locale: str) -> tuple[ToolDefinition, ...]:
-    """Return the first `count` of them, described in `locale` (in English where we lack it)."""
+    """Return the first `count` distractors, described in `locale` (or in English)."""
     return tuple(
         ToolDefinition(
             name=name,
@@ -64,20 +81,57 @@ def distractors(count: int, locale: str) -> tuple[ToolDefinition, ...]:
 
 
 def is_distractor(tool: ToolDefinition) -> bool:
-    """Return True if `tool` is one of these."""
+    """Return True if `tool` is a distractor."""
     return isinstance(tool.handler, _Refusal)
 
 
-def counted_tools(registry: ToolRegistry) -> tuple[ToolDefinition, ...]:
-    """Return the tools that may be the right ones: all but these."""
+def real_tools(registry: ToolRegistry) -> tuple[ToolDefinition, ...]:
+    """Return the tools of a registry without its distractors."""
     return tuple(tool for tool in registry.definitions if not is_distractor(tool))
 
 
-class _Refusal:
-    """The handler of a distractor."""
+class ScriptedFaultError(Exception):
+    """Raised by the handler of a tool that a scenario lists under `faults`."""
 
-    def __init__(self, reason: str) -> None:
-        self._result = ToolErr(NOT_APPLICABLE, reason)
 
-    def __call__(self, _args: Mapping[str, JSON], _deps: Any) -> ToolResult:
-        return self._result
+def inject_faults(
+    registry: ToolRegistry, faults: Sequence[ScriptedFault], *, later: Collection[str] = ()
+) -> ToolRegistry:
+    """Return a registry whose listed tools fail at first; each registry has its own counts.
+
+    Args:
+        registry: the tools.
+        faults: which tools fail, and how often.
+        later: tools that may be registered later; they fail, too.
+
+    Raises:
+        ScenarioError: a fault names an unknown tool; the message names the field.
+    """
+    for number, fault in enumerate(faults):
+        if fault.tool not in registry and fault.tool not in later:
+            known = ", ".join(registry)
+            raise ScenarioError(
+                f"faults[{number}].tool: there is no tool {fault.tool!r}: choose one of {known}"
+            )
+    if not faults:
+        return registry
+    times = {fault.tool: fault.times for fault in faults}
+
+    def with_faults(tool: ToolDefinition) -> ToolDefinition:
+        count = times.get(tool.name, 0)
+        return replace(tool, handler=_failing(tool.handler, count)) if count else tool
+
+    return registry.mapped(with_faults)
+
+
+def _failing(handler: Handler, times: int) -> Handler:
+    left = times
+
+    def handle(args: Mapping[str, JSON], deps: Any) -> Any:
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise ScriptedFaultError
+        return handler(args, deps)
+
+    return handle

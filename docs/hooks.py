@@ -1,0 +1,82 @@
+"""Hooks of MkDocs: the reference pages that are generated from the command line and the schema."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from lhkit.cli.parser import build_parser
+from lhkit.harness.scenario_schema import scenario_json_schema
+
+ROOT = Path(__file__).parents[1]
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Fill in the parts of a page that are generated."""
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- commands -->", "\n".join(_commands()))
+    if "<!-- schema -->" in markdown:
+        markdown = markdown.replace("<!-- schema -->", "\n".join(_schema()))
+    return markdown
+
+
+def _commands() -> Iterator[str]:
+    group = get_command(build_parser(asyncio.run))  # noqa: TID251 - none is run
+    parent = typer.Context(group, info_name="lhkit")
+    for name in sorted(group.commands):
+        yield from _command(name, group.commands[name], parent)
+
+
+def _command(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
+    if hasattr(command, "loaded"):
+        command = command.loaded()
+    context = typer.Context(command, info_name=name, parent=parent)
+    yield f"## {context.command_path}\n\n{command.help}\n"
+    if hasattr(command, "commands"):
+        for inner, subcommand in command.commands.items():
+            yield from _command(inner, subcommand, context)
+        return
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    yield f"```\n{usage}\n```\n"
+    yield "| option | |\n|---|---|"
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record:
+            option, text = (part.replace("|", r"\|").replace("\n", " ") for part in record)
+            yield f"| `{option}` | {text} |"
+    yield ""
+
+
+def _schema() -> Iterator[str]:
+    definitions = scenario_json_schema()["$defs"]
+    for name in sorted(definitions, key=lambda name: (name != "Scenario", name)):
+        definition = definitions[name]
+        yield f"## {name}\n\n{definition.get('description', '')}\n"
+        fields = definition.get("properties")
+        if fields:
+            yield "| field | type | |\n|---|---|---|"
+            for field, schema in fields.items():
+                yield f"| `{field}` | {_type(schema)} | {schema.get('description', '')} |"
+            yield ""
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Return the type of a field as text, with links to other definitions."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices:
+        return r" \| ".join(dict.fromkeys(map(_type, choices)))
+    if "enum" in schema:
+        return r" \| ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if schema.get("type") == "array":
+        inner = schema.get("items") or schema.get("prefixItems", [{}])[0]
+        return f"list of {_type(inner)}"
+    return str(schema.get("type", "any"))
