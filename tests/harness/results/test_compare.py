@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +28,6 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
-from lhkit.harness.tables import comparison_sentence
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -109,18 +107,6 @@ def test_compare_without_repeats_is_the_exact_mcnemar_test() -> None:
     assert comparison.interval is not None
     assert -0.5 in comparison.interval
     assert comparison.interval.high == pytest.approx(0.0, abs=0.01)  # p is 0.07
-
-
-def test_compare_interval_of_many_pairs_is_near_the_normal_one() -> None:
-    """Against the normal interval of a mean of differences, as with 600 pairs they agree."""
-    rng = np.random.default_rng(3)
-    letters = ["".join(rng.choice(["p", "f"], size=600, p=[q, 1 - q])) for q in (0.6, 0.7)]
-    comparison = compare(run(letters[0]), run(letters[1]))
-    gains = np.array([pair.gain for pair in comparison.pairs])
-    reach = 1.96 * gains.std(ddof=1) / 600**0.5
-    assert comparison.interval is not None
-    assert comparison.interval.low == pytest.approx(gains.mean() - reach, abs=0.006)
-    assert comparison.interval.high == pytest.approx(gains.mean() + reach, abs=0.006)
 
 
 def test_compare_does_not_take_repeats_as_independent() -> None:
@@ -257,16 +243,6 @@ def test_comparison_view_shows_one_repeat_per_scenario() -> None:
     text = shown(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
     assert "Regressions (3):\n  s0, s0#2, s0#3\n    old · pass" in text
     assert text.count("new · fail") == 1
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("f" * 8, "p" * 8)]
-)
-def test_comparison_sentence_names_both_runs(a: str, b: str) -> None:
-    text = comparison_sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog("ko"))
-    assert "old" in text
-    assert "new" in text
-    assert "\n" not in text
 
 
 def test_comparison_view_escapes_markup() -> None:
