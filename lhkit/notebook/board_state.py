@@ -15,7 +15,7 @@ from lhkit.confirm.form import (
 )
 from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
-from lhkit.harness.reviews import CallPlace, Label, LabelKind, Reviewed, places_of
+from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
 from lhkit.notebook.state import OptInRequested, PanelNotice
 from lhkit.responses import Finished, ModelIdentity
 
@@ -161,7 +161,7 @@ class ReviewState(BoardState):
     place: int = 0
     form: Correction | None = None
     forms: int = 0
-    compared: Reviewed | None = None
+    compared: ReviewComparison | None = None
 
     @property
     def record(self) -> SampleRecord:

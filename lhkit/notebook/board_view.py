@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.reviews import Agreement, CallPlace, Label, Reviewed
+from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.board_state import (
@@ -174,7 +174,7 @@ def _corrections(label: Label) -> Iterator[str]:
         yield label.say
 
 
-def agreement_lines(compared: Reviewed, catalog: Catalog) -> list[str]:
+def agreement_lines(compared: ReviewComparison, catalog: Catalog) -> list[str]:
     """Return the agreement of two reviewers, and every place where they differ."""
     lines = [
         _agreement_line(catalog.text("review.of_calls"), compared.calls, catalog),

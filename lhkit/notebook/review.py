@@ -14,7 +14,12 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.corrections import CorrectedConversation, mended, scenario_from_review, talk_line
+from lhkit.harness.corrections import (
+    CorrectedConversation,
+    conversation_line,
+    corrected_conversation,
+    scenario_from_review,
+)
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -22,7 +27,7 @@ from lhkit.harness.reviews import (
     CallPlace,
     Label,
     LabelKind,
-    Reviewed,
+    ReviewComparison,
     ReviewFile,
     compare_reviews,
     reviewers_of,
@@ -161,7 +166,7 @@ class Review(Board[ReviewState]):
         """Go to another place; both numbers count from 0."""
         self._show(self._state.moved(conversation, place))
 
-    def agreement(self, *reviewers: str) -> Reviewed:
+    def agreement(self, *reviewers: str) -> ReviewComparison:
         """Return the agreement of two reviewers on places that both have labelled.
 
         Args:
@@ -202,7 +207,7 @@ class Review(Board[ReviewState]):
             UsageError: no conversation is labelled completely, or an initial state is unknown.
             OSError: the file cannot be written.
         """
-        (file,) = _write_files({Path(path): "".join(map(talk_line, self.talks()))})
+        (file,) = _write_files({Path(path): "".join(map(conversation_line, self.talks()))})
         return file
 
     def accept(self) -> tuple[Path, ...]:
@@ -243,7 +248,10 @@ class Review(Board[ReviewState]):
         done = [record for record in self._state.records if self._state.is_done(record)]
         if not done:
             raise UsageError("no conversation is labelled completely: label its calls and replies")
-        return tuple(mended(record, self._state.labels, self._world_of(record)) for record in done)
+        return tuple(
+            corrected_conversation(record, self._state.labels, self._world_of(record))
+            for record in done
+        )
 
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)

@@ -119,9 +119,9 @@ async def test_review_resumes_and_ignores_a_truncated_line(chats: Path) -> None:
     labels = Review(chats, reviewer="kim").state.labels
     assert "half of a pair: \ud83d" in [label.say for label in labels.values()]
     (chats / "reviews/kim.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(RunError, match=r"kim.jsonl:1 is no label"):
+    with pytest.raises(RunError, match=r"kim.jsonl:1 is not a valid label"):
         Review(chats, reviewer="kim")
-    with pytest.raises(UsageError, match="names no reviewer"):
+    with pytest.raises(UsageError, match=r"reviewer name .* is invalid"):
         Review(chats, reviewer="../kim")
 
 
@@ -275,7 +275,7 @@ async def test_review_to_training_contains_corrections(chats: Path, tmp_path: Pa
     assert any("I help you find" in each for each in fine)
     assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
+    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is not a valid reviewed conversation"):
         read_conversations(written)
 
 
@@ -337,7 +337,7 @@ async def test_review_agreement_lists_disagreements(chats: Path) -> None:
     lines = agreement_lines(found, load_catalog("en"))
     assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
     Review(chats, reviewer="third").judge("right")
-    with pytest.raises(UsageError, match="name the two reviewers"):
+    with pytest.raises(UsageError, match="Name two of them"):
         kim.agreement()
     press(kim, "compare")
     assert "Choose two" in kim.state.notices[0].text

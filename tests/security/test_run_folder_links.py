@@ -230,6 +230,6 @@ def test_forget_chats_with_a_broken_label_forgets_nothing(theirs: Path) -> None:
     with (theirs / "reviews/kim.jsonl").open("ab") as file:
         file.write(b"{}\n")
     before = (theirs / "records.jsonl").read_bytes()
-    with pytest.raises(RunError, match=r"kim\.jsonl:2 is no label"):
+    with pytest.raises(RunError, match=r"kim\.jsonl:2 is not a valid label"):
         forget_chats(theirs, [Run.load(theirs).records[0].sample_id.scenario])
     assert (theirs / "records.jsonl").read_bytes() == before

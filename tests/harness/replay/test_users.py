@@ -105,9 +105,7 @@ async def test_careful_user_accepts_each_expected_call_once(
 
 
 @pytest.mark.slow
-async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
-    play: Play, load: Load
-) -> None:
+async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Load) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
