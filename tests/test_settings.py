@@ -30,8 +30,8 @@ VALUES = {
         ("LHKIT_BASEURL", "did you mean LHKIT_BASE_URL?"),
         ("lhkit_timezon", "did you mean LHKIT_TIMEZONE?"),
         ("LHKIT_CACHE", "did you mean LHKIT_CACHE_DIR?"),
-        ("LHKIT_MODEL", f"choose one of {', '.join(sorted(VALUES))}"),
-        ("LHKIT_", f"choose one of {', '.join(sorted(VALUES))}"),
+        ("LHKIT_MODEL", f"choose one of {', '.join(sorted(VALUES))}."),
+        ("LHKIT_", f"choose one of {', '.join(sorted(VALUES))}."),
     ],
 )
 def test_a_mistyped_variable_is_one_sentence_without_its_value(
@@ -40,7 +40,7 @@ def test_a_mistyped_variable_is_one_sentence_without_its_value(
     monkeypatch.setenv(name, "secret")
     with pytest.raises(UsageError) as told:
         load_settings()
-    assert str(told.value) == f"environment variable {name} is no setting of lhkit: {hint}"
+    assert str(told.value) == f"Unknown environment variable {name}: {hint}"
 
 
 @pytest.mark.parametrize("spelt", [str.upper, str.lower])

@@ -214,7 +214,7 @@ async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], str]
     """Serve, measure, end the server; return the pairs and vLLM's version."""
     if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("a server is running already: end `lhkit serve` first")
-    plan = await embedded.embedded_server(settings)
+    plan = await embedded.prepare_vllm(settings)
     plan = replace(plan, env={**plan.env, **DEV})
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

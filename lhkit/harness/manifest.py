@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from lhkit.files import version_of
+from lhkit.files import installed_version
 from lhkit.harness.record import SCHEMA
 from lhkit.harness.record_json import MAX_SECONDS, moment_of
 from lhkit.harness.tool_specs import ToolSpec
@@ -155,5 +155,5 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that verdicts depend on."""
     return {
         "python": platform.python_version(),
-        **{name: version_of(name) or "not installed" for name in _VERSIONS_OF},
+        **{name: installed_version(name) or "not installed" for name in _VERSIONS_OF},
     }

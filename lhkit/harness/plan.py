@@ -24,7 +24,7 @@ from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of
-from lhkit.models.base import ChatModel, PerConversation
+from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
@@ -282,7 +282,7 @@ def chosen_model(
     if callable(model):
         chosen = model(scenario, registry)
     else:
-        chosen = model.conversation() if isinstance(model, PerConversation) else model
+        chosen = model.conversation() if isinstance(model, SupportsConversations) else model
     if getattr(chosen, "needs_isolation", False):
         require_isolated(toolset, f"run the scripted model {chosen.identity.model}")
     return chosen

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError, UsageError
-from lhkit.files import DRAFT, open_regular, write_whole
+from lhkit.files import DRAFT, open_regular, write_atomically
 from lhkit.harness.fingerprint import sha256
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.shares import Interval, wilson
@@ -178,7 +178,7 @@ def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
                 lines = [] if samples is None else _labels_in(path)
                 kept = [line for line, label in lines if label.place.sample not in (samples or ())]
                 if kept:
-                    write_whole(path, kept)
+                    write_atomically(path, kept)
                 else:
                     path.unlink()
         for draft in reviews.glob(f"{DRAFT}*"):  # of a process that was killed

@@ -38,7 +38,7 @@ from lhkit.harness.store import Journal, open_journal, read_manifest, write_mani
 from lhkit.harness.stored_records import stored_answered, stored_records
 from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
-from lhkit.settings import checked
+from lhkit.settings import validate_options
 from lhkit.text import percent
 from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
@@ -167,7 +167,7 @@ async def replay(
             cannot be played (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    options = checked(
+    options = validate_options(
         ReplayOptions,
         repeats=repeats,
         user=user,

@@ -41,7 +41,7 @@ from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
@@ -114,7 +114,7 @@ async def warm_up(job: PlannedSample, stage: SampleContext) -> bool:
             sampling=session.assistant.sampling,
         )
         try:
-            if not isinstance(model, ReadsAhead):
+            if not isinstance(model, SupportsWarmUp):
                 return False
             await model.warm(request)
         except LhkitError:

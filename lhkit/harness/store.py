@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from filelock import FileLock, Timeout
 
 from lhkit.errors import RunError
-from lhkit.files import open_regular, open_to_append, write_whole
+from lhkit.files import open_regular, open_to_append, write_atomically
 from lhkit.harness.manifest import manifest_fault
 from lhkit.harness.record import SCHEMA, SampleRecord
 from lhkit.harness.record_json import OtherSchemaError, decode_line, encode_record, read_json
@@ -225,7 +225,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """
     text = masked(json.dumps(manifest, ensure_ascii=False, indent=2)) + "\n"
     try:
-        write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"))
+        write_atomically(folder / MANIFEST, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise _unwritable(folder, error) from error
 
@@ -244,7 +244,7 @@ def write_rescored(
         write_manifest(folder, manifest)
         lines = (encode_record(record).encode() + b"\n" for record in records)
         try:
-            write_whole(folder / RECORDS, lines)
+            write_atomically(folder / RECORDS, lines)
         except OSError as error:
             raise _unwritable(folder, error) from error
 
@@ -264,7 +264,7 @@ def leave_only(
         if len(kept) < len(journal.found):
             lines = (encode_record(record).encode() + b"\n" for record in kept)
             try:
-                write_whole(folder / RECORDS, lines)
+                write_atomically(folder / RECORDS, lines)
             except OSError as error:
                 raise _unwritable(folder, error) from error
     return kept

@@ -16,7 +16,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.distractors import MAX_DISTRACTORS, distractors
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.scenario import Scenario
-from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, SupportsConversations, SupportsWarmUp
 from lhkit.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, ToolsetAround
@@ -74,7 +74,7 @@ def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[Mod
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if callable(source):
             return _Labelled(source(scenario, registry), stress.label)
-        if isinstance(source, PerConversation):
+        if isinstance(source, SupportsConversations):
             return _Labelled(source.conversation(), stress.label)
         return _Shared(source, stress.label)
 
@@ -102,7 +102,7 @@ class _Labelled:
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the prompt read, if the inner model can."""
-        if isinstance(self._inner, ReadsAhead):
+        if isinstance(self._inner, SupportsWarmUp):
             await self._inner.warm(request)
 
     async def aclose(self) -> None:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.redaction import LEAST_CHARS
-from lhkit.settings import variable
+from lhkit.redaction import MIN_SECRET_CHARS
+from lhkit.settings import read_variable
 
 HOW = "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
 
@@ -158,7 +158,7 @@ def _put_in(text: str) -> str:
                 f"{other[0]} cannot be filled in: lhkit asks for no inputs, and takes values from "
                 f"the environment only. Write ${{{name}}}, and set that variable"
             )
-    return _VARIABLE.sub(lambda found: variable(found[1], found[2]), text)
+    return _VARIABLE.sub(lambda found: read_variable(found[1], found[2]), text)
 
 
 _PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
@@ -175,13 +175,13 @@ def secrets_of(server: Launch | Remote) -> dict[str, str]:
     else:
         texts = [server.command, *server.args, *server.env.values(), str(server.cwd)]
     found = (each for text in texts for each in _VARIABLE.finditer(text))
-    values = ((variable(each[1], each[2]), each) for each in found)
+    values = ((read_variable(each[1], each[2]), each) for each in found)
     named = {value: f"${{{each[1]}}}" for value, each in values if value not in {"", each[2]}}
     in_headers = {
         word: f"(header {name})"
         for name, value in (server.headers.items() if isinstance(server, Remote) else ())
         for word in value.split()
-        if len(word) >= LEAST_CHARS and not _PLACEHOLDER.search(word)
+        if len(word) >= MIN_SECRET_CHARS and not _PLACEHOLDER.search(word)
     }
     return in_headers | named
 

@@ -14,7 +14,7 @@ from lhkit.errors import LhkitError, SetupError
 from lhkit.scale.logs import logged
 from lhkit.scale.placement import LOCAL, Part, Placement, Room, require_ray
 from lhkit.scale.replica import Replica
-from lhkit.settings import quiet_ray
+from lhkit.settings import configure_ray
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -46,7 +46,7 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
         UsageError: the toolset's folder cannot be sent, or the address is none.
     """
     require_ray(placement.address)
-    quiet_ray()
+    configure_ray()
     import ray  # noqa: TID251 - here; optional, and slow
 
     file, _, name = toolset.rpartition(":")

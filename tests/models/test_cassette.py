@@ -237,7 +237,7 @@ async def test_pace_stretches_the_recorded_time(
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
 async def test_a_pace_that_is_none_is_refused(path: Path, pace: float) -> None:
     await record(path, Playing(EVENTS), REQUEST)
-    with pytest.raises(UsageError, match="pace="):
+    with pytest.raises(UsageError, match="Invalid pace"):
         CassetteModel.open(path, pace=pace)
 
 
@@ -321,7 +321,7 @@ async def test_an_unknown_request_is_refused_with_a_diff_of_the_part_that_change
     sentence, *diff = str(caught.value).split("\n")
     assert str(path) in sentence
     assert f"nearest recorded one in {part}: record it again" in sentence
-    assert diff[:2] == [f"--- recorded {part}", f"+++ asked {part}"]
+    assert diff[:2] == [f"--- recorded {part}", f"+++ new {part}"]
     assert gone in "".join(line for line in diff[2:] if line.startswith("-"))
     assert new in "".join(line for line in diff[2:] if line.startswith("+"))
 
@@ -364,7 +364,7 @@ async def test_a_long_line_shows_where_it_changed(path: Path) -> None:
 async def test_texts_that_look_the_same_are_told_apart(path: Path) -> None:
     await record(path, ScriptedModel([]), HELLO)
     asked = ModelRequest(messages=(UserMessage(text=normalize("NFD", "안녕")),))
-    with pytest.raises(CassetteError, match=r"they look the same: one has Korean composed"):
+    with pytest.raises(CassetteError, match=r"they look the same: one has composed Korean"):
         await heard(CassetteModel.open(path), asked)
 
 
@@ -500,10 +500,10 @@ async def test_conversations_at_once_are_kept_apart(path: Path) -> None:
 async def test_what_json_cannot_carry_is_refused_and_harms_no_other_response(path: Path) -> None:
     replies = [Reply(calls=(ToolCall(name="f", args={"a": float("nan")}),)), call("g")]
     model = RecordingModel(ScriptedModel(replies), path)
-    with pytest.raises(CassetteError, match=r"this response \(nan is not"):
+    with pytest.raises(CassetteError, match=r"cannot be recorded: nan is not"):
         await heard(model)
     nan = ToolCallMessage.of(name="f", args=float("nan"), result=ToolCancelled())
-    with pytest.raises(CassetteError, match=r"this request \(nan is not"):
+    with pytest.raises(CassetteError, match=r"cannot be recorded or replayed: nan is not"):
         await heard(model, with_message(1, nan))
     second = await heard(model)
     assert await heard(CassetteModel.open(path)) == second
@@ -559,7 +559,7 @@ def test_a_broken_file_is_refused_naming_file_and_place(
 
 def test_a_pipe_in_place_of_a_cassette_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(CassetteError, match=r"pipe\.jsonl is no file: give the path of a cassette"):
+    with pytest.raises(CassetteError, match=r"pipe\.jsonl is not a regular file"):
         CassetteModel.open(tmp_path / "pipe.jsonl")
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lhkit.errors import StreamBrokenError
 from lhkit.messages import ToolCall
-from lhkit.models.chat_content import ChatContent
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.models.openai_chat import ChatContent
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_vllm import chat_call
 
@@ -236,7 +236,7 @@ def test_white_space_beside_calls_is_no_text() -> None:
     ],
 )
 def test_what_is_no_delta_is_a_broken_stream(choice: dict[str, Any]) -> None:
-    with pytest.raises(StreamBrokenError, match="not one of completions"):
+    with pytest.raises(StreamBrokenError, match="an invalid event"):
         list(ChatContent(KNOWN).feed(choice))
 
 

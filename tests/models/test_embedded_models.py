@@ -13,8 +13,8 @@ import pytest
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
 from lhkit.models import weights
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS
-from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
@@ -29,7 +29,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A cache of its own, and an adapter that stands in for the shipped one."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         (adapter / name).write_text("{}")
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
     return Settings(cache_dir=tmp_path / "cache")
@@ -112,8 +112,8 @@ async def test_each_name_is_served_from_its_own_weights(
 
     monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
-    default = await embedded.embedded_server(settings)
-    base = await embedded.embedded_server(settings, name="gemma-base", server_parser=True)
+    default = await embedded.prepare_vllm(settings)
+    base = await embedded.prepare_vllm(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
@@ -132,11 +132,11 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     monkeypatch.setattr(weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
-        await embedded.embedded_server(settings)
+        await embedded.prepare_vllm(settings)
 
 
 def test_a_name_that_is_none_is_refused_with_the_names() -> None:
-    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or say where"):
+    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or give"):
         app.embedded_name("gpt")
 
 
@@ -145,5 +145,5 @@ async def test_without_an_adapter_the_bare_model_still_has_weights(
 ) -> None:
     (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()
     assert embedded.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
-    with pytest.raises(AdapterError, match="holds no adapter"):
+    with pytest.raises(AdapterError, match="Invalid adapter folder"):
         embedded.embedded_folder("gemma", settings)

@@ -7,7 +7,8 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.families import FAMILIES, Device, Family, family_of, serve_command
+from lhkit.models.families import FAMILIES, Family, family_of
+from lhkit.models.vllm_server import Device, serve_command
 
 
 @pytest.mark.parametrize(
@@ -100,5 +101,5 @@ def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
 
 
 def test_nobody_knows_the_parser_of_another_model() -> None:
-    with pytest.raises(UsageError, match="Qwen3-4B tells no Gemma family: leave --server-parser"):
+    with pytest.raises(UsageError, match="family of Qwen3-4B is unknown: leave --server-parser"):
         serve_command("Qwen3-4B", "gpu", server_parser=True)

@@ -16,8 +16,8 @@ from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.files import file_sha256
 from lhkit.models import light
-from lhkit.models.aliases import alias_of
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.identity import weights_alias
 from lhkit.models.light import (
     ADAPTER,
     LlamaCppSettings,
@@ -27,12 +27,10 @@ from lhkit.models.light import (
     light_plan,
     light_sha256,
 )
-from lhkit.models.made_folder import FOLDER_MANIFEST
-from lhkit.models.progress import WeightsProgress
-from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights import NOTICE
-from lhkit.runtimes import LLAMA_CPP, RUNTIMES, Runtime
-from lhkit.settings import Settings
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress
+from lhkit.settings import LLAMA_CPP, RUNTIMES, Runtime, Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import answers
 
@@ -165,7 +163,7 @@ async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
 
 async def test_without_an_adapter_a_sentence_says_so(world: World) -> None:
     (world.adapter / "adapter_config.json").unlink()
-    with pytest.raises(AdapterError, match="holds no adapter"):
+    with pytest.raises(AdapterError, match="Invalid adapter folder"):
         await world.ensure()
 
 
@@ -175,7 +173,7 @@ async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
-        await embedded.is_local_server(settings, embedded.Reports())
+        await embedded.prepare_server(settings, embedded.Reports())
     assert not (tmp_path / "weights").exists()
 
 
@@ -187,9 +185,9 @@ async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_n
     adapter.write_bytes(b"adapter")
     now = Settings(cache_dir=tmp_path).now()
     plan = await light_plan("gemma", file, tmp_path, now, port=8099)
-    served = (str(file), "8099", "8", "gemma", alias_of(light_sha256(file)))
+    served = (str(file), "8099", "8", "gemma", weights_alias(light_sha256(file)))
     assert plan.arguments(8099)[1:] == ("--adapter", str(adapter), *served)
-    assert plan.found_as == "gemma.llama.cpp"
+    assert plan.registered_name == "gemma.llama.cpp"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -230,7 +228,7 @@ def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
 async def test_what_only_vllm_has_is_refused(tmp_path: Path, asked: dict[str, bool]) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
-        await embedded.is_local_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
+        await embedded.prepare_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
 
 
 def test_the_shipped_one_has_a_file_of_its_own_for_each_name(tmp_path: Path) -> None:

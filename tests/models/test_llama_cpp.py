@@ -15,10 +15,10 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.messages import UserMessage
-from lhkit.models.aliases import alias_of
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.gguf_serving import BUILD_ALIAS
+from lhkit.models.identity import weights_alias
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
@@ -73,14 +73,14 @@ async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_re
 
 async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
     """llama.cpp sorts its names: which of them it calls the id says nothing."""
-    alias = alias_of("a" * 64)
+    alias = weights_alias("a" * 64)
     for names in ((alias, "tuned-Q8_0.gguf"), ("tuned-Q8_0.gguf", alias)):
         listed = {"data": [{"id": names[0], "aliases": sorted(names)}]}
         routes = {"/v1/models": answers(200, json.dumps(listed))}
         async with FakeLlamaCpp(**routes) as server, connected(server) as model:
             told = model.identity
         assert (told.model, told.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
-        assert told.is_sure
+        assert told.has_known_weights
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
 
 async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file() -> None:
     """So that the address alone is enough, as with a vLLM."""
-    alias = alias_of("a" * 64)
+    alias = weights_alias("a" * 64)
     names = sorted(("mine", "tuned-Q8_0.gguf", alias))
     listed = {"data": [{"id": names[-1], "aliases": names}]}
     routes = {"/v1/models": answers(200, json.dumps(listed))}
@@ -217,7 +217,7 @@ async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
 async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Constraint) -> None:
     async with FakeLlamaCpp() as server:
         endpoint = Endpoint(base_url=server.base_url, constraint=constraint)
-        with pytest.raises(UsageError, match="give --constrain off"):
+        with pytest.raises(UsageError, match="Give --constrain off"):
             await connect(endpoint)
     assert server.bodies == []
 

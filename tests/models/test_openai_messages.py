@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.models.chat_messages import chat_messages, chat_tools, choice_of
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
+from lhkit.models.request import chat_messages, chat_tools, tool_fields
 from lhkit.tool_results import ToolErr, ToolOk, encode_tool_result
 
 TOOLS = (
@@ -185,9 +185,9 @@ def test_a_lone_surrogate_is_sent_as_something_that_is_unicode() -> None:
 
 
 def test_no_tools_are_no_fields_and_some_are_functions() -> None:
-    assert choice_of((), required=True) == {}
-    assert choice_of(TOOLS, required=False)["tool_choice"] == "auto"
-    assert choice_of(TOOLS, required=True) == {
+    assert tool_fields((), required=True) == {}
+    assert tool_fields(TOOLS, required=False)["tool_choice"] == "auto"
+    assert tool_fields(TOOLS, required=True) == {
         "tools": [{"type": "function", "function": tool} for tool in TOOLS],
         "tool_choice": "required",
     }

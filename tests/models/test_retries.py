@@ -19,7 +19,7 @@ from lhkit.errors import (
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.served import connect
-from lhkit.models.transport import Backoff, Endpoint, Pace
+from lhkit.models.transport import Backoff, Clock, Endpoint
 from lhkit.responses import Finished, ModelEvent
 from tests.models.fake_vllm import (
     NOT_FOUND,
@@ -53,9 +53,9 @@ class FakeTime:
         self.now_s += seconds
 
     @property
-    def pace(self) -> Pace:
+    def clock(self) -> Clock:
         rng = random.Random(1)
-        return Pace(clock=lambda: self.now_s, sleep=self.sleep, rng=rng)
+        return Clock(now=lambda: self.now_s, sleep=self.sleep, rng=rng)
 
 
 async def asked(
@@ -65,7 +65,7 @@ async def asked(
     time = FakeTime()
     async with FakeVllm(*behaviours) as server:
         endpoint = Endpoint(base_url=server.base_url, dialect=dialect, retries=retries)
-        model = await connect(endpoint, pace=time.pace)
+        model = await connect(endpoint, clock=time.clock)
         async with aclosing(model):
             events: list[ModelEvent] = []
             try:
@@ -143,7 +143,7 @@ async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
     async def meanwhile(_seconds: float) -> None:
         await back.__aenter__()
 
-    model._connection.pace = Pace(sleep=meanwhile)
+    model._connection.clock = Clock(sleep=meanwhile)
     async with aclosing(model):
         *_, last = [each async for each in model.stream(REQUEST)]
     await back.__aexit__(None, None, None)
@@ -154,7 +154,7 @@ async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
 async def test_nobody_there_is_told_after_two_pauses() -> None:
     time = FakeTime()
     async with FakeVllm() as gone:
-        model = await connect(Endpoint(base_url=gone.base_url), pace=time.pace)
+        model = await connect(Endpoint(base_url=gone.base_url), clock=time.clock)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):
             [each async for each in model.stream(REQUEST)]
@@ -164,7 +164,7 @@ async def test_nobody_there_is_told_after_two_pauses() -> None:
 async def test_connecting_is_tried_once() -> None:
     time = FakeTime()
     with pytest.raises(ServerUnreachableError):
-        await connect(Endpoint(base_url="http://127.0.0.1:9"), pace=time.pace)
+        await connect(Endpoint(base_url="http://127.0.0.1:9"), clock=time.clock)
     assert time.slept_s == []
 
 

@@ -26,9 +26,9 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
-from lhkit.models.pool import ServerPool, connected_pool
-from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
+from lhkit.models.pool import ServerPool, connect_pool
+from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -132,7 +132,7 @@ def addresses(record: SampleRecord) -> set[str]:
 
 
 async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_least_busy() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         first, second, third = (pool.conversation() for _ in range(3))
         await ask(first, asked(1))
         await ask(second, asked(2))
@@ -153,12 +153,12 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
         a, b = [await stack.enter_async_context(Replica()) for _ in range(2)]
         dying = Replica(dies_at=5)
         await dying.__aenter__()
-        pool = await stack.enter_async_context(connected_pool(endpoints(a, dying, b)))
+        pool = await stack.enter_async_context(connect_pool(endpoints(a, dying, b)))
         playing = asyncio.create_task(played(talks, pool, tmp_path / "three"))
         await dying.is_dying.wait()
         await dying.__aexit__(None, None, None)
         three = await playing
-        assert pool.left == (dying.base_url,)
+        assert pool.failed_addresses == (dying.base_url,)
     assert verdicts(three) == verdicts(one)
     assert set(verdicts(one).values()) == {Verdict.PASS, Verdict.FAIL}
     assert all(len(addresses(record)) == 1 for record in three.records)
@@ -170,7 +170,7 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
 async def test_records_and_manifest_say_which_server_played_and_never_the_key(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         run = await played(talks, pool, tmp_path)
     both = {a.base_url, b.base_url}
     assert {address for record in run.records for address in addresses(record)} == both
@@ -187,7 +187,7 @@ async def test_records_and_manifest_say_which_server_played_and_never_the_key(
 async def test_under_stress_too_a_conversation_stays_and_records_name_its_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         registry = ToolRegistry([echo_tool()])
         source, _ = stressed(pool, load_toolset(registry), parse_stress("shuffle"))
         assert callable(source)
@@ -195,7 +195,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
         for model, number in ((first, 1), (second, 2), (first, 1)):
             await ask(model, asked(number))
         assert (a.talks(), b.talks()) == ([1, 1], [2])
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         source, toolset = stressed(
             pool, load_toolset(ToolRegistry([echo_tool()])), parse_stress("shuffle")
         )
@@ -209,9 +209,9 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
 
 
 async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         model = pool.conversation()
-        assert isinstance(model, ReadsAhead)
+        assert isinstance(model, SupportsWarmUp)
         await model.warm(asked(7))
         assert (a.talks(), b.talks()) == ([7], [7])
         assert {body["max_tokens"] for body in a.bodies + b.bodies} == {1}
@@ -227,7 +227,7 @@ async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
 async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: str) -> None:
     async with Replica() as a, Replica(routes=route) as b:
         with pytest.raises(UsageError) as refused:
-            async with connected_pool(endpoints(a, b)):
+            async with connect_pool(endpoints(a, b)):
                 pass
     assert told in str(refused.value)
     assert a.base_url in str(refused.value)
@@ -239,19 +239,19 @@ async def test_where_all_are_dead_it_is_as_with_one_server(
     async with Replica() as a, Replica() as b:
         two = endpoints(a, b)
         stack = AsyncExitStack()
-        pool = await stack.enter_async_context(connected_pool(two))
+        pool = await stack.enter_async_context(connect_pool(two))
     async with stack:
         run = await played(talks, pool, tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert sum(record.attempts == 0 for record in run.records) > 0  # not tried to the last
     with pytest.raises(ServerUnreachableError):
-        async with connected_pool(two):
+        async with connect_pool(two):
             pass
 
 
 async def test_as_many_conversations_at_once_as_all_servers_take() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
-        assert concurrency_for(pool) == 2 * fitting_concurrency(pool.identity)
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
+        assert concurrency_for(pool) == 2 * default_concurrency(pool.identity)
 
 
 async def evaluated(folder: Path, **options: Any) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, MANIFEST, require_adapter
-from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, weights_folder
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, require_adapter
+from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, base_folder
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +29,11 @@ def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
 
 def test_it_says_which_base_it_was_trained_on() -> None:
     told = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
-    assert told["base"]["name"] == weights_folder(Path()).name
+    assert told["base"]["name"] == base_folder(Path()).name
 
 
 def test_its_card_names_no_path_of_a_machine() -> None:
-    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CARD).read_text(encoding="utf-8"))
+    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     assert set(card["target_modules"]) == LINEAR_LAYERS
     assert "/" not in (card["base_model_name_or_path"] or "")
 

@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 
 from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
-from lhkit.models import made_folder, weights
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, base_sha256, encoder, main, merge
+from lhkit.models import weights, weights_folder
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
 from lhkit.models.adapter import MANIFEST as TRAINING
-from lhkit.models.made_folder import FOLDER_MANIFEST
-from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models.conversion import main, merge
+from lhkit.models.gemma import load_encoder
 from lhkit.models.weights import (
     NOTICE,
+    base_folder,
     ensure_tuned,
     merge_in_subprocess,
     tuned_folder,
-    weights_folder,
 )
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -44,7 +45,7 @@ class World:
         self.verified.append(options["verify"])
         options["report"](WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
         options["report"](WeightsProgress(stage=WeightsStage.CONVERTING, text="the base"))
-        return weights_folder(cache_dir)
+        return base_folder(cache_dir)
 
     async def merge(self, base: Path, adapter: Path, target: Path) -> None:
         self.merged.append(base)
@@ -83,7 +84,7 @@ def write_model(folder: Path, content: bytes) -> None:
 def world(tmp_path: Path) -> World:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    (adapter / ADAPTER_CARD).write_text("{}")
+    (adapter / ADAPTER_CONFIG).write_text("{}")
     (adapter / ADAPTER_WEIGHTS).write_bytes(b"B and A")
     (adapter / "NOTICE").write_text("modified")
     return World(cache=tmp_path / "cache", adapter=adapter)
@@ -98,7 +99,7 @@ async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) 
     manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
     assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert await world.ensure() == await world.ensure(verify=True) == folder
-    assert world.merged == [weights_folder(world.cache)]
+    assert world.merged == [base_folder(world.cache)]
     assert world.left == []
 
 
@@ -124,10 +125,10 @@ async def test_another_adapter_is_another_folder_and_the_old_one_stays(world: Wo
     assert (folder / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", [ADAPTER_CARD, ADAPTER_WEIGHTS])
+@pytest.mark.parametrize("name", [ADAPTER_CONFIG, ADAPTER_WEIGHTS])
 async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
     (world.adapter / name).unlink()
-    with pytest.raises(AdapterError, match="holds no adapter: it needs adapter_config"):
+    with pytest.raises(AdapterError, match="it needs adapter_config"):
         await world.ensure()
     assert not world.cache.exists()
 
@@ -135,7 +136,7 @@ async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, n
 async def test_a_missing_package_is_told_before_anything_is_made(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_folder, "find_spec", lambda name: None if name == "peft" else name)
+    monkeypatch.setattr(weights_folder, "find_spec", lambda name: None if name == "peft" else name)
     with pytest.raises(MissingPackageError, match=r"peft, not installed .*make venv"):
         await world.ensure()
     assert not world.merged
@@ -163,7 +164,7 @@ async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
 
 
 async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) -> None:
-    with pytest.raises(AdapterError, match="no-adapter holds no adapter: it needs adapter_config"):
+    with pytest.raises(AdapterError, match="no-adapter: it needs adapter_config"):
         await merge_in_subprocess(tmp_path, tmp_path / "no-adapter", tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
@@ -182,10 +183,10 @@ async def test_a_merging_process_that_dies_tells_its_last_line(
     kind: type[Exception],
     sentence: str,
 ) -> None:
-    async def run_offline(*_: str) -> tuple[int, str]:
+    async def run_python(*_: str) -> tuple[int, str]:
         return 1, line
 
-    monkeypatch.setattr(weights, "run_offline", run_offline)
+    monkeypatch.setattr(weights, "run_python", run_python)
     with pytest.raises(kind, match=sentence):
         await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
 
@@ -214,7 +215,7 @@ def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_pat
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
     (base / FOLDER_MANIFEST).write_text("{}")
     adapter = adapter_of(base, tmp_path / "adapter")
-    assert main([str(base), str(adapter), str(tmp_path / "merged")]) == 0
+    assert main(["merge", str(base), str(adapter), str(tmp_path / "merged")]) == 0
     assert (tmp_path / "merged" / "model.safetensors").is_file()
     assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
 
@@ -225,7 +226,9 @@ def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_pat
 
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     merge(tiny_gemma, adapter, tmp_path / "merged")
-    prompt = torch.tensor([encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")])
+    prompt = torch.tensor(
+        [load_encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")]
+    )
     adapted, merged, bare = (
         model(prompt).logits[0, -1].float().detach()
         for model in (
@@ -240,8 +243,8 @@ def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_pat
 
 def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version":')
-    with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: put"):
-        encoder(tmp_path)
+    with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: replace"):
+        load_encoder(tmp_path)
 
 
 def base_like(folder: Path, target: Path) -> Path:
@@ -293,11 +296,11 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        (TRAINING, b"{", "manifest.json is broken"),
-        (TRAINING, b'{"base": []}', "manifest.json is broken"),
-        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
-        (ADAPTER_CARD, b"{", "adapter_config.json is broken"),
-        (ADAPTER_CARD, b"[]", r"adapter_config.json is broken \(no table\)"),
+        (TRAINING, b"{", "manifest.json is invalid"),
+        (TRAINING, b'{"base": []}', "manifest.json is invalid"),
+        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is invalid"),
+        (ADAPTER_CONFIG, b"{", "adapter_config.json is invalid"),
+        (ADAPTER_CONFIG, b"[]", r"adapter_config.json is invalid: not a JSON object"),
     ],
 )
 def test_a_broken_adapter_file_is_named(

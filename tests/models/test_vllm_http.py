@@ -30,7 +30,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.response import CompletionContent
-from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.models.transport import Clock, Connection, Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import (
     Finished,
@@ -206,7 +206,7 @@ async def test_bytes_may_be_cut_anywhere(size: int) -> None:
 async def test_times_are_taken_from_the_clock_given() -> None:
     async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
         endpoint = Endpoint(base_url=server.base_url)
-        ticking = Pace(clock=itertools.count(100).__next__)
+        ticking = Clock(now=itertools.count(100).__next__)
         connection = Connection(endpoint, session, ticking)
         model = VllmHttp(ModelIdentity(model="gemma", dialect="json"), connection)
         last = (await said(model))[-1]
@@ -346,7 +346,7 @@ async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
 async def test_what_is_no_address_is_named_as_that(base_url: str) -> None:
     fault = await connect_fault(base_url)
     assert type(fault) is UsageError
-    assert "is no address of a server: give --base-url http://HOST:PORT" in str(fault)
+    assert "give --base-url http://HOST:PORT" in str(fault)
 
 
 async def test_nothing_answers_at_an_address() -> None:
@@ -376,7 +376,7 @@ async def test_an_unknown_dialect_is_misuse() -> None:
     fault = await connect_fault("http://unused", dialect="klingon")
     assert type(fault) is UsageError
     known = ", ".join(sorted(DIALECTS))
-    assert str(fault) == f"no dialect 'klingon': choose one of {known}"
+    assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ async def test_the_model_is_the_one_named_or_the_only_one(
     [
         (["a", "b"], "c", "serves a, b, not c: give one of these with --model"),
         (["a", "b"], None, "serves a, b, not exactly one model: give one of these with --model"),
-        ([], "c", "serves no model at all, not c"),
+        ([], "c", "serves no model, not c"),
     ],
 )
 async def test_an_unknown_model_lists_what_is_served(
@@ -555,7 +555,7 @@ async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
         FakeVllm(routes={"/detokenize": answers(200, body)}) as server,
         connected(server) as model,
     ):
-        with pytest.raises(StreamBrokenError, match="something else than expected"):
+        with pytest.raises(StreamBrokenError, match="an unexpected answer"):
             await model.detokenize((2,))
 
 

