@@ -66,7 +66,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
     assert "llama.cpp b11549-abc, Q8_0" in text
     assert "Exactly one <bos> reaches the model." in text
     assert "took 3 of 4 tokens from it" in text
-    assert "give --constrain off" in text
+    assert "Give --constrain off" in text
 
 
 @pytest.mark.anyio

@@ -63,7 +63,7 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
 @pytest.mark.parametrize(
     ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
 )
-async def test_of_two_running_servers_each_name_finds_its_own(
+async def test_running_server_is_found_by_name(
     settings: Settings,
     serving: dict[str, FakeVllm],
     asked: str | None,
@@ -78,7 +78,7 @@ async def test_of_two_running_servers_each_name_finds_its_own(
 
 @pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize(("running", "asked"), [NAMES, NAMES[::-1]])
-async def test_a_server_of_the_other_name_is_not_found(
+async def test_running_server_of_another_name_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
 ) -> None:
     advertise(running, serving[running], settings)
@@ -86,7 +86,7 @@ async def test_a_server_of_the_other_name_is_not_found(
     assert await embedded.running_server(running, settings) is not None
 
 
-async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
+async def test_running_server_of_older_weights_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm]
 ) -> None:
     advertise("gemma", serving["gemma"], settings, model=Path("/weights/gemma-tuned-old"))
@@ -96,7 +96,7 @@ async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
 
 @pytest.mark.slow
 @pytest.mark.promise("embedded.names")
-async def test_each_name_is_served_from_its_own_weights(
+async def test_prepare_vllm_uses_the_weights_of_the_name(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(folder: Path) -> Path:
@@ -123,7 +123,7 @@ async def test_each_name_is_served_from_its_own_weights(
     assert told[0] != told[1]
 
 
-async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_fetched(
+async def test_prepare_vllm_reports_a_missing_vllm_before_fetching(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fetched(*_: object, **__: object) -> Path:
@@ -135,12 +135,12 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
         await embedded.prepare_vllm(settings)
 
 
-def test_a_name_that_is_none_is_refused_with_the_names() -> None:
+def test_embedded_name_refuses_an_unknown_name() -> None:
     with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or give"):
         app.embedded_name("gpt")
 
 
-async def test_without_an_adapter_the_bare_model_still_has_weights(
+async def test_base_model_has_weights_without_an_adapter(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()

@@ -91,7 +91,7 @@ def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
 
 
 @pytest.mark.promise("runtimes.light")
-async def test_the_base_is_as_it_was_fetched_and_the_adapter_lies_beside_it(world: World) -> None:
+async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World) -> None:
     file = await world.ensure()
     assert file.read_bytes() == BASE
     assert light_adapter(file) == file.with_name(ADAPTER)
@@ -109,14 +109,14 @@ async def test_the_base_is_as_it_was_fetched_and_the_adapter_lies_beside_it(worl
     assert np.array_equal(tensors["blk.0.ffn_down.weight.lora_b"], WIDE)
 
 
-async def test_the_base_alone_has_no_adapter(world: World) -> None:
+async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     file = await world.ensure("gemma-base")
     assert light_adapter(file) is None
     assert {each.suffix for each in file.parent.iterdir()} == {".gguf", ".html", ".json"}
     assert light_sha256(file) == file_sha256(file)
 
 
-async def test_another_adapter_on_the_same_base_has_another_hash(world: World) -> None:
+async def test_light_sha256_changes_with_the_adapter(world: World) -> None:
     file = await world.ensure()
     first = light_sha256(file)
     assert first != file_sha256(file)
@@ -124,7 +124,7 @@ async def test_another_adapter_on_the_same_base_has_another_hash(world: World) -
     assert light_sha256(file) != first
 
 
-async def test_it_is_made_once_with_its_hash_and_its_terms_and_nothing_is_left(
+async def test_ensure_light_builds_once_with_manifest_and_terms(
     world: World,
 ) -> None:
     file = await world.ensure()
@@ -139,7 +139,7 @@ async def test_it_is_made_once_with_its_hash_and_its_terms_and_nothing_is_left(
     assert left == [file.parent.name]
 
 
-async def test_another_adapter_is_another_file(world: World) -> None:
+async def test_light_file_changes_with_the_adapter(world: World) -> None:
     first = await world.ensure()
     write_adapter(world.adapter, note="trained on")
     assert await world.ensure() != first
@@ -152,7 +152,7 @@ async def test_another_adapter_is_another_file(world: World) -> None:
         (lambda folder: write_adapter(folder, use_dora=True), "plain LoRA"),
     ],
 )
-async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
+async def test_ensure_light_refuses_an_unsupported_adapter_before_fetching(
     world: World, spoil: Callable[[Path], None], said: str
 ) -> None:
     spoil(world.adapter)
@@ -161,13 +161,13 @@ async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
     assert world.fetches == 0
 
 
-async def test_without_an_adapter_a_sentence_says_so(world: World) -> None:
+async def test_ensure_light_reports_a_missing_adapter(world: World) -> None:
     (world.adapter / "adapter_config.json").unlink()
     with pytest.raises(AdapterError, match="Invalid adapter folder"):
         await world.ensure()
 
 
-async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
+async def test_require_llama_cpp_fails_before_fetching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
@@ -177,7 +177,7 @@ async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
     assert not (tmp_path / "weights").exists()
 
 
-async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_name(
+async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(
     tmp_path: Path,
 ) -> None:
     file, adapter = tmp_path / "gemma-Q4_K_M.gguf", tmp_path / ADAPTER
@@ -191,9 +191,7 @@ async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_n
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
-    tmp_path: Path, runtime: Runtime
-) -> None:
+async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runtime) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=runtime)
     async with FakeLlamaCpp(**{"/health": answers(200, "{}")}) as server:
         kept = RunningServer(
@@ -214,7 +212,7 @@ async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
     ("asked", "said"),
     [({"constraint": "auto"}, "--constrain off"), ({"dialect": "openai"}, "--runtime vllm")],
 )
-def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
+def test_runtime_refuses_unsupported_options_before_the_start(
     asked: dict[str, Any], said: str
 ) -> None:
     choice = app.ModelChoice(**asked)
@@ -225,13 +223,15 @@ def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
 
 
 @pytest.mark.parametrize("asked", [{"server_parser": True}, {"compiled": True}])
-async def test_what_only_vllm_has_is_refused(tmp_path: Path, asked: dict[str, bool]) -> None:
+async def test_prepare_server_refuses_vllm_options_for_llama_cpp(
+    tmp_path: Path, asked: dict[str, bool]
+) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
         await embedded.prepare_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
 
 
-def test_the_shipped_one_has_a_file_of_its_own_for_each_name(tmp_path: Path) -> None:
+def test_light_file_differs_by_name(tmp_path: Path) -> None:
     files = {light_file(tmp_path, name) for name in ("gemma", "gemma-base")}
     assert {each.name for each in files} == {"gemma-Q4_K_M.gguf", "gemma-base-Q4_K_M.gguf"}
     assert LlamaCppSettings(model=files.pop(), served_name="gemma", log_path=tmp_path).environment()

@@ -63,7 +63,7 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
     return last
 
 
-async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_records() -> None:
+async def test_llama_cpp_is_identified_without_paths() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
         told = model.identity
     assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
@@ -71,7 +71,7 @@ async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_re
     assert "somebody" not in repr(told)
 
 
-async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
+async def test_llama_cpp_identity_reads_the_hash_from_the_alias() -> None:
     """llama.cpp sorts its names: which of them it calls the id says nothing."""
     alias = weights_alias("a" * 64)
     for names in ((alias, "tuned-Q8_0.gguf"), ("tuned-Q8_0.gguf", alias)):
@@ -90,9 +90,7 @@ async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
         ("b11549-abc", "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"),
     ],
 )
-async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
-    told: str, server: str
-) -> None:
+async def test_llama_cpp_identity_reads_the_build_from_the_alias(told: str, server: str) -> None:
     alias = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
     listed = {"data": [{"id": alias, "aliases": [alias, "tuned-Q8_0.gguf"]}]}
     props = {**json.loads(PROPS), "build_info": told}
@@ -105,7 +103,7 @@ async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
         assert model.identity.model == "tuned-Q8_0.gguf"
 
 
-async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file() -> None:
+async def test_llama_cpp_identity_prefers_a_given_name() -> None:
     """So that the address alone is enough, as with a vLLM."""
     alias = weights_alias("a" * 64)
     names = sorted(("mine", "tuned-Q8_0.gguf", alias))
@@ -118,7 +116,7 @@ async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file(
 
 
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
-async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
+async def test_llama_cpp_identity_reduces_a_path_to_the_file_name(path: str) -> None:
     props = answers(200, json.dumps({"build_info": "b1", "model_path": path}))
     async with FakeLlamaCpp(**{"/props": props}) as server, connected(server) as model:
         assert model.identity.weights == ("tuned-Q8_0.gguf" if path else "")
@@ -126,7 +124,7 @@ async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, "tuned-Q8_0.gguf"])
-async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
+async def test_llama_cpp_model_without_alias_is_named_by_its_file(
     wanted: str | None,
 ) -> None:
     named = {"/v1/models": models("/home/somebody/tuned-Q8_0.gguf")}
@@ -136,7 +134,7 @@ async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
     assert "somebody" not in repr(told)
 
 
-async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text() -> None:
+async def test_llama_cpp_sends_token_ids_and_stop_texts() -> None:
     _, server = await answer_of(streams(native(["hi"])), sampling=Sampling(max_tokens=7, seed=3))
     assert server.bodies == [
         {
@@ -156,7 +154,7 @@ async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text()
     ]
 
 
-async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
+async def test_llama_cpp_streams_text_and_keeps_the_data() -> None:
     events, _ = await answer_of(streams(native(["안", "녕 ", "😀"])))
     told = [each.text for each in events if isinstance(each, TextDelta)]
     assert (len(told), "".join(told)) == (3, "안녕 😀")
@@ -171,17 +169,17 @@ async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", [{"stop_type": "limit"}, {"truncated": True}])
-async def test_a_reply_that_was_cut_says_so(cut: dict[str, Any]) -> None:
+async def test_llama_cpp_detects_truncation(cut: dict[str, Any]) -> None:
     last = last_of((await answer_of(streams(native(["one", "two"], **cut))))[0])
     assert (last.reason, last.truncated) == ("length", True)
 
 
-async def test_a_word_that_stops_is_an_end_of_its_own() -> None:
+async def test_llama_cpp_stop_text_is_a_normal_end() -> None:
     last = last_of((await answer_of(streams(native(["one"], stop_type="word"))))[0])
     assert (last.reason, last.truncated) == ("stop", False)
 
 
-async def test_the_marks_are_asked_for_once() -> None:
+async def test_llama_cpp_requests_stop_texts_once() -> None:
     async with (
         FakeLlamaCpp(streams(native(["a"])), streams(native(["b"]))) as server,
         connected(server) as model,
@@ -201,7 +199,7 @@ async def test_the_marks_are_asked_for_once() -> None:
         (streams([event({"content": "a", "tokens": ["x"], "stop": False})]), StreamBrokenError),
     ],
 )
-async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
+async def test_llama_cpp_raises_typed_errors_and_stays_usable(
     behaviour: Behaviour, fault: type[LhkitError]
 ) -> None:
     async with (
@@ -214,7 +212,7 @@ async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Constraint) -> None:
+async def test_llama_cpp_refuses_a_constraint(constraint: Constraint) -> None:
     async with FakeLlamaCpp() as server:
         endpoint = Endpoint(base_url=server.base_url, constraint=constraint)
         with pytest.raises(UsageError, match="Give --constrain off"):
@@ -232,7 +230,7 @@ async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Cons
         (None, "<bos><start_of_turn>"),
     ],
 )
-async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
+async def test_connect_detects_a_server_that_adds_bos(
     counted: dict[str, Any] | None, sent: str
 ) -> None:
     """It is asked once, with a prompt that is nothing else."""
@@ -258,6 +256,6 @@ async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
     assert last.prompt_text.startswith("<bos><start_of_turn>")  # what the model has read
 
 
-async def test_the_server_tells_its_own_text_for_ids() -> None:
+async def test_llama_cpp_detokenizes() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
         assert await model.detokenize((105, 106)) == "<start_of_turn><end_of_turn>"

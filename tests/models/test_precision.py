@@ -34,14 +34,14 @@ def processor(cpuinfo: str, folder: Path) -> Processor:
         ("processor\t: 0\n", "float32", "unknown"),
     ],
 )
-def test_bf16_is_chosen_where_all_cores_have_instructions_for_it(
+def test_choose_precision_by_common_flags_of_all_cores(
     cpuinfo: str, dtype: str, why: str, tmp_path: Path
 ) -> None:
     found = choose_precision(None, processor(cpuinfo, tmp_path))
     assert (found.dtype, found.why) == (dtype, why)
 
 
-def test_where_the_flags_cannot_be_read_the_type_that_is_quick_everywhere_is_taken(
+def test_choose_precision_without_flags_is_float32(
     tmp_path: Path,
 ) -> None:
     found = choose_precision(None, this_processor(tmp_path / "no such file"))
@@ -51,20 +51,20 @@ def test_where_the_flags_cannot_be_read_the_type_that_is_quick_everywhere_is_tak
 
 @pytest.mark.parametrize("asked", DTYPES)
 @pytest.mark.parametrize("cpuinfo", [ICE_LAKE, ZEN_4])
-def test_what_is_asked_for_is_taken_on_any_processor(
-    asked: str, cpuinfo: str, tmp_path: Path
-) -> None:
+def test_choose_precision_takes_an_explicit_dtype(asked: str, cpuinfo: str, tmp_path: Path) -> None:
     assert choose_precision(asked, processor(cpuinfo, tmp_path)).dtype == asked
 
 
-def test_another_type_is_one_sentence() -> None:
+def test_choose_precision_refuses_an_invalid_dtype() -> None:
     with pytest.raises(UsageError, match=r"^Invalid dtype 'int8': choose one of bfloat16"):
         choose_precision("int8")
 
 
 @pytest.mark.parametrize("locale", available_locales())
 @pytest.mark.parametrize(("cpuinfo", "told"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
-def test_people_are_told_what_and_why(locale: str, cpuinfo: str, told: str, tmp_path: Path) -> None:
+def test_precision_describes_type_and_reason(
+    locale: str, cpuinfo: str, told: str, tmp_path: Path
+) -> None:
     assert told in choose_precision(None, processor(cpuinfo, tmp_path)).describe(
         load_catalog(locale)
     )

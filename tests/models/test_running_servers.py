@@ -54,7 +54,7 @@ def write(cache_dir: Path, text: str) -> Path:
     return path
 
 
-async def test_an_advertised_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
+async def test_registered_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
     settings = ServerSettings(
         model=tmp_path,
         served_name=NAME,
@@ -71,13 +71,15 @@ async def test_an_advertised_server_is_found_until_its_block_ends(tmp_path: Path
         assert await find_running_server(tmp_path, NAME) is None
 
 
-async def test_a_living_server_that_answers_is_found(tmp_path: Path, here: RunningServer) -> None:
+async def test_find_running_server_returns_a_healthy_server(
+    tmp_path: Path, here: RunningServer
+) -> None:
     write(tmp_path, json.dumps(asdict(here)))
     assert await find_running_server(tmp_path, NAME) == here
 
 
 @pytest.mark.parametrize("seconds", [-86_400, 3_600])
-async def test_a_clock_that_is_set_back_or_forward_hides_no_server(
+async def test_find_running_server_ignores_clock_changes(
     tmp_path: Path, here: RunningServer, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     path = write(tmp_path, json.dumps(asdict(here)))
@@ -87,18 +89,14 @@ async def test_a_clock_that_is_set_back_or_forward_hides_no_server(
     assert path.exists()
 
 
-async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
-    tmp_path: Path, here: RunningServer
-) -> None:
+async def test_find_running_server_compares_the_folder(tmp_path: Path, here: RunningServer) -> None:
     path = write(tmp_path, json.dumps(asdict(here)))
     assert await find_running_server(tmp_path, NAME, model=Path("/weights")) == here
     assert await find_running_server(tmp_path, NAME, model=Path("/other")) is None
     assert path.exists()
 
 
-async def test_a_server_that_computes_in_another_type_is_not_the_one_that_is_looked_for(
-    tmp_path: Path, here: RunningServer
-) -> None:
+async def test_find_running_server_compares_the_dtype(tmp_path: Path, here: RunningServer) -> None:
     settings = ServerSettings(
         model=tmp_path, served_name=NAME, log_path=tmp_path / "log", dtype="float32"
     )
@@ -114,7 +112,7 @@ async def test_a_server_that_computes_in_another_type_is_not_the_one_that_is_loo
 @pytest.mark.parametrize(
     "change", [{"pid": 2**22 + 1}, {"after_boot_s": -1.0}], ids=["dead", "other process, same pid"]
 )
-async def test_a_stale_file_is_removed(
+async def test_find_running_server_deletes_a_stale_registration(
     tmp_path: Path, here: RunningServer, change: dict[str, float]
 ) -> None:
     path = write(tmp_path, json.dumps(asdict(here) | change))
@@ -123,13 +121,15 @@ async def test_a_stale_file_is_removed(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid": 1}'])
-async def test_a_broken_file_is_removed(tmp_path: Path, text: str) -> None:
+async def test_find_running_server_deletes_an_invalid_registration(
+    tmp_path: Path, text: str
+) -> None:
     path = write(tmp_path, text)
     assert await find_running_server(tmp_path, NAME) is None
     assert not path.exists()
 
 
-async def test_a_living_server_that_does_not_answer_is_not_found_but_kept(
+async def test_find_running_server_keeps_an_unresponsive_server_registered(
     tmp_path: Path, here: RunningServer
 ) -> None:
     silent = replace(here, base_url=f"http://{HOST}:9/v1")

@@ -30,21 +30,21 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("case", DEATHS)
-def test_the_telling_line_is(case: str, tmp_path: Path) -> None:
+def test_last_error_line(case: str, tmp_path: Path) -> None:
     text, expected = DEATHS[case]
     log = tmp_path / "log"
     log.write_text(text)
     assert last_error_line(log) == expected
 
 
-def test_the_stage_is_the_last_one_told(tmp_path: Path) -> None:
+def test_last_stage(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_stage(log) == "loading libraries"
     log.write_text("INFO Resolved architecture: X\nINFO Starting to load model X\nINFO other\n")
     assert last_stage(log) == "loading weights"
 
 
-def test_a_long_line_is_cut_and_a_long_log_read_from_its_end(tmp_path: Path) -> None:
+def test_last_error_line_of_a_long_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("KeyError: early\n" + "x" * 300_000 + "\nValueError: " + "y" * 1000)
     assert last_error_line(log).startswith("ValueError: y")

@@ -131,7 +131,7 @@ def addresses(record: SampleRecord) -> set[str]:
     return {call.response.identity.base_url for call in calls if call.response.identity}
 
 
-async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_least_busy() -> None:
+async def test_pool_binds_conversations_and_sends_new_ones_to_the_least_busy() -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         first, second, third = (pool.conversation() for _ in range(3))
         await ask(first, asked(1))
@@ -143,7 +143,7 @@ async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_lea
         assert (a.talks(), b.talks()) == ([1, 1, 3], [2, 2])
 
 
-async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
+async def test_pool_moves_samples_from_a_killed_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as alone, AsyncExitStack() as stack:
@@ -167,7 +167,7 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
     assert len({*a.talks(), *b.talks()} - {0}) >= MANY - 2  # of the dead one at most two were whole
 
 
-async def test_records_and_manifest_say_which_server_played_and_never_the_key(
+async def test_pool_records_name_the_server_and_never_the_key(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
@@ -184,7 +184,7 @@ async def test_records_and_manifest_say_which_server_played_and_never_the_key(
     assert "SECRET" not in "".join(map(encode_record, run.records)) + json.dumps(run.manifest)
 
 
-async def test_under_stress_too_a_conversation_stays_and_records_name_its_server(
+async def test_pool_binds_conversations_under_stress(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
@@ -208,7 +208,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
     assert set.union(*map(addresses, records)) == {a.base_url, b.base_url}
 
 
-async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
+async def test_pool_warms_every_server_first() -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         model = pool.conversation()
         assert isinstance(model, SupportsWarmUp)
@@ -224,7 +224,7 @@ async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
         ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
     ],
 )
-async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: str) -> None:
+async def test_connect_pool_refuses_different_models(route: dict[str, Any], told: str) -> None:
     async with Replica() as a, Replica(routes=route) as b:
         with pytest.raises(UsageError) as refused:
             async with connect_pool(endpoints(a, b)):
@@ -233,7 +233,7 @@ async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: st
     assert a.base_url in str(refused.value)
 
 
-async def test_where_all_are_dead_it_is_as_with_one_server(
+async def test_pool_without_working_servers_fails_like_one_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as a, Replica() as b:
@@ -249,7 +249,7 @@ async def test_where_all_are_dead_it_is_as_with_one_server(
             pass
 
 
-async def test_as_many_conversations_at_once_as_all_servers_take() -> None:
+async def test_pool_concurrency_is_the_sum_of_all_servers() -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         assert concurrency_for(pool) == 2 * default_concurrency(pool.identity)
 
@@ -262,7 +262,7 @@ async def evaluated(folder: Path, **options: Any) -> int:
 
 
 @pytest.mark.usefixtures("talks")
-async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
+async def test_eval_uses_the_servers_of_a_file_and_reports_failed_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = "from lhkit import ToolRegistry\nfrom lhkit.testing import echo_tool\n"
@@ -290,7 +290,7 @@ async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
         (["http://a:1", "nope"], "nope"),
     ],
 )
-def test_what_is_no_list_of_addresses_is_one_sentence(
+def test_eval_refuses_an_invalid_list_of_addresses(
     words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

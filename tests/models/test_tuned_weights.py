@@ -90,7 +90,7 @@ def world(tmp_path: Path) -> World:
     return World(cache=tmp_path / "cache", adapter=adapter)
 
 
-async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) -> None:
+async def test_ensure_tuned_merges_once(world: World) -> None:
     folder = await world.ensure()
     assert folder == world.folder
     assert folder.name.startswith("gemma-3-270m-tuned-")
@@ -103,12 +103,12 @@ async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) 
     assert world.left == []
 
 
-async def test_what_is_merged_has_its_hashes_compared_first(world: World) -> None:
+async def test_ensure_tuned_verifies_the_base(world: World) -> None:
     await world.ensure()
     assert world.verified == [True]
 
 
-async def test_the_licence_notice_comes_first_and_once(world: World) -> None:
+async def test_ensure_tuned_reports_the_licence_notice_first_and_once(world: World) -> None:
     await world.ensure()
     assert world.told[0].text == NOTICE
     stages = [progress.stage for progress in world.told]
@@ -118,7 +118,7 @@ async def test_the_licence_notice_comes_first_and_once(world: World) -> None:
     assert [progress.stage for progress in world.told].count(WeightsStage.NOTICE) == 2
 
 
-async def test_another_adapter_is_another_folder_and_the_old_one_stays(world: World) -> None:
+async def test_ensure_tuned_keeps_a_folder_per_adapter(world: World) -> None:
     folder = await world.ensure()
     (world.adapter / ADAPTER_WEIGHTS).write_bytes(b"A and B")
     assert await world.ensure() != folder
@@ -126,14 +126,14 @@ async def test_another_adapter_is_another_folder_and_the_old_one_stays(world: Wo
 
 
 @pytest.mark.parametrize("name", [ADAPTER_CONFIG, ADAPTER_WEIGHTS])
-async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
+async def test_ensure_tuned_reports_a_missing_adapter_first(world: World, name: str) -> None:
     (world.adapter / name).unlink()
     with pytest.raises(AdapterError, match="it needs adapter_config"):
         await world.ensure()
     assert not world.cache.exists()
 
 
-async def test_a_missing_package_is_told_before_anything_is_made(
+async def test_ensure_tuned_reports_a_missing_package_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights_folder, "find_spec", lambda name: None if name == "peft" else name)
@@ -149,7 +149,7 @@ async def test_a_missing_package_is_told_before_anything_is_made(
         (AdapterError("adapter does not fit base"), "adapter does not fit base"),
     ],
 )
-async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
+async def test_ensure_tuned_cleans_up_after_a_failed_merge(
     world: World, error: Exception, sentence: str
 ) -> None:
     def fail() -> None:
@@ -163,7 +163,7 @@ async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
     assert world.left == []
 
 
-async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) -> None:
+async def test_merge_in_subprocess_reports_invalid_input(tmp_path: Path) -> None:
     with pytest.raises(AdapterError, match="no-adapter: it needs adapter_config"):
         await merge_in_subprocess(tmp_path, tmp_path / "no-adapter", tmp_path / "target")
     assert not (tmp_path / "target").exists()
@@ -176,7 +176,7 @@ async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) 
         ("OSError: [Errno 28] No space left on device", OSError, "No space left"),
     ],
 )
-async def test_a_merging_process_that_dies_tells_its_last_line(
+async def test_merge_in_subprocess_reports_its_last_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     line: str,
@@ -211,7 +211,7 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
+def test_merge_does_not_copy_the_manifest_of_the_base(tiny_gemma: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
     (base / FOLDER_MANIFEST).write_text("{}")
     adapter = adapter_of(base, tmp_path / "adapter")
@@ -220,7 +220,7 @@ def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_pat
     assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
 
 
-def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
+def test_merge_gives_the_logits_of_base_and_adapter(tiny_gemma: Path, tmp_path: Path) -> None:
     import torch
     from peft import PeftModel
 
@@ -241,7 +241,7 @@ def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_pat
     assert (tmp_path / "merged" / "tokenizer.json").is_file()
 
 
-def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+def test_load_encoder_reports_an_invalid_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version":')
     with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: replace"):
         load_encoder(tmp_path)
@@ -261,9 +261,7 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
-    tiny_gemma: Path, tmp_path: Path
-) -> None:
+def test_merge_refuses_another_base(tiny_gemma: Path, tmp_path: Path) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     told_base(adapter, "tiny", base_sha256(tiny_gemma))
     merge(tiny_gemma, adapter, tmp_path / "merged")
@@ -280,9 +278,7 @@ def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_o
     merge(other, adapter, tmp_path / "by-shapes")
 
 
-def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
-    tiny_gemma: Path, tmp_path: Path
-) -> None:
+def test_merge_accepts_a_converted_base_by_its_name(tiny_gemma: Path, tmp_path: Path) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     told_base(adapter, "other", base_sha256(tiny_gemma))
     other = base_like(tiny_gemma, tmp_path / "other")
@@ -303,7 +299,7 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
         (ADAPTER_CONFIG, b"[]", r"adapter_config.json is invalid: not a JSON object"),
     ],
 )
-def test_a_broken_adapter_file_is_named(
+def test_merge_names_an_invalid_adapter_file(
     tiny_gemma: Path, tmp_path: Path, name: str, content: bytes, sentence: str
 ) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")

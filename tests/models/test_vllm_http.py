@@ -106,7 +106,7 @@ async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     return caught.value
 
 
-async def test_the_request_is_exactly_this() -> None:
+async def test_vllm_sends_exactly_this_request() -> None:
     _, server = await answer_of(streams(HELLO))
     assert server.bodies == [
         {
@@ -134,7 +134,7 @@ EMPTY_TOOL = ToolDefinition(
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-async def test_a_constraint_is_sent_and_recorded(constraint: Constraint) -> None:
+async def test_vllm_sends_and_records_the_constraint(constraint: Constraint) -> None:
     async with (
         FakeVllm(streams(HELLO)) as server,
         connected(server, constraint=constraint) as model,
@@ -149,14 +149,14 @@ async def test_a_constraint_is_sent_and_recorded(constraint: Constraint) -> None
     assert last.identity.constraint == constraint
 
 
-async def test_a_required_call_without_any_tool_is_misuse_and_nothing_is_sent() -> None:
+async def test_vllm_refuses_required_without_tools_before_sending() -> None:
     async with FakeVllm() as server, connected(server, constraint="required") as model:
         with pytest.raises(UsageError, match="there is no tool"):
             await said(model)
     assert server.bodies == []
 
 
-async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
+async def test_vllm_sends_lone_surrogates_as_valid_unicode() -> None:
     async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
         await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
     assert "a\ufffd<end_of_turn>" in server.bodies[0]["prompt"]
@@ -166,12 +166,14 @@ async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
     ("api_key", "header"),
     [("secret", "Bearer secret"), (" secret\n", "Bearer secret"), ("", None), (None, None)],
 )
-async def test_the_api_key_goes_with_every_request(api_key: str | None, header: str | None) -> None:
+async def test_client_sends_the_api_key_with_every_request(
+    api_key: str | None, header: str | None
+) -> None:
     _, server = await answer_of(streams(HELLO), api_key=api_key)
     assert [sent.get("Authorization") for sent in server.headers] == [header] * 3
 
 
-async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
+async def test_client_streams_text_and_keeps_the_data() -> None:
     events, server = await answer_of(streams(HELLO))
     *deltas, last = events
     assert deltas == [TextDelta(text="안"), TextDelta(text="녕"), TextDelta(text="!")]
@@ -191,7 +193,7 @@ async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7])
-async def test_bytes_may_be_cut_anywhere(size: int) -> None:
+async def test_client_reads_a_stream_in_any_chunks(size: int) -> None:
     pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
     body = b": keep-alive\n\n" + b"".join(completion(pieces))
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
@@ -203,7 +205,7 @@ async def test_bytes_may_be_cut_anywhere(size: int) -> None:
     assert [e.call.args for e in events if isinstance(e, ToolCallParsed)] == [{"a": "나"}]
 
 
-async def test_times_are_taken_from_the_clock_given() -> None:
+async def test_client_takes_times_from_its_clock() -> None:
     async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
         endpoint = Endpoint(base_url=server.base_url)
         ticking = Clock(now=itertools.count(100).__next__)
@@ -219,19 +221,19 @@ async def test_times_are_taken_from_the_clock_given() -> None:
     assert 1 <= moments[0] <= moments[-1] < 30
 
 
-async def test_each_request_has_a_connection_of_its_own_which_is_never_a_dying_one() -> None:
+async def test_client_opens_a_connection_per_request() -> None:
     async with FakeVllm(*[streams(HELLO)] * 3) as server, connected(server) as model:
         for _ in range(3):
             await said(model)
         assert len(server.connections) == 3
 
 
-async def test_a_server_that_lingers_after_the_end_does_not_hold_the_answer_back() -> None:
+async def test_client_does_not_wait_for_a_connection_that_stays_open() -> None:
     events, _ = await answer_of(streams(HELLO, "stall"))
     assert isinstance(events[-1], Finished)
 
 
-async def test_many_conversations_at_once_do_not_mix() -> None:
+async def test_client_separates_concurrent_conversations() -> None:
     words = [f"답{i}" for i in range(40)]
     behaviours = [streams(completion(list(word))) for word in words]
     async with FakeVllm(*behaviours) as server, connected(server) as model:
@@ -275,7 +277,7 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
         (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
     ],
 )
-async def test_a_fault_has_its_type_and_a_sentence_that_says_what_to_do(
+async def test_client_raises_typed_errors_with_advice(
     behaviour: Behaviour, error: type[LhkitError], sentence: str
 ) -> None:
     fault = await fault_of(behaviour)
@@ -291,14 +293,14 @@ async def test_a_fault_has_its_type_and_a_sentence_that_says_what_to_do(
     [streams([], "stall"), streams(HELLO[:2], "stall"), comments_for_ever()],
     ids=["no token", "in the middle", "nothing but comments"],
 )
-async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Behaviour) -> None:
+async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
             await said(model)
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
+async def test_client_reports_a_dead_server_and_uses_it_after_a_restart() -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
         await said(model)
@@ -309,7 +311,7 @@ async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() 
             assert isinstance((await said(model))[-1], Finished)
 
 
-async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
+async def test_client_closes_the_request_with_the_stream() -> None:
     async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
         async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
             async for _ in events:
@@ -317,7 +319,7 @@ async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
+async def test_client_closes_the_request_when_cancelled() -> None:
     async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
         first = asyncio.Event()
 
@@ -343,13 +345,13 @@ async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
     "base_url",
     ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
 )
-async def test_what_is_no_address_is_named_as_that(base_url: str) -> None:
+async def test_connect_refuses_an_invalid_address(base_url: str) -> None:
     fault = await connect_fault(base_url)
     assert type(fault) is UsageError
     assert "give --base-url http://HOST:PORT" in str(fault)
 
 
-async def test_nothing_answers_at_an_address() -> None:
+async def test_connect_reports_an_unreachable_server() -> None:
     async with FakeVllm() as server:
         nobody = server.base_url
     fault = await connect_fault(nobody)
@@ -357,14 +359,14 @@ async def test_nothing_answers_at_an_address() -> None:
     assert str(fault).startswith(f"nothing answers at {nobody}: start a server (`lhkit serve`)")
 
 
-async def test_a_password_in_the_address_is_refused_before_it_stands_in_a_record() -> None:
+async def test_connect_refuses_a_password_in_the_address() -> None:
     fault = await connect_fault("http://me:secret@localhost:1")
     assert type(fault) is UsageError
     assert "secret" not in str(fault)
 
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
-async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
+async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
         assert model.identity.base_url == server.base_url
@@ -372,7 +374,7 @@ async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
         await model.aclose()
 
 
-async def test_an_unknown_dialect_is_misuse() -> None:
+async def test_connect_refuses_an_unknown_dialect() -> None:
     fault = await connect_fault("http://unused", dialect="klingon")
     assert type(fault) is UsageError
     known = ", ".join(sorted(DIALECTS))
@@ -383,7 +385,7 @@ async def test_an_unknown_dialect_is_misuse() -> None:
     ("served", "wanted", "got"),
     [(["a"], None, "a"), (["a"], "a", "a"), (["a", "b"], "b", "b")],
 )
-async def test_the_model_is_the_one_named_or_the_only_one(
+async def test_connect_takes_the_named_or_the_only_model(
     served: list[str], wanted: str | None, got: str
 ) -> None:
     async with (
@@ -401,7 +403,7 @@ async def test_the_model_is_the_one_named_or_the_only_one(
         ([], "c", "serves no model, not c"),
     ],
 )
-async def test_an_unknown_model_lists_what_is_served(
+async def test_connect_lists_the_served_models_for_an_unknown_one(
     served: list[str], wanted: str | None, sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": models(*served)}) as server:
@@ -419,7 +421,7 @@ async def test_an_unknown_model_lists_what_is_served(
         hangs_up(),
     ],
 )
-async def test_a_server_without_a_version_works(version: Behaviour) -> None:
+async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/version": version}) as server,
         connected(server) as model,
@@ -441,7 +443,7 @@ async def test_a_server_without_a_version_works(version: Behaviour) -> None:
         (hangs_up(), StreamBrokenError, "check that the server is alive"),
     ],
 )
-async def test_a_server_that_is_none_of_ours_is_named_as_that(
+async def test_connect_refuses_a_server_with_another_api(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
@@ -481,7 +483,7 @@ LISTS = {
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
-async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
+async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
     listing: Behaviour,
 ) -> None:
     async with (
@@ -504,7 +506,7 @@ async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
         (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
     ],
 )
-async def test_a_named_model_does_not_hide_a_fault_or_a_wrong_name(
+async def test_connect_reports_errors_and_wrong_names_for_a_named_model(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
@@ -525,7 +527,7 @@ async def test_a_named_model_does_not_hide_a_fault_or_a_wrong_name(
         ('{"data": [{"id": "*"}, {"id": "a"}]}', None, "a"),
     ],
 )
-async def test_the_model_is_found_in_every_form_of_list(
+async def test_connect_finds_the_model_in_every_list_format(
     listing: str, wanted: str | None, got: str
 ) -> None:
     async with (
@@ -536,21 +538,21 @@ async def test_the_model_is_found_in_every_form_of_list(
 
 
 @pytest.mark.parametrize("listing", ['{"data": [{"id": "*"}]}', '{"data": [{"id": "x/*"}]}'])
-async def test_a_wildcard_alone_is_no_model(listing: str) -> None:
+async def test_connect_does_not_take_a_wildcard_as_the_only_model(listing: str) -> None:
     async with FakeVllm(routes={"/v1/models": answers(200, listing)}) as server:
         fault = await connect_fault(server.base_url)
     assert type(fault) is UnknownModelError
     assert "not exactly one model" in str(fault)
 
 
-async def test_the_server_tells_how_it_read_our_prompt() -> None:
+async def test_detokenize_returns_the_prompt_as_the_server_read_it() -> None:
     routes = {"/detokenize": answers(200, json.dumps({"prompt": "<bos>안"}))}
     async with FakeVllm(routes=routes) as server, connected(server) as model:
         assert await model.detokenize((2, 3)) == "<bos>안"
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "?"])
-async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
+async def test_detokenize_refuses_an_unexpected_answer(body: str) -> None:
     async with (
         FakeVllm(routes={"/detokenize": answers(200, body)}) as server,
         connected(server) as model,
@@ -559,7 +561,7 @@ async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
             await model.detokenize((2,))
 
 
-async def test_a_call_that_is_certain_only_at_the_end_is_an_event_too() -> None:
+async def test_client_yields_a_call_that_is_complete_only_at_the_end() -> None:
     content = CompletionContent(DIALECTS["gemma4"].incremental())
     damaged = '<|tool_call>call:f{a:x<|"|>}<tool_call|>'
     events = [*content.feed({"text": damaged + "네."}), *content.end()]

@@ -33,7 +33,7 @@ def help_of(version: str) -> str:
         ),
     ],
 )
-def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
+def test_filter_options_drops_what_a_version_does_not_know(
     version: str, left_out: tuple[str, ...]
 ) -> None:
     words, missing = filter_options(LINE, parse_help(help_of(version)))
@@ -53,11 +53,11 @@ def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
         "Parameters matching 'all':\n  --allowed-origins O\n",
     ],
 )
-def test_options_in_a_text_that_is_no_full_list_are_unknown(help_text: str) -> None:
+def test_parse_help_of_an_incomplete_list_is_none(help_text: str) -> None:
     assert parse_help(help_text) is None
 
 
-def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
+def test_parse_help_reads_negations_and_underscores_but_no_mentions() -> None:
     known = parse_help(
         help_of("0.24") + "  --some_thing X, -st X\n  --[no-]both  see --mentioned\n"
         "  --color, --no-color\n                        --wrapped text\n"
@@ -67,7 +67,7 @@ def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
     assert not {"--mentioned", "--wrapped", "--enable-per-request-metrics"} & known
 
 
-def test_fitted_drops_an_option_with_all_of_its_values_in_every_spelling() -> None:
+def test_filter_options_drops_an_option_with_its_values() -> None:
     known = frozenset({"--a", "--model-extra"})
     line = ("env", "X=1", "python", "-m", "v", "--model", "m", "--b_c", "1", "2", "--a", "3")
     assert filter_options((*line, "--d=4", "--no-a", "--port", "1"), known) == (
@@ -84,7 +84,7 @@ def vllm_at(folder: Path, body: str) -> str:
     return str(program)
 
 
-async def test_known_options_asks_once_for_each_version(tmp_path: Path) -> None:
+async def test_known_options_reads_the_help_once_per_version(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.24.txt'")
     packages = tmp_path / "lib" / "python3.12" / "site-packages"
     (packages / "vllm-0.24.0.dist-info").mkdir(parents=True)
@@ -106,23 +106,21 @@ async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: 
 
 
 @pytest.mark.parametrize("body", ["echo nothing", "kill -9 $$"])
-async def test_known_options_of_a_vllm_that_does_not_tell_are_unknown_and_not_kept(
-    tmp_path: Path, body: str
-) -> None:
+async def test_known_options_does_not_cache_an_unreadable_help(tmp_path: Path, body: str) -> None:
     vllm = vllm_at(tmp_path, body)
     assert await known_options((vllm, "serve"), tmp_path / "cache") is None
     assert not (tmp_path / "cache").exists()
     assert await known_options(("/nonexistent/vllm", "serve"), tmp_path / "cache") is None
 
 
-async def test_known_options_asks_a_vllm_that_always_fails_once(tmp_path: Path) -> None:
+async def test_known_options_caches_a_failing_command(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, "exit 1")
     for _ in range(2):
         assert await known_options((vllm, "serve"), tmp_path / "cache") is None
     assert (tmp_path / "asked").read_text() == "serve --help=all\nserve --help\n"
 
 
-async def test_known_options_reads_a_cut_cache_file_as_none(tmp_path: Path) -> None:
+async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
     known = await known_options((vllm, "serve"), tmp_path / "cache")
     [kept] = (tmp_path / "cache" / "vllm-options").iterdir()

@@ -28,9 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-async def test_the_same_files_in_another_folder_are_the_same_weights(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_weights_sha256_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     (copy / "README.md").write_text("about")
     (copy / "lhkit-manifest.json").write_text("{}")
@@ -45,7 +43,7 @@ async def test_the_same_files_in_another_folder_are_the_same_weights(
         *("generation_config.json", "merges.txt", "a_kind_of_file_that_nobody_knows_yet"),
     ],
 )
-async def test_any_file_that_a_server_may_load_makes_other_weights(
+async def test_weights_sha256_changes_with_any_loaded_file(
     folder: Path, tmp_path: Path, name: str
 ) -> None:
     before = await weights_sha256(folder, tmp_path)
@@ -53,7 +51,7 @@ async def test_any_file_that_a_server_may_load_makes_other_weights(
     assert await weights_sha256(folder, tmp_path) != before
 
 
-async def test_a_big_file_is_read_once(folder: Path, tmp_path: Path) -> None:
+async def test_weights_sha256_reads_a_large_file_once(folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(BIG)
     told: list[WeightsProgress] = []
     first = await weights_sha256(folder, tmp_path, report=told.append)
@@ -63,7 +61,7 @@ async def test_a_big_file_is_read_once(folder: Path, tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-async def test_a_big_file_of_the_same_size_and_time_is_still_noticed(
+async def test_weights_sha256_detects_a_change_of_the_same_size_and_time(
     folder: Path, tmp_path: Path
 ) -> None:
     weights = folder / "model.safetensors"
@@ -77,7 +75,9 @@ async def test_a_big_file_of_the_same_size_and_time_is_still_noticed(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '[["a", 1]]', "[[1, 2, 3]]"])
-async def test_a_broken_cache_is_no_loss(folder: Path, tmp_path: Path, text: str) -> None:
+async def test_weights_sha256_ignores_an_invalid_cache(
+    folder: Path, tmp_path: Path, text: str
+) -> None:
     (folder / "model.safetensors").write_bytes(BIG)
     before = await weights_sha256(folder, tmp_path / "cache")
     (tmp_path / "cache" / "weights-sha256.json").write_text(text)
@@ -86,7 +86,7 @@ async def test_a_broken_cache_is_no_loss(folder: Path, tmp_path: Path, text: str
     assert await weights_sha256(folder, tmp_path / "file") == before
 
 
-async def test_a_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+async def test_weights_sha256_reports_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"none cannot be read .*: give another folder"):
         await weights_sha256(tmp_path / "none", tmp_path)
 

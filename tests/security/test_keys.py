@@ -195,7 +195,7 @@ def holders() -> list[object]:
 
 
 def test_no_repr_shows_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.mcp.launch.variable", lambda *_: PLAIN)
+    monkeypatch.setattr("lhkit.mcp.launch.read_variable", lambda *_: PLAIN)
     for holder in holders():
         assert PLAIN not in f"{holder!r}{holder}{[holder]}", type(holder)
 
