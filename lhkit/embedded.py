@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lhkit.errors import ServerStartError, UsageError
 from lhkit.models import gemma, light, weights
-from lhkit.models.light import LlamaCppSettings
 from lhkit.models.server import (
     LocalServer,
     RunningServer,
@@ -103,8 +102,10 @@ async def prepare_server(
                 f"--server-parser and --compile are for vLLM: leave them out, or give --runtime "
                 f"{VLLM}"
             )
-        light_settings = await prepare_llama_cpp(settings, reports.weights, name=name, port=port)
-        return LocalServer(light_settings, report=reports.server)
+        light.require_llama_cpp()
+        file = await light.ensure_light(settings.cache_dir, name, report=reports.weights)
+        plan = await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
+        return LocalServer(plan, report=reports.server)
     vllm_settings = await prepare_vllm(
         settings,
         reports.weights,
@@ -130,24 +131,6 @@ async def require_same_weights(server: LocalServer, settings: Settings) -> None:
         raise ServerStartError(
             f"{plan.model} was changed while its server was starting: start it again"
         )
-
-
-async def prepare_llama_cpp(
-    settings: Settings,
-    report: WeightsReport = ignore_progress,
-    *,
-    name: str = gemma.EMBEDDED,
-    port: int | None = None,
-) -> LlamaCppSettings:
-    """Build the file of an embedded model and return the settings for serving it by llama.cpp.
-
-    Raises:
-        SetupError: llama.cpp is not installed (checked first), or the weights are not available.
-        AdapterError: the adapter is invalid.
-    """
-    light.require_llama_cpp()
-    file = await light.ensure_light(settings.cache_dir, name, report=report)
-    return await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
 
 
 async def prepare_vllm(

@@ -44,13 +44,13 @@ class Processor:
 class Precision:
     """A number type and the reason for it.
 
-    `why` is `asked` (an option or setting), `card` (a graphics card), `native` (bf16 instructions),
+    `why` is `asked` (an option or setting), `native` (bf16 instructions),
     `emulated` (bf16 would be), or `unknown` (the processor's flags cannot be read, so the type that
     is fast on every processor is taken).
     """
 
     dtype: Dtype
-    why: Literal["asked", "card", "native", "emulated", "unknown"]
+    why: Literal["asked", "native", "emulated", "unknown"]
     processor: Processor
 
     def describe(self, catalog: Catalog) -> str:
@@ -78,15 +78,12 @@ def _common_flags(lines: Iterable[str]) -> frozenset[str] | None:
     return frozenset.intersection(*cores) if cores else None
 
 
-def choose_precision(
-    dtype: str | None = None, processor: Processor | None = None, *, on_card: bool = False
-) -> Precision:
+def choose_precision(dtype: str | None = None, processor: Processor | None = None) -> Precision:
     """Return the given number type, or the fastest one of the processor.
 
     Args:
         dtype: a name of `DTYPES`; None chooses by processor.
         processor: by default this machine's.
-        on_card: a graphics card computes, which is fast in bf16.
 
     Raises:
         UsageError: the number type is invalid.
@@ -94,8 +91,6 @@ def choose_precision(
     processor = processor or this_processor()
     if dtype is not None:
         return Precision(dtype=parse_dtype(dtype), why="asked", processor=processor)
-    if on_card:
-        return Precision(dtype="bfloat16", why="card", processor=processor)
     if processor.flags is None:
         return Precision(dtype="float32", why="unknown", processor=processor)
     if processor.bf16_flags:

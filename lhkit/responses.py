@@ -79,11 +79,6 @@ class ModelIdentity:
     dtype: str = field(default="", repr=False)
 
     @property
-    def has_known_weights(self) -> bool:
-        """Whether equal identities mean equal weights; a model in memory has none."""
-        return bool(self.weights_sha256 or not self.base_url)
-
-    @property
     def title(self) -> str:
         """The model's name for display, with its weights if their hash is known."""
         if not self.weights_sha256:

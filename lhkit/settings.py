@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psutil
@@ -21,8 +21,6 @@ from lhkit.precision import Dtype
 
 Runtime: TypeAlias = Literal["vllm", "llama.cpp"]
 """An engine that serves embedded models."""
-RUNTIMES: tuple[Runtime, ...] = get_args(Runtime)
-"""The values of `--runtime`."""
 VLLM: Runtime = "vllm"
 LLAMA_CPP: Runtime = "llama.cpp"
 """Starts in seconds, from one quantised file, without torch and vLLM."""

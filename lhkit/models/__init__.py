@@ -1,1 +1,1 @@
-"""How a Gemma is served and spoken to: weights, server, transports and dialects. No app logic."""
+"""Serve Gemma models and talk to them: weights, servers, HTTP clients, dialects, cassettes."""

@@ -1,6 +1,6 @@
 """Connect to a served model with the client that fits its dialect and server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
@@ -19,8 +19,6 @@ DIALECT_NAMES = (*DIALECTS, OPENAI)
 
 UNKNOWN_CONCURRENCY = 8
 """Default concurrency for scripts and servers other than vLLM."""
-
-CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
 
 
 async def connect(

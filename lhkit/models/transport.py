@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-CONNECT_TIMEOUT_S = 10.0
-IDLE_TIMEOUT_S = 300.0
+_CONNECT_TIMEOUT_S = 10.0
+_IDLE_TIMEOUT_S = 300.0
 """Longest silence in a stream. On a CPU the first token waits for the prompts before it."""
 
 MAX_BODY_BYTES = 16 << 20
@@ -68,7 +68,6 @@ class Endpoint:
         api_key: sent as a bearer token.
         dialect: how prompts are rendered and calls parsed.
         constraint: whether decoding is constrained to valid calls.
-        connect_timeout_s: limit for connecting.
         idle_timeout_s: longest silence in a stream.
         retries: how often a request is retried after a transient error; 0 for never.
     """
@@ -78,8 +77,7 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
     dialect: str = "json"
     constraint: Constraint = "off"
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    idle_timeout_s: float = IDLE_TIMEOUT_S
+    idle_timeout_s: float = _IDLE_TIMEOUT_S
     retries: int = 2
 
     @property
@@ -330,7 +328,7 @@ def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
     headers["Accept-Encoding"] = "identity"
     timeout = aiohttp.ClientTimeout(
         total=None,
-        sock_connect=endpoint.connect_timeout_s,
+        sock_connect=_CONNECT_TIMEOUT_S,
         sock_read=endpoint.idle_timeout_s,
     )
     # No limit: the server queues, not the client. One connection per request: vLLM closes an idle

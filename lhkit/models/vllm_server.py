@@ -36,7 +36,7 @@ MAX_NUM_SEQS = 16
 """Batch size on a CPU."""
 _GPU_SEQS = 256
 """Batch size on a graphics card; vLLM's default differs by card."""
-_MAX_MODEL_LEN = 8192
+_MAX_MODEL_LEN = "8192"
 _BLOCK_SIZE = 32
 """In tokens: vLLM's default of 128 on a CPU hides short common prefixes from its cache."""
 _API_SERVER = ("-m", "vllm.entrypoints.openai.api_server")
@@ -58,7 +58,6 @@ _HELP_TIMEOUT_S = 600.0
 def _common_options(
     *,
     max_num_seqs: int,
-    max_model_len: int = _MAX_MODEL_LEN,
     block_size: int | None = None,
     enforce_eager: bool = False,
     dtype: ServedDtype = "auto",
@@ -71,7 +70,7 @@ def _common_options(
         "--structured-outputs-config",
         '{"backend":"guidance","disable_any_whitespace":true}',
         *("--host", HOST),
-        *("--max-model-len", str(max_model_len)),
+        *("--max-model-len", _MAX_MODEL_LEN),
         *("--generation-config", "vllm"),  # ignore the checkpoint's own sampling
         *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
         "--enable-force-include-usage",
@@ -124,12 +123,10 @@ class ServerSettings(ServerPlan):
     """How to serve one model folder by vLLM.
 
     Args:
-        max_model_len: context length in tokens.
         max_num_seqs: batch size.
         block_size: of the cache, in tokens; None leaves vLLM's default.
         kv_cache_gib: memory for keys and values; None leaves vLLM's default.
         enforce_eager: start without compiling.
-        chat_template: file; None takes the model's own.
         extra_args: more options of vLLM.
         env: environment variables, which override lhkit's.
         entry: arguments of `python`; the `vllm` console script is broken in the CPU build.
@@ -142,12 +139,10 @@ class ServerSettings(ServerPlan):
     engine: ClassVar[str] = "vLLM"
     package: ClassVar[str] = "vllm"
 
-    max_model_len: int = _MAX_MODEL_LEN
     max_num_seqs: int = MAX_NUM_SEQS
     block_size: int | None = _BLOCK_SIZE
     kv_cache_gib: int | None = 2
     enforce_eager: bool = True
-    chat_template: Path | None = None
     extra_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     entry: tuple[str, ...] = _API_SERVER
@@ -171,14 +166,12 @@ class ServerSettings(ServerPlan):
             *server_aliases(weights_sha256=self.weights_sha256, dtype=self.dtype),
             *_common_options(
                 max_num_seqs=self.max_num_seqs,
-                max_model_len=self.max_model_len,
                 block_size=self.block_size,
                 enforce_eager=self.enforce_eager,
                 dtype=self.dtype,
                 port=port,
             ),
             "--disable-uvicorn-access-log",
-            *(("--chat-template", str(self.chat_template)) if self.chat_template else ()),
             *self.extra_args,
         )
 

@@ -288,7 +288,7 @@ async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype
-    assert f"Computes in {dtype}, as asked for." in printed.err
+    assert f"Computes in {dtype}, as requested." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])

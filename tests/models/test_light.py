@@ -30,7 +30,7 @@ from lhkit.models.light import (
 from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights import NOTICE
 from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress
-from lhkit.settings import LLAMA_CPP, RUNTIMES, Runtime, Settings
+from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import answers
 
@@ -190,7 +190,7 @@ async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(
     assert plan.registered_name == "gemma.llama.cpp"
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", [VLLM, LLAMA_CPP])
 async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runtime) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=runtime)
     async with FakeLlamaCpp(**{"/health": answers(200, "{}")}) as server:

@@ -46,7 +46,7 @@ def test_choose_precision_without_flags_is_float32(
 ) -> None:
     found = choose_precision(None, this_processor(tmp_path / "no such file"))
     assert (found.dtype, found.why) == ("float32", "unknown")
-    assert "cannot be read here" in found.describe(load_catalog("en"))
+    assert "cannot be read" in found.describe(load_catalog("en"))
 
 
 @pytest.mark.parametrize("asked", DTYPES)
