@@ -1,4 +1,4 @@
-"""What is read from the environment: a variable that no setting has is told, never ignored."""
+"""Settings from the environment: unknown variables are refused, never ignored."""
 
 import re
 from collections.abc import Callable
@@ -38,9 +38,9 @@ def test_load_settings_refuses_an_unknown_variable_without_its_value(
     name: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "secret")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         load_settings()
-    assert str(told.value) == f"Unknown environment variable {name}: {hint}"
+    assert str(caught.value) == f"Unknown environment variable {name}: {hint}"
 
 
 @pytest.mark.parametrize("spelt", [str.upper, str.lower])

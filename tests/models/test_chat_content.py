@@ -1,4 +1,4 @@
-"""Calls that a server parsed: assembled from any pieces, never handed on before they are whole."""
+"""Assemble text and tool calls from streamed chat deltas."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def parsed(
     return events, content.result
 
 
-def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str, ...]]]:
+def parse_calls(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str, ...]]]:
     _, result = events_of(deltas)
     return [(call.name, call.args, call.repairs) for call in result.calls]
 
@@ -157,7 +157,7 @@ def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str
 def test_chat_content_assembles_calls_from_deltas(
     deltas: list[dict[str, Any]], expected: list[Any]
 ) -> None:
-    assert heard(deltas) == expected
+    assert parse_calls(deltas) == expected
 
 
 @given(args=ARGUMENTS, cuts=st.lists(st.integers(0, 200), max_size=6), ascii_only=st.booleans())
@@ -168,7 +168,7 @@ def test_chat_content_assembles_arguments_cut_anywhere(
     ends = [*sorted(cuts), len(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
     named = [chat_call(0, "add", pieces[0], id="a"), *(chat_call(0, None, p) for p in pieces[1:])]
-    assert heard(calls(*named)) == [("add", args, ())]
+    assert parse_calls(calls(*named)) == [("add", args, ())]
 
 
 def test_chat_content_yields_calls_only_at_the_close() -> None:
@@ -332,7 +332,7 @@ def test_chat_content_ignores_a_message_that_repeats_the_deltas(more: dict[str, 
 )
 def test_chat_content_reads_repeated_arguments(texts: list[Any]) -> None:
     deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
-    [(name, args, repairs)] = heard(deltas)
+    [(name, args, repairs)] = parse_calls(deltas)
     assert (name, args) == ("add", WEATHER)
     assert repairs in {("repeated_arguments",), ("object_arguments",)}
 
@@ -351,7 +351,7 @@ def test_chat_content_reads_repeated_arguments(texts: list[Any]) -> None:
 )
 def test_chat_content_keeps_contradicting_arguments_malformed(texts: list[Any]) -> None:
     deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
-    [(_, args, repairs)] = heard(deltas)
+    [(_, args, repairs)] = parse_calls(deltas)
     assert (isinstance(args, str), repairs) == (True, ("malformed",))
 
 
@@ -367,7 +367,7 @@ def test_chat_content_reads_repeated_arguments_cut_anywhere(
     text = "{}" * before + json.dumps(args) * (after + 1)
     ends = [*sorted(cuts), len(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-    [(_, got, _)] = heard(calls(*(chat_call(0, "add", piece, id="a") for piece in pieces)))
+    [(_, got, _)] = parse_calls(calls(*(chat_call(0, "add", piece, id="a") for piece in pieces)))
     assert got == args
 
 
@@ -421,14 +421,4 @@ def test_chat_content_accepts_an_index_as_float_or_text(first: Any, second: Any)
         {"index": second, "id": 7, "function": {"name": "get_weather", "arguments": "{}"}},
         {"index": first, "id": 0, "function": {"arguments": ":1}"}},
     )
-    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {}, ())]
-
-
-def test_chat_content_accepts_integer_ids() -> None:
-    deltas = calls(
-        chat_call(None, "add", '{"a":', id=0),
-        chat_call(None, "get_weather", '{"b":', id=1),
-        chat_call(None, None, "1}", id=0),
-        chat_call(None, None, "2}", id=1),
-    )
-    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())]
+    assert parse_calls(deltas) == [("add", {"a": 1}, ()), ("get_weather", {}, ())]

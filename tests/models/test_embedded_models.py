@@ -1,4 +1,4 @@
-"""Two embedded models beside each other: `gemma` is the tuned one, `gemma-base` the bare one."""
+"""The two embedded models: `gemma` is the tuned one, `gemma-base` the base."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NAMES = ("gemma", "gemma-base")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A cache of its own, and an adapter that stands in for the shipped one."""
+    """A temporary cache and an adapter in place of the shipped one."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
@@ -118,9 +118,9 @@ async def test_prepare_vllm_uses_the_weights_of_the_name(
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
     assert "--enable-auto-tool-choice" in base.extra_args
-    told = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
-    assert [default.weights_sha256, base.weights_sha256] == told
-    assert told[0] != told[1]
+    hashes = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
+    assert [default.weights_sha256, base.weights_sha256] == hashes
+    assert hashes[0] != hashes[1]
 
 
 async def test_prepare_vllm_reports_a_missing_vllm_before_fetching(

@@ -1,4 +1,4 @@
-"""Names to families, families to dialects and serve lines."""
+"""Gemma families by name, and the command lines that serve them."""
 
 import json
 from pathlib import Path

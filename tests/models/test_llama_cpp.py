@@ -1,4 +1,4 @@
-"""llama.cpp's server as lhkit speaks to it, against one that plays it."""
+"""The client of llama.cpp against a fake server."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -65,10 +65,14 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
 
 async def test_llama_cpp_is_identified_without_paths() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
-        told = model.identity
-    assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
-    assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
-    assert "somebody" not in repr(told)
+        identity = model.identity
+    assert (identity.model, identity.server) == ("gemma", "llama.cpp b11549-abc")
+    assert (identity.weights, identity.dtype, identity.weights_sha256) == (
+        "tuned-Q8_0.gguf",
+        "Q8_0",
+        "",
+    )
+    assert "ann" not in repr(identity)
 
 
 async def test_llama_cpp_identity_reads_the_hash_from_the_alias() -> None:
@@ -78,21 +82,23 @@ async def test_llama_cpp_identity_reads_the_hash_from_the_alias() -> None:
         listed = {"data": [{"id": names[0], "aliases": sorted(names)}]}
         routes = {"/v1/models": answers(200, json.dumps(listed))}
         async with FakeLlamaCpp(**routes) as server, connected(server) as model:
-            told = model.identity
-        assert (told.model, told.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
+            identity = model.identity
+        assert (identity.model, identity.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
 
 
 @pytest.mark.parametrize(
-    ("told", "server"),
+    ("build_info", "server"),
     [
         ("b0-unknown", "llama.cpp xllamacpp-2026.10-0123456789ab"),
         ("b11549-abc", "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"),
     ],
 )
-async def test_llama_cpp_identity_reads_the_build_from_the_alias(told: str, server: str) -> None:
+async def test_llama_cpp_identity_reads_the_build_from_the_alias(
+    build_info: str, server: str
+) -> None:
     alias = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
     listed = {"data": [{"id": alias, "aliases": [alias, "tuned-Q8_0.gguf"]}]}
-    props = {**json.loads(PROPS), "build_info": told}
+    props = {**json.loads(PROPS), "build_info": build_info}
     routes = {
         "/v1/models": answers(200, json.dumps(listed)),
         "/props": answers(200, json.dumps(props)),
@@ -109,9 +115,9 @@ async def test_llama_cpp_identity_prefers_a_given_name() -> None:
     listed = {"data": [{"id": names[-1], "aliases": names}]}
     routes = {"/v1/models": answers(200, json.dumps(listed))}
     async with FakeLlamaCpp(**routes) as server, connected(server, model=None) as model:
-        told = model.identity
-    assert (told.model, told.weights) == ("mine", "tuned-Q8_0.gguf")
-    assert told.weights_sha256 == "a" * 64
+        identity = model.identity
+    assert (identity.model, identity.weights) == ("mine", "tuned-Q8_0.gguf")
+    assert identity.weights_sha256 == "a" * 64
 
 
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
@@ -126,11 +132,11 @@ async def test_llama_cpp_identity_reduces_a_path_to_the_file_name(path: str) -> 
 async def test_llama_cpp_model_without_alias_is_named_by_its_file(
     wanted: str | None,
 ) -> None:
-    named = {"/v1/models": models("/home/somebody/tuned-Q8_0.gguf")}
+    named = {"/v1/models": models("/home/ann/tuned-Q8_0.gguf")}
     async with FakeLlamaCpp(**named) as server, connected(server, model=wanted) as model:
-        told = model.identity
-    assert (told.model, told.weights) == ("tuned-Q8_0.gguf", "")
-    assert "somebody" not in repr(told)
+        identity = model.identity
+    assert (identity.model, identity.weights) == ("tuned-Q8_0.gguf", "")
+    assert "ann" not in repr(identity)
 
 
 async def test_llama_cpp_sends_token_ids_and_stop_texts() -> None:
@@ -155,8 +161,8 @@ async def test_llama_cpp_sends_token_ids_and_stop_texts() -> None:
 
 async def test_llama_cpp_streams_text_and_keeps_the_data() -> None:
     events, _ = await answer_of(streams(native(["안", "녕 ", "😀"])))
-    told = [each.text for each in events if isinstance(each, TextDelta)]
-    assert (len(told), "".join(told)) == (3, "안녕 😀")
+    texts = [each.text for each in events if isinstance(each, TextDelta)]
+    assert (len(texts), "".join(texts)) == (3, "안녕 😀")
     last = last_of(events)
     assert (last.text, last.raw_text, last.reason) == ("안녕 😀", "안녕 😀", "stop")
     assert last.token_ids == (1000, 1001, 1002, 106)

@@ -1,4 +1,4 @@
-"""Server-parsed calls over HTTP: of a vLLM with evidence, of any other server by protocol alone."""
+"""The client of OpenAI-compatible servers against a fake server."""
 
 import hashlib
 import json
@@ -85,8 +85,8 @@ NO_PARSER = json.dumps(
 
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
-    told = {"dialect": "openai", "retries": 0, **endpoint}
-    model = await connect(Endpoint(base_url=server.base_url, **told))
+    options = {"dialect": "openai", "retries": 0, **endpoint}
+    model = await connect(Endpoint(base_url=server.base_url, **options))
     assert isinstance(model, OpenAiHttp)
     try:
         yield model
@@ -178,8 +178,8 @@ async def test_connect_accepts_an_address() -> None:
 
 
 async def test_openai_keeps_the_token_ids_of_vllm() -> None:
-    told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
-    async with FakeVllm(streams(told)) as server, connected(server) as model:
+    chunks = chat_completion(DELTAS, reason="tool_calls", tokens=5)
+    async with FakeVllm(streams(chunks)) as server, connected(server) as model:
         last = last_of(await said(model))
         sent = server.bodies[0]
     assert sent["return_token_ids"] is True
@@ -191,8 +191,8 @@ async def test_openai_keeps_the_token_ids_of_vllm() -> None:
 
 async def test_openai_returns_a_cut_call_as_fragment() -> None:
     """Some parsers close a string that the token limit cut, and hand the call on."""
-    told = chat_completion(DELTAS, reason="tool_calls", tokens=256)
-    async with FakeVllm(streams(told)) as server, connected(server) as model:
+    chunks = chat_completion(DELTAS, reason="tool_calls", tokens=256)
+    async with FakeVllm(streams(chunks)) as server, connected(server) as model:
         events = await said(model)
     last = last_of(events)
     assert not any(isinstance(each, ToolCallParsed) for each in events)
@@ -202,8 +202,8 @@ async def test_openai_returns_a_cut_call_as_fragment() -> None:
 
 @pytest.mark.parametrize("end", [b"data: [DONE]\n", b"data: [DONE]\r", b"data:[DONE] \r\n"])
 async def test_openai_accepts_a_last_event_without_blank_line(end: bytes) -> None:
-    told = [*PLAIN[:-1], end]
-    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
+    chunks = [*PLAIN[:-1], end]
+    async with FakeVllm(streams(chunks), routes=ELSEWHERE) as server, connected(server) as model:
         last = last_of(await said(model))
     assert [call.args for call in last.calls] == [{"ml": 200}]
 

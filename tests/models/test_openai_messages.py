@@ -1,4 +1,4 @@
-"""A conversation as OpenAI messages, and the same conversation through our chat template."""
+"""Conversations as OpenAI messages, and through the pythonic chat template."""
 
 import json
 from collections.abc import Callable
@@ -45,13 +45,13 @@ CONVERSATION: tuple[Message, ...] = (
 
 def test_chat_messages_of_a_conversation() -> None:
     result = encode_tool_result(FOUND)
-    told = chat_messages(CONVERSATION[:5], " 비서 ")
-    arguments = [call["function"].pop("arguments") for call in told[2]["tool_calls"]]
+    converted = chat_messages(CONVERSATION[:5], " 비서 ")
+    arguments = [call["function"].pop("arguments") for call in converted[2]["tool_calls"]]
     assert [json.loads(each) for each in arguments] == [
         {"query": '"잠" <bos>', "days": 3, "ok": True, "no": None},
         {"list": [1, "둘", {"a": 0.5}], "map": {"가": False}},
     ]
-    assert told == [
+    assert converted == [
         {"role": "system", "content": "비서"},
         {
             "role": "user",
@@ -72,10 +72,10 @@ def test_chat_messages_of_a_conversation() -> None:
 
 
 def test_chat_messages_have_stable_unique_call_ids() -> None:
-    told = chat_messages(CONVERSATION)
-    ids = [call["id"] for message in told for call in message.get("tool_calls", ())]
+    converted = chat_messages(CONVERSATION)
+    ids = [call["id"] for message in converted for call in message.get("tool_calls", ())]
     assert ids == ["call00000", "call00001", "call00002"]
-    assert chat_messages(CONVERSATION[:5]) == told[:5]
+    assert chat_messages(CONVERSATION[:5]) == converted[:5]
 
 
 @pytest.mark.parametrize("args", ['{"query": 잠', [1], {"n": float("nan")}])
@@ -84,11 +84,11 @@ def test_chat_messages_turn_invalid_calls_into_text(args: Any) -> None:
     raw = 'search {"query": 잠'
     cut = ToolCallMessage.of(name="search", args=args, result=refused, raw=raw)
     good = called("list", {}, index=1)
-    told = chat_messages((UserMessage(text="?"), cut, good))
-    assert told[1]["content"] == raw
-    assert [call["function"]["name"] for call in told[1]["tool_calls"]] == ["list"]
-    assert [message["role"] for message in told] == ["user", "assistant", "tool", "user"]
-    assert told[3]["content"] == f"Result of search: {encode_tool_result(refused)}"
+    converted = chat_messages((UserMessage(text="?"), cut, good))
+    assert converted[1]["content"] == raw
+    assert [call["function"]["name"] for call in converted[1]["tool_calls"]] == ["list"]
+    assert [message["role"] for message in converted] == ["user", "assistant", "tool", "user"]
+    assert converted[3]["content"] == f"Result of search: {encode_tool_result(refused)}"
 
 
 def test_chat_messages_content_is_null_without_text() -> None:
@@ -134,9 +134,9 @@ STOPPED = ModelMessage(text="잠깐", stopped=True)
 def test_chat_messages_join_adjacent_messages_of_one_role(
     messages: list[Message], roles: list[str], last: str | None
 ) -> None:
-    told = chat_messages(messages)
-    assert [each["role"] for each in told] == roles
-    assert last is None or told[-1]["content"] == last
+    converted = chat_messages(messages)
+    assert [each["role"] for each in converted] == roles
+    assert last is None or converted[-1]["content"] == last
 
 
 def test_chat_messages_keep_the_text_before_calls() -> None:
@@ -166,13 +166,13 @@ MESSAGES = (
 
 @given(messages=st.lists(MESSAGES, max_size=12), instructions=TEXTS)
 def test_chat_messages_never_repeat_a_role(messages: list[Message], instructions: str) -> None:
-    told = chat_messages(messages, instructions)
-    assert all(a["role"] != b["role"] or a["role"] == "tool" for a, b in pairwise(told))
-    ids = [call["id"] for each in told for call in each.get("tool_calls", ())]
-    assert ids == [each["tool_call_id"] for each in told if each["role"] == "tool"]
-    before = ["assistant" if "tool_calls" in each else each["role"] for each in told]
+    converted = chat_messages(messages, instructions)
+    assert all(a["role"] != b["role"] or a["role"] == "tool" for a, b in pairwise(converted))
+    ids = [call["id"] for each in converted for call in each.get("tool_calls", ())]
+    assert ids == [each["tool_call_id"] for each in converted if each["role"] == "tool"]
+    before = ["assistant" if "tool_calls" in each else each["role"] for each in converted]
     assert all(a in {"assistant", "tool"} for a, b in pairwise(before) if b == "tool")
-    spoken = "\n".join(each["content"] or "" for each in told)
+    spoken = "\n".join(each["content"] or "" for each in converted)
     words = [each.text for each in messages if isinstance(each, UserMessage | ModelMessage)]
     assert all(word.strip() in spoken for word in words)
 

@@ -1,4 +1,4 @@
-"""What a processor is quick in: choose_precision from its flags, or as asked for."""
+"""The choice of the number type by processor."""
 
 from pathlib import Path
 
@@ -61,10 +61,10 @@ def test_choose_precision_refuses_an_invalid_dtype() -> None:
 
 
 @pytest.mark.parametrize("locale", available_locales())
-@pytest.mark.parametrize(("cpuinfo", "told"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
+@pytest.mark.parametrize(("cpuinfo", "expected"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
 def test_precision_describes_type_and_reason(
-    locale: str, cpuinfo: str, told: str, tmp_path: Path
+    locale: str, cpuinfo: str, expected: str, tmp_path: Path
 ) -> None:
-    assert told in choose_precision(None, processor(cpuinfo, tmp_path)).describe(
+    assert expected in choose_precision(None, processor(cpuinfo, tmp_path)).describe(
         load_catalog(locale)
     )

@@ -1,4 +1,4 @@
-"""One response, read from bytes: nothing but a whole stream is an answer, and all of it is kept."""
+"""Read one streamed response from bytes."""
 
 import itertools
 import json
@@ -340,9 +340,9 @@ def test_reader_counts_chunks_without_token_ids_like_vllm_bench(
     it = reader()
     it.mark_headers()
     left_out = set() if has_ids else {"token_ids"}
-    told = [{key: each[key] for key in each.keys() - left_out} for each in stream]
+    choices = [{key: each[key] for key in each.keys() - left_out} for each in stream]
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
-    for data in (*(chunk(**each) for each in told), event(usage), DONE):
+    for data in (*(chunk(**each) for each in choices), event(usage), DONE):
         list(it.feed(data))
     timing = finished(it).timing
     assert (timing.first_token_s, timing.last_token_s) == (first_s, last_s)

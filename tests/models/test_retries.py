@@ -1,4 +1,4 @@
-"""Second tries: only before any answer began, only for what may pass, and never in secret."""
+"""Retries and backoff after transient errors."""
 
 import random
 from contextlib import aclosing
@@ -181,8 +181,8 @@ async def test_timing_separates_retries() -> None:
 
 
 def turned_away(status: int = 503, **headers: str) -> aiohttp.ClientResponseError:
-    told: Any = {name.replace("_", "-"): value for name, value in headers.items()}
-    return aiohttp.ClientResponseError(None, (), status=status, headers=told)  # type: ignore[arg-type] # no request is looked at
+    fields: Any = {name.replace("_", "-"): value for name, value in headers.items()}
+    return aiohttp.ClientResponseError(None, (), status=status, headers=fields)  # type: ignore[arg-type] # no request is looked at
 
 
 def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -> float | None:
@@ -199,16 +199,16 @@ def test_backoff_doubles_with_jitter_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("retry_after", "expected"),
     [("0", 0.0), ("3", 3.0), (" 10 ", 10.0), ("11", None), ("86400", None)],
 )
-def test_backoff_respects_a_short_retry_after(told: str, expected: float | None) -> None:
-    assert pause_s(turned_away(429, Retry_After=told), 1) == expected
+def test_backoff_respects_a_short_retry_after(retry_after: str, expected: float | None) -> None:
+    assert pause_s(turned_away(429, Retry_After=retry_after), 1) == expected
 
 
-@pytest.mark.parametrize("told", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
-def test_backoff_ignores_an_invalid_retry_after(told: str) -> None:
-    found = pause_s(turned_away(503, Retry_After=told), 1)
+@pytest.mark.parametrize("retry_after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
+def test_backoff_ignores_an_invalid_retry_after(retry_after: str) -> None:
+    found = pause_s(turned_away(503, Retry_After=retry_after), 1)
     assert found is not None
     assert 0.25 <= found <= 0.5
 

@@ -1,4 +1,4 @@
-"""Several servers as one model: who is asked, who is left, and what is told of it."""
+"""Several servers as one model: placement of conversations, failed servers, records."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ MANY = 24
 class Replica(FakeVllm):
     """A server whose answers follow from the prompt, so that any of several gives the same.
 
-    With `dies_at` it hangs from that request on, and `is_dying` tells so: whoever started it can
+    With `dies_at` it hangs from that request on and sets `is_dying`, so that a test can
     kill it in the middle of a conversation.
     """
 
@@ -77,7 +77,7 @@ class Replica(FakeVllm):
 
 
 def number_in(prompt: str) -> int:
-    """Return the number of the conversation; 0 where nobody has said one."""
+    """Return the number of the conversation; 0 without one."""
     _, said, rest = prompt.partition("this is ")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return int(digits) if said and digits else 0
@@ -174,8 +174,8 @@ async def test_pool_records_name_the_server_and_never_the_key(
         run = await played(talks, pool, tmp_path)
     both = {a.base_url, b.base_url}
     assert {address for record in run.records for address in addresses(record)} == both
-    [told] = read_manifest(tmp_path)["models"]
-    assert told["base_url"].split() == [a.base_url, b.base_url]
+    [model] = read_manifest(tmp_path)["models"]
+    assert model["base_url"].split() == [a.base_url, b.base_url]
     [shown] = summarise(run.records).models
     assert set(shown.base_url.split()) == both
     without = replace(run, manifest={**run.manifest, "command": ()})
@@ -218,18 +218,18 @@ async def test_pool_warms_every_server_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("route", "told"),
+    ("route", "expected"),
     [
         ({"/v1/models": models("gemma-2")}, "differ in model (gemma, gemma-2)"),
         ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
     ],
 )
-async def test_connect_pool_refuses_different_models(route: dict[str, Any], told: str) -> None:
+async def test_connect_pool_refuses_different_models(route: dict[str, Any], expected: str) -> None:
     async with Replica() as a, Replica(routes=route) as b:
         with pytest.raises(UsageError) as refused:
             async with connect_pool(endpoints(a, b)):
                 pass
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert a.base_url in str(refused.value)
 
 
@@ -257,8 +257,8 @@ async def test_pool_concurrency_is_the_sum_of_all_servers() -> None:
 async def evaluated(folder: Path, **options: Any) -> int:
     settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None, api_key="SECRET")
     given = {"paths": (folder / "talks.yaml",), "toolset": f"{folder / 'own.py'}:tools"}
-    told = EvalOptions(runs_dir=folder / "runs", name="run", **{**given, **options})
-    return await evaluate(told, settings)
+    eval_options = EvalOptions(runs_dir=folder / "runs", name="run", **{**given, **options})
+    return await evaluate(eval_options, settings)
 
 
 @pytest.mark.usefixtures("talks")
@@ -282,7 +282,7 @@ async def test_eval_uses_the_servers_of_a_file_and_reports_failed_ones(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["http://a:1", "http://a:1/v1"], "--base-url http://a:1 is given 2 times"),
         (["@missing.txt"], "--base-url @missing.txt cannot be read"),
@@ -291,10 +291,10 @@ async def test_eval_uses_the_servers_of_a_file_and_reports_failed_ones(
     ],
 )
 def test_eval_refuses_an_invalid_list_of_addresses(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     with pytest.raises(UsageError) as refused:
         addresses_of(words)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)

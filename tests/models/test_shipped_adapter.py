@@ -1,4 +1,4 @@
-"""The adapter that ships: whole, for the embedded base, with its notice, and from no machine."""
+"""The shipped adapter: complete, for the embedded base, with its notice."""
 
 import json
 from pathlib import Path
@@ -28,8 +28,8 @@ def test_shipped_adapter_is_complete_and_small_enough_for_a_wheel() -> None:
 
 
 def test_shipped_adapter_names_its_base() -> None:
-    told = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
-    assert told["base"]["name"] == base_folder(Path()).name
+    manifest = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
+    assert manifest["base"]["name"] == base_folder(Path()).name
 
 
 def test_shipped_adapter_config_has_no_local_path() -> None:

@@ -1,4 +1,4 @@
-"""Bytes to events: whatever the network does to the chunks, the same data comes out."""
+"""Decode server-sent events."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The tuned Gemma in the cache: merged once, mended when broken, and one sentence when it fails."""
+"""The tuned Gemma in the cache: merged once, rebuilt if damaged, clear errors."""
 
 import asyncio
 import errno
@@ -38,7 +38,7 @@ class World:
     adapter: Path
     verified: list[bool] = field(default_factory=list)
     merged: list[Path] = field(default_factory=list)
-    told: list[WeightsProgress] = field(default_factory=list)
+    reports: list[WeightsProgress] = field(default_factory=list)
     before_merging: Callable[[], Any] = lambda: None
 
     async def base(self, cache_dir: Path, **options: Any) -> Path:
@@ -56,7 +56,7 @@ class World:
     async def ensure(self, **options: Any) -> Path:
         return await ensure_tuned(
             self.cache,
-            report=self.told.append,
+            report=self.reports.append,
             adapter=self.adapter,
             ensure_base=self.base,
             merge=self.merge,
@@ -69,7 +69,7 @@ class World:
 
     @property
     def left(self) -> list[str]:
-        """What lies beside the finished folder, the lock apart."""
+        """Other files next to the finished folder, without the lock."""
         kept = (self.cache / "weights").iterdir()
         return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
 
@@ -110,12 +110,12 @@ async def test_ensure_tuned_verifies_the_base(world: World) -> None:
 
 async def test_ensure_tuned_reports_the_licence_notice_first_and_once(world: World) -> None:
     await world.ensure()
-    assert world.told[0].text == NOTICE
-    stages = [progress.stage for progress in world.told]
+    assert world.reports[0].text == NOTICE
+    stages = [progress.stage for progress in world.reports]
     assert stages.count(WeightsStage.NOTICE) == 1
     assert stages.index(WeightsStage.CONVERTING) < stages.index(WeightsStage.MERGING)
     await world.ensure()
-    assert [progress.stage for progress in world.told].count(WeightsStage.NOTICE) == 2
+    assert [progress.stage for progress in world.reports].count(WeightsStage.NOTICE) == 2
 
 
 async def test_ensure_tuned_keeps_a_folder_per_adapter(world: World) -> None:

@@ -1,15 +1,13 @@
-"""The client against a server that plays vLLM, well-behaved or not."""
+"""The client of vLLM against a fake server."""
 
 import asyncio
 import hashlib
-import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from lhkit.errors import (
@@ -30,7 +28,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.response import CompletionContent
-from lhkit.models.transport import Clock, Connection, Endpoint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import (
     Finished,
@@ -43,7 +41,6 @@ from lhkit.responses import (
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
-    DONE,
     METRICS,
     NO_SUCH_MODEL,
     NOT_FOUND,
@@ -54,7 +51,6 @@ from tests.models.fake_vllm import (
     answers,
     comments_for_ever,
     completion,
-    event,
     hangs_up,
     models,
     streams,
@@ -70,29 +66,29 @@ BODY = b"".join(HELLO)
 
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
-    told = {"retries": 0, **endpoint}  # second tries are in test_retries
-    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **told))
+    options = {"retries": 0, **endpoint}  # second tries are in test_retries
+    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **options))
     try:
         yield model
     finally:
         await model.aclose()
 
 
-async def said(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+async def collect(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
-async def said_before_it_failed(model: VllmHttp, into: list[ModelEvent]) -> None:
+async def collect_until_error(model: VllmHttp, into: list[ModelEvent]) -> None:
     async for each in model.stream(REQUEST):
         into.append(each)
 
 
 async def answer_of(*behaviours: Behaviour, **endpoint: Any) -> tuple[list[ModelEvent], FakeVllm]:
     async with FakeVllm(*behaviours) as server, connected(server, **endpoint) as model:
-        return await said(model), server
+        return await collect(model), server
 
 
-async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
+async def error_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     """Return the fault of one response, having seen that the model works on after it."""
     async with (
         FakeVllm(behaviour, streams(HELLO)) as server,
@@ -100,9 +96,9 @@ async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     ):
         events: list[ModelEvent] = []
         with pytest.raises(LhkitError) as caught:
-            await said_before_it_failed(model, events)
+            await collect_until_error(model, events)
         assert not any(isinstance(each, Finished) for each in events)
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
     return caught.value
 
 
@@ -140,7 +136,7 @@ async def test_vllm_sends_and_records_the_constraint(constraint: Constraint) -> 
         connected(server, constraint=constraint) as model,
     ):
         request = replace(REQUEST, tools=(EMPTY_TOOL,))
-        last = (await said(model, request))[-1]
+        last = (await collect(model, request))[-1]
     [sent] = server.bodies
     fields = DIALECTS["json"].constrain([EMPTY_TOOL], constraint)
     assert sent["structured_outputs"] == fields["structured_outputs"]
@@ -152,14 +148,8 @@ async def test_vllm_sends_and_records_the_constraint(constraint: Constraint) -> 
 async def test_vllm_refuses_required_without_tools_before_sending() -> None:
     async with FakeVllm() as server, connected(server, constraint="required") as model:
         with pytest.raises(UsageError, match="there is no tool"):
-            await said(model)
+            await collect(model)
     assert server.bodies == []
-
-
-async def test_vllm_sends_lone_surrogates_as_valid_unicode() -> None:
-    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
-        await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
-    assert "a\ufffd<end_of_turn>" in server.bodies[0]["prompt"]
 
 
 @pytest.mark.parametrize(
@@ -192,39 +182,10 @@ async def test_client_streams_text_and_keeps_the_data() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 7])
-async def test_client_reads_a_stream_in_any_chunks(size: int) -> None:
-    pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
-    body = b": keep-alive\n\n" + b"".join(completion(pieces))
-    chunks = [body[start : start + size] for start in range(0, len(body), size)]
-    events, _ = await answer_of(streams(chunks))
-    last = events[-1]
-    assert isinstance(last, Finished)
-    assert last.raw_text == "".join(pieces)
-    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "한글\u2028🙂"
-    assert [e.call.args for e in events if isinstance(e, ToolCallParsed)] == [{"a": "나"}]
-
-
-async def test_client_takes_times_from_its_clock() -> None:
-    async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
-        endpoint = Endpoint(base_url=server.base_url)
-        ticking = Clock(now=itertools.count(100).__next__)
-        connection = Connection(endpoint, session, ticking)
-        model = VllmHttp(ModelIdentity(model="gemma", dialect="json"), connection)
-        last = (await said(model))[-1]
-    assert isinstance(last, Finished)
-    t = last.timing
-    chain = [t.headers_s, t.first_chunk_s, t.first_token_s, t.first_text_s]
-    moments = [moment for moment in [*chain, t.last_token_s, t.done_s] if moment is not None]
-    assert len(moments) == 6
-    assert moments == sorted(moments)
-    assert 1 <= moments[0] <= moments[-1] < 30
-
-
 async def test_client_opens_a_connection_per_request() -> None:
     async with FakeVllm(*[streams(HELLO)] * 3) as server, connected(server) as model:
         for _ in range(3):
-            await said(model)
+            await collect(model)
         assert len(server.connections) == 3
 
 
@@ -237,7 +198,7 @@ async def test_client_separates_concurrent_conversations() -> None:
     words = [f"답{i}" for i in range(40)]
     behaviours = [streams(completion(list(word))) for word in words]
     async with FakeVllm(*behaviours) as server, connected(server) as model:
-        answers_ = await asyncio.gather(*(said(model) for _ in words))
+        answers_ = await asyncio.gather(*(collect(model) for _ in words))
     texts = [events[-1].text for events in answers_ if isinstance(events[-1], Finished)]
     assert sorted(texts) == sorted(words)
 
@@ -252,13 +213,11 @@ async def test_client_separates_concurrent_conversations() -> None:
             "max_tokens=9000 cannot be greater; change what it names",
         ),
         (answers(401, '{"error":"Unauthorized"}'), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(403, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
         (answers(404, NO_SUCH_MODEL), UnknownModelError, "Valid aliases: gemma"),
         (answers(404, NOT_FOUND), RequestRefusedError, "Not Found.*--base-url"),
         (answers(429, "slow down", "text/plain"), ServerOverloadedError, "slow down; try later"),
         (answers(503, ""), ServerOverloadedError, r"HTTP 503\); try later"),
         (answers(500, "<b>oops", "text/html"), ServerFailedError, "<b>oops; look"),
-        (answers(502, "\n<html>\n <b>oops", "text/html"), ServerFailedError, r"HTTP 502\); look"),
         (answers(404, "<!DOCTYPE HTML>\n<p>a", "text/html"), RequestRefusedError, r"404\); check"),
         (answers(500, b"oops \xff\xfe"), ServerFailedError, "oops .*; look into its log"),
         (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "text/html.*base-url"),
@@ -267,20 +226,13 @@ async def test_client_separates_concurrent_conversations() -> None:
         (streams(HELLO[:2], "drop"), StreamBrokenError, "broke off .* check that the server"),
         (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
         (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
-        (streams([*HELLO[:1], DONE]), StreamBrokenError, "ended early after 1 tokens"),
-        (
-            streams([*HELLO[:2], event({"error": {"message": "engine died", "code": 500}}), DONE]),
-            ServerFailedError,
-            "in its stream: engine died; look into its log",
-        ),
-        (streams([b"data: {garbage\n\n"]), StreamBrokenError, "garbage.*--base-url"),
         (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
     ],
 )
 async def test_client_raises_typed_errors_with_advice(
     behaviour: Behaviour, error: type[LhkitError], sentence: str
 ) -> None:
-    fault = await fault_of(behaviour)
+    fault = await error_of(behaviour)
     assert type(fault) is error
     with pytest.raises(error, match=sentence):
         raise fault
@@ -296,19 +248,19 @@ async def test_client_raises_typed_errors_with_advice(
 async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
-            await said(model)
+            await collect(model)
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
 async def test_client_reports_a_dead_server_and_uses_it_after_a_restart() -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
-        await said(model)
+        await collect(model)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):
-            await said(model)
+            await collect(model)
         async with FakeVllm(streams(HELLO), port=server.port):
-            assert isinstance((await said(model))[-1], Finished)
+            assert isinstance((await collect(model))[-1], Finished)
 
 
 async def test_client_closes_the_request_with_the_stream() -> None:
@@ -335,7 +287,7 @@ async def test_client_closes_the_request_when_cancelled() -> None:
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
+async def connect_error(base_url: str, **endpoint: Any) -> LhkitError:
     with pytest.raises(LhkitError) as caught:
         await VllmHttp.connect(Endpoint(base_url=base_url, **endpoint))
     return caught.value
@@ -346,21 +298,21 @@ async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
     ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
 )
 async def test_connect_refuses_an_invalid_address(base_url: str) -> None:
-    fault = await connect_fault(base_url)
+    fault = await connect_error(base_url)
     assert type(fault) is UsageError
     assert "give --base-url http://HOST:PORT" in str(fault)
 
 
 async def test_connect_reports_an_unreachable_server() -> None:
     async with FakeVllm() as server:
-        nobody = server.base_url
-    fault = await connect_fault(nobody)
+        address = server.base_url
+    fault = await connect_error(address)
     assert type(fault) is ServerUnreachableError
-    assert str(fault).startswith(f"nothing answers at {nobody}: start a server (`lhkit serve`)")
+    assert str(fault).startswith(f"nothing answers at {address}: start a server (`lhkit serve`)")
 
 
 async def test_connect_refuses_a_password_in_the_address() -> None:
-    fault = await connect_fault("http://me:secret@localhost:1")
+    fault = await connect_error("http://me:secret@localhost:1")
     assert type(fault) is UsageError
     assert "secret" not in str(fault)
 
@@ -370,12 +322,12 @@ async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> Non
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
         assert model.identity.base_url == server.base_url
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
         await model.aclose()
 
 
 async def test_connect_refuses_an_unknown_dialect() -> None:
-    fault = await connect_fault("http://unused", dialect="klingon")
+    fault = await connect_error("http://unused", dialect="klingon")
     assert type(fault) is UsageError
     known = ", ".join(sorted(DIALECTS))
     assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
@@ -407,7 +359,7 @@ async def test_connect_lists_the_served_models_for_an_unknown_one(
     served: list[str], wanted: str | None, sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": models(*served)}) as server:
-        fault = await connect_fault(server.base_url, model=wanted)
+        fault = await connect_error(server.base_url, model=wanted)
     assert type(fault) is UnknownModelError
     assert sentence in str(fault)
 
@@ -416,7 +368,6 @@ async def test_connect_lists_the_served_models_for_an_unknown_one(
     "version",
     [
         answers(404, NOT_FOUND),
-        answers(405, ""),
         answers(200, "{}"),
         hangs_up(),
     ],
@@ -427,7 +378,7 @@ async def test_connect_accepts_a_server_without_version(version: Behaviour) -> N
         connected(server) as model,
     ):
         assert model.identity.server == "unknown server"
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +398,7 @@ async def test_connect_refuses_a_server_with_another_api(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_fault(server.base_url)
+        fault = await connect_error(server.base_url)
     assert type(fault) is error
     assert sentence in str(fault)
 
@@ -467,17 +418,8 @@ LISTS = {
     "listing",
     [
         answers(404, NOT_FOUND),
-        answers(404, NO_SUCH_MODEL),
-        answers(400, ""),
-        answers(405, ""),
-        answers(501, ""),
         answers(200, "<html>hello</html>", "text/html"),
-        answers(200, "nonsense"),
-        answers(200, ""),
         answers(200, "[]"),
-        answers(200, "{}"),
-        answers(200, "null"),
-        answers(200, '{"data": null}'),
         answers(200, '{"data": [1]}'),
         answers(200, '{"data": [{}]}'),
         *(answers(200, each) for each in LISTS.values()),
@@ -490,7 +432,7 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
         FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
         connected(server, model="b") as model,
     ):
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
         assert (model.identity.model, model.identity.weights) == ("b", "")
         assert server.bodies[0]["model"] == "b"
 
@@ -500,8 +442,6 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
     [
         (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
         (answers(500, ""), ServerFailedError, "look into its log"),
-        (answers(503, ""), ServerOverloadedError, "try later"),
-        (hangs_up(), StreamBrokenError, "check that the server is alive"),
         (answers(200, LISTS["wildcards"]), UnknownModelError, "serves x/*, b*, c, not q"),
         (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
     ],
@@ -510,7 +450,7 @@ async def test_connect_reports_errors_and_wrong_names_for_a_named_model(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_fault(server.base_url, model="qq")
+        fault = await connect_error(server.base_url, model="qq")
     assert type(fault) is error
     assert sentence in str(fault)
 
@@ -540,7 +480,7 @@ async def test_connect_finds_the_model_in_every_list_format(
 @pytest.mark.parametrize("listing", ['{"data": [{"id": "*"}]}', '{"data": [{"id": "x/*"}]}'])
 async def test_connect_does_not_take_a_wildcard_as_the_only_model(listing: str) -> None:
     async with FakeVllm(routes={"/v1/models": answers(200, listing)}) as server:
-        fault = await connect_fault(server.base_url)
+        fault = await connect_error(server.base_url)
     assert type(fault) is UnknownModelError
     assert "not exactly one model" in str(fault)
 

@@ -1,4 +1,4 @@
-"""Which options a vLLM knows, by its help, and what a line is without the others."""
+"""The options of a vLLM, read from its help."""
 
 from itertools import pairwise
 from pathlib import Path

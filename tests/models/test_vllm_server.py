@@ -151,11 +151,11 @@ async def test_server_reports_a_failed_start(
     with pytest.raises(ServerStartError) as raised:
         async with VllmServer(settings("dies")):
             pass
-    told = str(raised.value)
-    assert "RuntimeError: no room for the cache" in told
-    assert "See root cause" not in told
-    assert str(tmp_path / "server.log") in told
-    assert "\n" not in told
+    message = str(raised.value)
+    assert "RuntimeError: no room for the cache" in message
+    assert "See root cause" not in message
+    assert str(tmp_path / "server.log") in message
+    assert "\n" not in message
 
 
 async def test_server_reports_a_missing_vllm(
@@ -226,7 +226,7 @@ async def test_server_ends_with_the_block_if_the_reaper_was_killed(
     await until(lambda: not any(map(alive, started(tmp_path))))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells a child")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the child")
 async def test_server_ends_if_reaper_and_owner_were_killed(
     tmp_path: Path,
 ) -> None:

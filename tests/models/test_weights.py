@@ -39,7 +39,7 @@ class World:
     cache: Path
     fetches: int = 0
     converted: list[bytes] = field(default_factory=list)
-    told: list[WeightsProgress] = field(default_factory=list)
+    reports: list[WeightsProgress] = field(default_factory=list)
     before_conversion: Callable[[], Any] = lambda: None
 
     async def fetch(self, folder: Path) -> Path:
@@ -57,11 +57,11 @@ class World:
 
     async def ensure(self, **options: Any) -> Path:
         options = {"fetch": self.fetch, "convert": self.convert, **options}
-        return await ensure_weights(self.cache, report=self.told.append, **options)
+        return await ensure_weights(self.cache, report=self.reports.append, **options)
 
     @property
     def left(self) -> list[str]:
-        """What lies beside the finished folder, the lock apart."""
+        """Other files next to the finished folder, without the lock."""
         kept = (self.cache / "weights").iterdir()
         return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
 
@@ -86,8 +86,8 @@ async def test_ensure_weights_builds_a_folder_that_vllm_can_serve(world: World) 
 
 async def test_ensure_weights_reports_the_licence_notice_first(world: World) -> None:
     await world.ensure()
-    assert world.told[0] == WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE)
-    stages = list(dict.fromkeys(each.stage for each in world.told))
+    assert world.reports[0] == WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE)
+    stages = list(dict.fromkeys(each.stage for each in world.reports))
     assert stages == [WeightsStage.NOTICE, WeightsStage.FETCHING, WeightsStage.CONVERTING]
 
 
@@ -175,7 +175,7 @@ async def test_ensure_weights_waits_for_another_process(world: World) -> None:
     folders = await asyncio.gather(world.ensure(), world.ensure())
     assert folders[0] == folders[1]
     assert len(world.converted) == 1
-    assert WeightsStage.WAITING in {progress.stage for progress in world.told}
+    assert WeightsStage.WAITING in {progress.stage for progress in world.reports}
 
 
 async def test_ensure_weights_reports_a_missing_package_before_fetching(

@@ -1,4 +1,4 @@
-"""Which weights a folder holds: their content, whatever the folder is called."""
+"""The hash of the weights in a folder."""
 
 import os
 import shutil
@@ -53,12 +53,12 @@ async def test_weights_sha256_changes_with_any_loaded_file(
 
 async def test_weights_sha256_reads_a_large_file_once(folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(BIG)
-    told: list[WeightsProgress] = []
-    first = await weights_sha256(folder, tmp_path, report=told.append)
-    assert [(each.done_bytes, each.total_bytes) for each in told] == [(len(BIG), len(BIG))]
-    assert "reading model.safetensors" in told[0].text
-    assert await weights_sha256(folder, tmp_path, report=told.append) == first
-    assert len(told) == 1
+    reports: list[WeightsProgress] = []
+    first = await weights_sha256(folder, tmp_path, report=reports.append)
+    assert [(each.done_bytes, each.total_bytes) for each in reports] == [(len(BIG), len(BIG))]
+    assert "reading model.safetensors" in reports[0].text
+    assert await weights_sha256(folder, tmp_path, report=reports.append) == first
+    assert len(reports) == 1
 
 
 async def test_weights_sha256_detects_a_change_of_the_same_size_and_time(
