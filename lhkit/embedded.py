@@ -28,9 +28,9 @@ class Reports:
 
 
 def embedded_weights(name: str, settings: Settings) -> Path:
-    """Return the path of an embedded model for the configured runtime, which need not exist yet.
+    """Return the path of an embedded model, which need not exist yet.
 
-    This is a folder for vLLM, a file for llama.cpp.
+    With the configured runtime this is a folder for vLLM, a file for llama.cpp.
 
     Raises:
         AdapterError: there is no adapter.
@@ -56,7 +56,7 @@ async def embedded_sha256(name: str, settings: Settings) -> str | None:
 
 
 def embedded_folder(name: str, settings: Settings) -> Path:
-    """Return the path of an embedded model's folder for vLLM, which need not exist yet.
+    """Return the path of an embedded model for vLLM, which need not exist yet.
 
     Raises:
         AdapterError: there is no adapter.
@@ -67,7 +67,7 @@ def embedded_folder(name: str, settings: Settings) -> Path:
 
 
 async def running_server(name: str, settings: Settings) -> RunningServer | None:
-    """Return the server of an embedded model that `lhkit serve` keeps; None if none fits.
+    """Return the running server of an embedded model; None if none fits.
 
     A server of older weights, another runtime or another number type does not fit.
 
@@ -142,7 +142,7 @@ async def prepare_vllm(
     server_parser: bool = False,
     compiled: bool = False,
 ) -> ServerSettings:
-    """Build the folder of an embedded model and return the settings for serving it by vLLM.
+    """Build the weights of an embedded model and return its vLLM settings.
 
     Raises:
         SetupError: vLLM is not installed (checked first), or the weights are not available.

@@ -1,4 +1,4 @@
-"""Open regular files, replace files atomically, hash them; look up package versions."""
+"""Open regular files, replace and hash files; look up package versions."""
 
 import errno
 import hashlib
@@ -47,7 +47,7 @@ def _wrap_regular(descriptor: int, path: Path, mode: str) -> BinaryIO:
 
 @contextmanager
 def replace_atomically(*files: Path) -> Iterator[tuple[Path, ...]]:
-    """Yield paths of temporary files, which replace `files` one after another at the end.
+    """Yield paths of temporary files, which replace `files` at the end.
 
     A symbolic link is replaced, never written through. After an exception in the block all files
     are unchanged, and no temporary file remains.
@@ -76,7 +76,7 @@ def replace_atomically(*files: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Replace a file atomically and durably: a reader or a power loss sees the old or the new one.
+    """Replace a file atomically and durably (fsync).
 
     Args:
         path: a file in an existing folder; a symbolic link is replaced.
@@ -99,7 +99,7 @@ def file_sha256(path: Path) -> str:
 
 @cache
 def installed_version(*packages: str) -> str | None:
-    """Return the version of the first installed one of several packages; None without one."""
+    """Return the version of the first installed package; None if none is."""
     for package in packages:
         try:
             return version(package)

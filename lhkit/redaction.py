@@ -48,7 +48,7 @@ class Mask:
         return self._replace(self._anywhere, text)
 
     def tail(self, text: str) -> str:
-        """Return the tail of a cut text, with the tail of a secret at its beginning masked."""
+        """Return the tail of a cut text, with a cut secret at its start masked."""
         for form in sorted(self._replacements, key=len, reverse=True):
             if len(form) < MIN_SECRET_CHARS:
                 continue

@@ -1,4 +1,4 @@
-"""The response of a model to one request: its events, token usage, timing and model identity.
+"""The response of a model: events, token usage, timing, model identity.
 
 Times are seconds on a monotonic clock since the request was sent.
 """
@@ -15,7 +15,7 @@ WEIGHTS_CHARS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts reported by the server; `cached_tokens` is None if it does not report them."""
+    """Token counts reported by the server; `cached_tokens` is None if unknown."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -24,7 +24,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The client's timestamps of one response, in seconds since the successful attempt was sent.
+    """The client's timestamps, in seconds since the successful attempt.
 
     Args:
         headers_s: response headers.
@@ -94,7 +94,7 @@ def weights_label(name: str, sha256: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """Parameters of decoding. Temperature 0 is greedy; `seed` has an effect only above 0."""
+    """Decoding parameters. Temperature 0 is greedy; then `seed` has no effect."""
 
     max_tokens: int = 256
     temperature: float = 0.0

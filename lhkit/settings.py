@@ -1,4 +1,4 @@
-"""Read settings and facts about the process: environment variables, folders, clock, hardware."""
+"""Read the environment: settings, variables, clock, process, hardware."""
 
 import os
 import platform
@@ -38,7 +38,9 @@ REPLY_TOKENS: Final = 128
 
 
 class Settings(BaseSettings):
-    """Settings, each read from the environment variable `LHKIT_<FIELD>`; options override them.
+    """Settings, each read from the environment variable `LHKIT_<FIELD>`.
+
+    Command-line options override them.
 
     Args:
         base_url: address of a running model server.
@@ -167,7 +169,7 @@ def process_age_s() -> float:
 
 
 def hardware() -> dict[str, str | int]:
-    """Return the machine's data for a manifest: system, processor, Python version, cores."""
+    """Return system, processor, Python version and cores for a manifest."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),

@@ -1,1 +1,1 @@
-"""Serve Gemma models and talk to them: weights, servers, HTTP clients, dialects, cassettes."""
+"""Models: weights, servers, HTTP clients, dialects, cassettes."""

@@ -1,4 +1,7 @@
-"""LoRA adapters, as `SFTTrainer.save_model` writes them: check, match to a base, serve by vLLM."""
+"""Check LoRA adapters, match them to a base, and serve them by vLLM.
+
+An adapter is a folder that `SFTTrainer.save_model` or `save_pretrained` wrote.
+"""
 
 import asyncio
 import hashlib
@@ -76,7 +79,7 @@ def require_same_base(base: Path, adapter: Path) -> None:
 
 
 def base_sha256(folder: Path) -> str:
-    """Return the hash of a base model's configuration and weights (takes a second or two)."""
+    """Return the hash of a base model's configuration and weights."""
     digest = hashlib.sha256()
     for path in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
         with path.open("rb") as file:
@@ -106,7 +109,7 @@ class LoraAdapter:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The values of `--lora-modules`; the alias first, so that the name is loaded last."""
+        """The values of `--lora-modules`; the name is last, so it is loaded last."""
         names = (*((weights_alias(self.sha256),) if self.sha256 else ()), self.name)
         return tuple(f"{name}={self.folder}" for name in names)
 

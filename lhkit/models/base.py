@@ -12,7 +12,7 @@ from lhkit.tools.definition import ToolDefinition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request: the whole conversation, the tools, the instructions and the sampling."""
+    """One request: whole conversation, tools, instructions and sampling."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
@@ -21,7 +21,7 @@ class ModelRequest:
 
 
 class ChatModel(Protocol):
-    """A model that answers requests: `VllmHttp`, `ScriptedModel`, `CassetteModel`, and others."""
+    """A model that answers requests, such as `VllmHttp` or `ScriptedModel`."""
 
     @property
     def identity(self) -> ModelIdentity:

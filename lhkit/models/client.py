@@ -14,7 +14,7 @@ from lhkit.responses import ModelEvent, ModelIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One HTTP request: path, body, the text of the prompt, and the reader of the response."""
+    """One HTTP request: path, body, prompt, and the reader of the response."""
 
     path: str
     body: Mapping[str, Any]
@@ -44,7 +44,7 @@ class HttpModel(ABC):
         """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
+        """Yield the events of one response; closing early closes the request.
 
         Raises:
             ModelError: the server refused, failed, disconnected or stalled.

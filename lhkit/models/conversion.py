@@ -1,4 +1,4 @@
-"""A script: convert a GGUF file, or merge an adapter, into a folder of weights that vLLM serves.
+"""A script: convert a GGUF file or merge an adapter into a folder of weights.
 
 It runs in a process of its own, which frees torch's memory at its end:
 
@@ -30,7 +30,7 @@ _COPIED_FILES = ("*.json", "*.jinja", "*.md", "*.html")
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Write model and tokenizer of a GGUF file to `folder`, weights dequantised to bfloat16."""
+    """Write model and tokenizer of a GGUF file to a folder, in bfloat16."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)

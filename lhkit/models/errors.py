@@ -1,4 +1,4 @@
-"""Translate HTTP and transport errors into lhkit's exceptions, each with what to do next."""
+"""Translate HTTP and transport errors into lhkit's exceptions."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def stalled(address: str) -> StreamStalledError:
 
 
 def unexpected_answer(address: str, answer: str) -> StreamBrokenError:
-    """Return the exception for an answer that an OpenAI-compatible server would not send."""
+    """Return the exception for an answer of another kind of server."""
     return StreamBrokenError(
         f"{address} sent an unexpected answer ({shortened(answer)}): "
         "check that --base-url leads to an OpenAI-compatible server"
@@ -96,7 +96,7 @@ def unexpected_answer(address: str, answer: str) -> StreamBrokenError:
 
 
 def redirected(address: str, location: str) -> RequestRefusedError:
-    """Return the exception for a redirect, which is not followed, so that no prompt leaks."""
+    """Return the exception for a redirect; following it could leak prompts."""
     return RequestRefusedError(
         f"{shortened(address)} redirects to {shortened(location) or 'nowhere'}, and prompts go "
         "only to the address that was given: give that one with --base-url if you trust it"
@@ -123,10 +123,11 @@ def http_error(status: int, text: str) -> ModelError:
 
 
 def refused_field(text: str) -> str:
-    """Return the request field that an error body reports as unsupported; empty for other errors.
+    """Return the request field that an error body reports as unsupported.
 
-    One of `stream_options`, `max_tokens` and `temperature` (of which 0 may be refused). This is a
-    guess from the wording; a retry without the field shows whether it was right.
+    Empty for other errors. One of `stream_options`, `max_tokens` and `temperature` (of which 0 may
+    be refused). This is a guess from the wording; a retry without the field shows whether it was
+    right.
     """
     excerpt = text[:_READ_CHARS].replace('\\"', '"')
     match = _FIELD.search(excerpt)

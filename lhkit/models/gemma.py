@@ -56,7 +56,7 @@ def serving_plan(
     compiled: bool = False,
     weights_sha256: str = "",
 ) -> ServerSettings:
-    """Return the settings for serving a Gemma 3 270M by vLLM; its weights need not exist yet.
+    """Return vLLM settings for a Gemma 3 270M, whose weights need not exist yet.
 
     Args:
         name: served name.
@@ -112,7 +112,7 @@ def expected_identity(
     constraint: Constraint,
     dtype: ServedDtype = "auto",
 ) -> ModelIdentity | None:
-    """Predict the identity of a server of `weights` before it starts; None if that is impossible.
+    """Predict the identity of a server before it starts; None if impossible.
 
     It has no address. Cached answers are looked up with it: a wrong version only means that none
     is found.
@@ -132,7 +132,9 @@ def expected_identity(
 
 
 def load_encoder(folder: Path) -> Callable[[str], Sequence[int]]:
-    """Load the tokenizer of a folder as a function from text to token ids, without added tokens.
+    """Return the tokenizer of a folder as a function from text to token ids.
+
+    It adds no special tokens.
 
     Raises:
         WeightsError: its `tokenizer.json` is invalid.

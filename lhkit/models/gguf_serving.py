@@ -1,6 +1,7 @@
-"""A script: serve one GGUF file by llama.cpp until SIGTERM, or until the parent process exits.
+"""A script: serve one GGUF file by llama.cpp.
 
-It uses no other part of lhkit, and needs the package `xllamacpp`, llama.cpp built for Python.
+It stops at SIGTERM, or when the parent process exits. It uses no other part of lhkit, and needs the
+package `xllamacpp`, llama.cpp built for Python.
 """
 
 import argparse

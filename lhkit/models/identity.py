@@ -1,4 +1,4 @@
-"""Identify the server at an address: model name, weights, number type, software and version.
+"""Identify a server: model name, weights, number type, software and version.
 
 A server that lhkit starts reports the hash of its weights and its number type by extra served
 names ("aliases"), because no API of vLLM or llama.cpp reports them.
@@ -71,10 +71,11 @@ def parse_dtype_alias(served_name: str) -> str:
 async def connecting(
     endpoint: Endpoint, clock: Clock | None = None
 ) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
-    """Yield a new connection and the server's identity; close it only if the block fails.
+    """Yield a new connection and the server's identity.
 
-    Without `endpoint.model`, the only served model is taken. With it, a server need not list its
-    models. Nothing is retried here: a wrong address should be reported at once.
+    The connection is closed only if the block fails. Without `endpoint.model`, the only served
+    model is taken. With it, a server need not list its models. Nothing is retried here: a wrong
+    address should be reported at once.
 
     Raises:
         UsageError: the address is invalid.
@@ -126,7 +127,7 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
 
 
 def _find_name(model: str, names: Sequence[str]) -> str | None:
-    """Return the listed name that matches a model: itself, with `models/`, or a wildcard."""
+    """Return the listed name for a model: itself, with prefix, or a wildcard."""
     if model in names:
         return model
     bare = model.removeprefix(_GEMINI_PREFIX)
@@ -140,7 +141,7 @@ def _is_wildcard(name: str) -> bool:
 
 
 def _lacks_model_list(error: ModelError) -> bool:
-    """Return True if a server answered without a model list; it may still serve the model."""
+    """Return True if a server answered, but without a model list."""
     import aiohttp
 
     match error.__cause__:
@@ -212,7 +213,7 @@ def _entry_name(entry: Any) -> str:
 
 
 def _add_build(software: str, build: str) -> str:
-    """Return the software with the build from lhkit's alias in place of an unknown one."""
+    """Return the software with the build from lhkit's alias."""
     if not build or not software.startswith(LLAMA_CPP):
         return software
     return f"{software.removesuffix(_UNKNOWN_BUILD).strip()} {build}"

@@ -1,6 +1,7 @@
-"""The embedded Gemma as a quantised GGUF file, served by llama.cpp without torch and vLLM.
+"""The embedded Gemma as a quantised GGUF file, served by llama.cpp.
 
-The base is the file from its wheels; llama.cpp applies the shipped adapter when it loads it.
+Needs neither torch nor vLLM. The base is the file from its wheels; llama.cpp applies the shipped
+adapter when it loads it.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ _SIDES = {"lora_A": "lora_a", "lora_B": "lora_b"}
 
 
 def require_llama_cpp() -> None:
-    """Check that llama.cpp is installed, before weights are fetched or converted for it.
+    """Check that llama.cpp is installed, before weights are fetched for it.
 
     Raises:
         MissingPackageError: llama.cpp is not installed.
@@ -245,7 +246,7 @@ def _gguf_name(name: str, folder: Path) -> str:
 
 
 def _read_tensors(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield name and float32 values of the tensors of a safetensors file, one at a time."""
+    """Yield name and float32 values of each tensor of a safetensors file."""
     import numpy as np
 
     with path.open("rb") as file:

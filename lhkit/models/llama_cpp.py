@@ -1,7 +1,8 @@
-"""Client of llama.cpp's own API: prompts are sent as token ids, with exactly one `<bos>`.
+"""Client of llama.cpp's own API.
 
-Source of the format: `/completion`, `/tokenize` and `/detokenize` of `llama-server`, which differ
-from OpenAI's. Its `/v1/completions` reports no token ids and always adds a `<bos>`.
+Prompts are sent as token ids, with exactly one `<bos>`. Source of the format: `/completion`,
+`/tokenize` and `/detokenize` of `llama-server`, which differ from OpenAI's. Its `/v1/completions`
+reports no token ids and always adds a `<bos>`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ def is_llama_cpp(identity: ModelIdentity) -> bool:
 
 
 class _Reader(ResponseReader):
-    """Reads the chunks of `/completion` as chunks of vLLM; the last one ends the stream."""
+    """Reads chunks of `/completion` as chunks of vLLM; the last ends the stream."""
 
     def __init__(
         self,

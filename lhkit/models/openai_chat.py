@@ -1,4 +1,4 @@
-"""Client of an OpenAI-compatible server that parses tool calls (`/v1/chat/completions`).
+"""Client of `/v1/chat/completions`, where the server parses tool calls.
 
 For servers other than vLLM, and to compare lhkit's parsers with the server's. Extensions of vLLM
 are sent to vLLM only.
@@ -34,9 +34,10 @@ _MAX_PART_DEPTH = 3
 
 
 class OpenAiHttp(HttpModel):
-    """A model whose server parses tool calls. Make one with `connect`; close it with `aclose`.
+    """A model whose server parses tool calls.
 
-    Safe for concurrent conversations: the connection is its only state.
+    Make one with `connect`; close it with `aclose`. Safe for concurrent conversations: the
+    connection is its only state.
     """
 
     @classmethod
@@ -81,7 +82,7 @@ def require_supported_constraint(constraint: Constraint) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _PartialCall:
-    """A call as its deltas arrive; `place` is its index among the calls of the response."""
+    """A call as its deltas arrive; `place` is its index in the response."""
 
     place: int
     id: str = ""
@@ -117,7 +118,7 @@ class _PartialCall:
         return ToolCall(name=self.name, args=args, raw=self.raw, repairs=repairs)
 
     def _arguments(self) -> tuple[Any, tuple[str, ...]]:
-        """Return the arguments and repairs; invalid JSON stays text, which validation reports."""
+        """Return arguments and repairs; invalid JSON stays text for validation."""
         try:
             values = [plain_json(value) for value in _json_values(self.text)]
             if self.value is not None:
@@ -226,7 +227,7 @@ class ChatContent:
 
     @property
     def raw_text(self) -> str:
-        """The text and the calls as the server sent them, which the model did not write so."""
+        """The text and calls as the server sent them, not the raw output."""
         raws = (call.raw for call in sorted(self._calls, key=lambda call: call.place))
         return "\n".join(part for part in ["".join(self._text), *raws] if part)
 
@@ -290,7 +291,7 @@ class ChatContent:
             yield ToolCallParsed(call=call)
 
     def _note_misplaced(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
-        """Note text and calls outside of the delta, and calls in the format of before 2023."""
+        """Note text and calls outside of the delta, and calls in the old format."""
         message = typed(choice, "message", dict) or {}
         legacy = typed(delta, "function_call", dict) or {}
         if any(legacy.values()):

@@ -1,4 +1,4 @@
-"""Several servers of one model as one `ChatModel`, with conversations bound to one server each.
+"""Several servers of one model as one `ChatModel`.
 
 A conversation stays on its server, whose prefix cache has its prompts. A new conversation goes to
 the server with the fewest. A server that fails gets no new conversations while another works; the
@@ -44,9 +44,9 @@ class _Server:
 
 
 class ServerPool:
-    """A `ChatModel` over several servers; `conversation` returns a model bound to one of them.
+    """A `ChatModel` over several servers.
 
-    Make one with `connect_pool`.
+    `conversation` returns a model bound to one of them. Make a pool with `connect_pool`.
     """
 
     def __init__(self, models: Sequence[ChatModel], addresses: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ class ServerPool:
         return _Conversation(self)
 
     def least_busy(self) -> _Server:
-        """Return the server with the fewest conversations; a failed one only if all have failed."""
+        """Return the working server with the fewest conversations."""
         return min(self._servers, key=lambda server: (server.has_failed, server.conversations))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:

@@ -1,4 +1,4 @@
-"""Build the body of a request to a server: prompt or messages, tools, constraint and sampling.
+"""Build the body of a request to a server.
 
 The body contains everything that reaches the model, so that it can be sent or hashed.
 """
@@ -24,7 +24,7 @@ _FALLBACK_DIALECT = "json"
 
 
 def request_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
-    """Return the body of a request to the server of `identity`; empty for a model in memory.
+    """Return the body of a request to a server; empty for a model in memory.
 
     Raises:
         UsageError: the constraint is not available for these tools.
@@ -37,7 +37,7 @@ def request_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, An
 
 
 def completion_body(request: ModelRequest, identity: ModelIdentity) -> dict[str, Any]:
-    """Return the body for `/v1/completions`, with the prompt rendered in the identity's dialect.
+    """Return the body for `/v1/completions`, with a prompt in the dialect.
 
     Raises:
         UsageError: the constraint is not available for these tools.
@@ -85,7 +85,7 @@ def rendered_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stop_token_ids(model: str) -> tuple[int, ...]:
-    """Return the token ids at which a model of this name stops, its end of sequence first.
+    """Return the stop token ids of a model, its end of sequence first.
 
     They depend on what the server's parser has the model write: `pythonic` for Gemma 3, JSON
     where a call is required (vLLM 0.32), a family's own markup otherwise.
@@ -106,7 +106,7 @@ def _sampling_fields(sampling: Sampling) -> dict[str, Any]:
 
 
 def tool_fields(tools: Sequence[ToolSpec], *, required: bool) -> Mapping[str, Any]:
-    """Return the chat fields for tools; none without tools, because servers refuse empty lists."""
+    """Return the chat fields for tools; none without (servers refuse `[]`)."""
     if not tools:
         return {}
     return {"tools": chat_tools(tools), "tool_choice": "required" if required else "auto"}
@@ -118,10 +118,11 @@ def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[dict[str, Any]]:
-    """Return a conversation as OpenAI chat messages; instructions become the system message.
+    """Return a conversation as OpenAI chat messages.
 
-    Adjacent messages of one role are joined, as the dialects do: a turn that failed, or ended with
-    calls that cannot be encoded, leaves two user messages, which stock chat templates refuse.
+    Instructions become the system message. Adjacent messages of one role are joined, as the
+    dialects do: a turn that failed, or ended with calls that cannot be encoded, leaves two user
+    messages, which stock chat templates refuse.
     """
     converted: list[dict[str, Any]] = []
     if instructions.strip():

@@ -1,4 +1,4 @@
-"""Read one streamed response: yield events, and collect the data of the final `Finished`.
+"""Read one streamed response: yield events, collect data for `Finished`.
 
 No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a dialect parses
 (`CompletionContent`), or deltas that the server has parsed (`openai_chat.ChatContent`).
@@ -121,9 +121,10 @@ class CompletionContent:
 
 
 class ResponseReader:
-    """Collects one response. Times count from the last `mark_sent`: the attempt that succeeded.
+    """Collects one response.
 
-    The clock is read once for each chunk of bytes.
+    Times count from the last `mark_sent`, the attempt that succeeded. The clock is read once for
+    each chunk of bytes.
     """
 
     def __init__(self, *, content: Content, max_tokens: int, clock: Callable[[], float]) -> None:
@@ -201,7 +202,7 @@ class ResponseReader:
                     yield from self.feed_payload(parse_payload(data), now_s)
 
     def feed_end(self) -> Iterator[ModelEvent]:
-        """Yield the remaining events of a closed connection whose last blank line is missing.
+        """Yield the last event of a closed connection if it lacks its blank line.
 
         Raises:
             ModelError: as `feed`.
@@ -279,7 +280,7 @@ class ResponseReader:
                 yield from self._record_times(self._end_generation(reason), now_s)
 
     def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
-        """Keep the prompt's token ids: of the choice in `/v1/completions`, of the event in chat."""
+        """Keep the prompt's token ids, from a choice (completions) or event (chat)."""
         if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
 

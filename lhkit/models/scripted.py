@@ -1,6 +1,7 @@
-"""A model in memory that returns scripted replies: for tests, demos and reference replays.
+"""A model in memory that returns scripted replies.
 
-It has the interface of `VllmHttp`. A replay of it measures the harness, not a model.
+For tests, demos and reference replays. It has the interface of `VllmHttp`. A replay of it measures
+the harness, not a model.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -49,7 +50,7 @@ def call(name: str, /, **args: object) -> Reply:
 
 
 class ScriptedModel:
-    """A model that returns replies in order, or by a function; `requests` lists its requests.
+    """A model that returns scripted replies; `requests` lists its requests.
 
     Args:
         script: replies, followed by empty messages, or a function from request to reply.

@@ -1,4 +1,4 @@
-"""Start, monitor and stop a local model server, and find one that `lhkit serve` keeps running.
+"""Start, monitor and stop local model servers, and find running ones.
 
 A server is a child process that listens on 127.0.0.1 only. `server_reaper` ends its process tree,
 even if this process is killed. `lhkit serve` registers its server by a small file per served name
@@ -69,7 +69,7 @@ _SECONDARY = re.compile(  # reports only that something else failed, earlier in 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProgress:
-    """Progress of a server's start: seconds since it began, and the last stage in its log."""
+    """Progress of a server's start: elapsed seconds and the last logged stage."""
 
     elapsed_s: float
     stage: str
@@ -153,7 +153,7 @@ class LocalServer:
 
     @property
     def pid(self) -> int:
-        """The id of the process that lives exactly as long as the server; 0 before the start."""
+        """Id of a process that lives as long as the server; 0 before the start."""
         return self._reaper.pid if self._reaper else 0
 
     @property
@@ -237,7 +237,7 @@ class LocalServer:
         )
 
     async def _stop(self) -> None:
-        """Close the reaper's input, which ends the process tree, and kill what is left of it."""
+        """Close the reaper's input, which ends the process tree; kill the rest."""
         reaper, self._reaper = self._reaper, None
         if reaper is None:
             return
@@ -298,7 +298,7 @@ def last_stage(log_path: Path) -> str:
 
 
 def last_error_line(log_path: Path) -> str:
-    """Return the line of a log that explains the server's end: the last error or the last line."""
+    """Return the last error in a log, or its last line."""
     stripped = (_strip_prefix(line[:_READ_CHARACTERS]) for line in _read_tail(log_path))
     lines = list(filter(None, stripped))
     causes = [line for line in lines if _CAUSE.search(line) and not _SECONDARY.search(line)]
@@ -350,7 +350,7 @@ class RunningServer:
 async def find_running_server(
     cache_dir: Path, served_name: str, *, model: Path | None = None, dtype: Dtype | None = None
 ) -> RunningServer | None:
-    """Return a registered server if it is alive and ready; delete a stale registration.
+    """Return a registered server if it is ready; delete a stale registration.
 
     Args:
         cache_dir: lhkit's cache.
@@ -399,7 +399,9 @@ async def register_server(cache_dir: Path, server: LocalServer) -> AsyncIterator
 
 
 def after_boot_s(pid: int) -> float:
-    """Return the start time of a process in seconds since boot, which ignores clock changes.
+    """Return the start time of a process in seconds since boot.
+
+    Changes of the clock do not affect it.
 
     Raises:
         psutil.Error: there is no such process, or it is not accessible.

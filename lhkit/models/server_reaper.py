@@ -1,4 +1,4 @@
-"""A script: run a server as a child and end its whole process tree when the owner exits.
+"""A script: run a server, and end its process tree when the owner exits.
 
 The owner writes to the script's standard input. The server is started after the first line. When
 the input closes (the owner exited, crashed or was killed), every descendant process is ended.
@@ -76,7 +76,7 @@ def _adopt_orphans() -> None:
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill the server if the script is killed, as Ray does for its workers."""
+    """Have the kernel kill the server if the script is killed (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -113,7 +113,7 @@ def end_descendants(grace_s: float) -> list[psutil.Process]:
 
 
 def _is_resource_tracker(process: psutil.Process) -> bool:
-    """Return whether this is Python's resource tracker, which unlinks shared memory at its end."""
+    """Return True for Python's resource tracker, which frees shared memory."""
     try:
         return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
     except psutil.Error:

@@ -1,7 +1,8 @@
-"""Decode server-sent events (HTML standard, section 9.2.6) and check their fields' types.
+"""Decode server-sent events and check the types of their fields.
 
-Lines are split as bytes (`str.splitlines` would also split at U+2028, which JSON may contain) and
-decoded when complete, so that a Korean letter split over two chunks survives.
+See the HTML standard, section 9.2.6. Lines are split as bytes (`str.splitlines` would also split at
+U+2028, which JSON may contain) and decoded when complete, so that a Korean letter split over two
+chunks survives.
 """
 
 import json
@@ -124,7 +125,9 @@ def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def whole_number(payload: Mapping[str, Any], key: str) -> int | None:
-    """Return the value of a key as an integer (from `7`, `7.0` or `"7"`); None if null or absent.
+    """Return the value of a key as an integer; None if null or absent.
+
+    `7`, `7.0` and `"7"` are integers.
 
     Raises:
         StreamBrokenError: it is of another type.
@@ -152,7 +155,7 @@ def integers(payload: Mapping[str, Any], key: str) -> list[int]:
 
 
 def invalid_event(event: object) -> StreamBrokenError:
-    """Return the exception for an event that an OpenAI-compatible server would not send."""
+    """Return the exception for an invalid event of a stream."""
     return StreamBrokenError(
         f"the server sent an invalid event ({masked(str(event))[:100]}): "
         "check that --base-url leads to an OpenAI-compatible server"

@@ -1,4 +1,4 @@
-"""HTTP transport over aiohttp: sessions, streaming, retries with backoff, size limits.
+"""HTTP transport: sessions, streaming, retries with backoff, size limits.
 
 `vllm`, `llama_cpp` and `openai_chat` build the requests and read the responses.
 """
@@ -97,11 +97,11 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Exponential backoff with jitter, for requests that fail before the answer begins.
+    """Exponential backoff with jitter.
 
-    As in AWS's "Exponential Backoff And Jitter"; `Retry-After` in seconds is respected (RFC 9110
-    section 10.2.3; not its date form, which needs a wall clock). `longest_s` limits one pause,
-    `total_s` all pauses of one request.
+    It applies only before an answer begins. As in AWS's "Exponential Backoff And Jitter";
+    `Retry-After` in seconds is respected (RFC 9110 section 10.2.3; not its date form, which needs a
+    wall clock). `longest_s` limits one pause, `total_s` all pauses of one request.
 
     A run also retries whole samples (`max_attempts` of `replay`, 3), so that one request is sent
     nine times at most.
@@ -165,7 +165,7 @@ class StreamLimits:
 
 
 class Connection:
-    """A session with one server, which remembers the request fields that the server refuses.
+    """A session with one server; remembers request fields that it refuses.
 
     Requests may run concurrently.
     """
@@ -319,7 +319,7 @@ def require_address(base_url: str) -> None:
 
 
 def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
-    """Open an HTTP session for an endpoint; its key is masked in all texts from now on."""
+    """Open an HTTP session for an endpoint, and register its key for masking."""
     import aiohttp
 
     api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
@@ -376,7 +376,7 @@ async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
 
 
 def is_transient(failure: BaseException | None) -> bool:
-    """Return True for a transient error: connection refused or reset, server or gateway busy.
+    """Return True for a refused or reset connection, or a busy server.
 
     An unknown host name, an invalid certificate, a timeout and any other status are permanent.
     """

@@ -1,4 +1,4 @@
-"""Command lines and settings of vLLM servers, fitted to the options of the installed version.
+"""Command lines of vLLM servers, fitted to the installed version.
 
 vLLM exits on an option that it does not know, and its options change with every version. Its help
 is read once and cached by version. Sources: `vllm serve --help=all` of 0.32; before `--help=all`
@@ -90,7 +90,7 @@ def serve_command(
     port: int | None = None,
     server_parser: bool = False,
 ) -> tuple[str, ...]:
-    """Return the command line that serves any `model` with the options that lhkit needs.
+    """Return the command line that serves any model for lhkit.
 
     Args:
         model: name, repository or folder.
@@ -219,7 +219,7 @@ def _no_vllm(python: str) -> MissingPackageError:
 
 
 async def fit_installed_vllm(plan: ServerSettings, cache_dir: Path) -> ServerSettings:
-    """Return the plan without the options that its vLLM does not know, which are logged."""
+    """Return the plan without options that its vLLM does not know; log them."""
     known = await known_options((plan.python, *plan.entry), cache_dir)
     plan = replace(plan, known_options=known)
     if plan.left_out:
@@ -245,7 +245,7 @@ def parse_help(help_text: str) -> frozenset[str] | None:
 def filter_options(
     words: Sequence[str], known: frozenset[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split a command line into the words that a vLLM knows and the names of other options.
+    """Split a command line into known words and the names of other options.
 
     An option is dropped with its values. Names must match exactly, because vLLM would take a
     prefix for any longer option. With `known` None nothing is dropped.
@@ -265,7 +265,7 @@ def filter_options(
 
 
 async def known_options(command: Sequence[str], cache_dir: Path) -> frozenset[str] | None:
-    """Return the options of the vLLM behind `command`; None if its help cannot be read.
+    """Return the options of a vLLM; None if its help cannot be read.
 
     Args:
         command: the command up to its first option: `vllm serve` or `python -m …`.

@@ -1,7 +1,8 @@
-"""The embedded Gemma as a folder that vLLM serves: the base, or with the shipped adapter merged.
+"""The embedded Gemma as a folder that vLLM serves: base or tuned model.
 
-The base is one quantised file in wheels of the package index, so that installing the model needs
-no account and no other host. This is not a general downloader: all files have pinned hashes.
+The tuned model has the shipped adapter merged. The base is one quantised file in wheels of the
+package index, so that installing the model needs no account and no other host. This is not a
+general downloader: all files have pinned hashes.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ Merge: TypeAlias = Callable[[Path, Path, Path], Awaitable[None]]
 
 
 async def fetch_with_pip(folder: Path) -> Path:
-    """Fetch the wheels with pip and the user's settings, and assemble the quantised file.
+    """Fetch the wheels with the user's pip, and assemble the quantised file.
 
     Raises:
         MissingPackageError: this Python has no pip.

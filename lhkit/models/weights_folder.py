@@ -1,4 +1,4 @@
-"""Build a folder of weights in the cache: once, atomically, verified, with progress reports.
+"""Build a folder of weights in the cache, atomically and verified.
 
 Includes the lock, the check of disk space, the manifest with the size and hash of every file, and
 the subprocesses. The caller passes a function that builds the files.
@@ -70,7 +70,7 @@ def ignore_progress(progress: WeightsProgress) -> None:
 async def with_progress(
     work: Awaitable[None], report: WeightsReport, stage: WeightsStage, text: str
 ) -> None:
-    """Await `work` and report the elapsed time once a second; cancelling cancels the work."""
+    """Await `work` and report the elapsed time once a second."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     task = asyncio.ensure_future(work)
@@ -94,7 +94,9 @@ async def ensure_folder(
     report: WeightsReport,
     verify: bool = False,
 ) -> Path:
-    """Return a complete folder; build it if it is missing or damaged. Safe for two processes.
+    """Return a complete folder; build it if it is missing or damaged.
+
+    Concurrent processes are safe.
 
     Args:
         folder: path, whose name changes with the sources it is built from.
@@ -157,7 +159,7 @@ async def run_command(*command: str) -> tuple[int, str]:
 
 
 async def run_python(*arguments: str) -> tuple[int, str]:
-    """Run Python in a subprocess, offline; return exit code and last line of standard error."""
+    """Run Python offline; return exit code and last line of standard error."""
     code, output = await run_command("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
     return code, (output.strip().splitlines() or ["no message"])[-1]
 

@@ -102,13 +102,13 @@ def _hash_file(path: Path, cache: "_HashCache") -> Generator[WeightsProgress, No
 
 
 def _stamp(path: Path) -> _Stamp:
-    """Return values that change with a file's content; a change time cannot be set back."""
+    """Return values that change with a file (a ctime cannot be set back)."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
 class _HashCache:
-    """Hashes of large files by path, in a file that may be missing, invalid or unwritable."""
+    """Cached hashes of large files; the file may be missing or unwritable."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
