@@ -35,7 +35,7 @@ from lhkit.harness.timings import Latency, TimeBreakdown, latency
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.responses import ModelEvent, Sampling
@@ -124,7 +124,7 @@ async def play(model: ChatModel) -> Round:
         scenarios(),
         model,
         toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=128)),
-        concurrency=fitting_concurrency(model.identity),
+        concurrency=default_concurrency(model.identity),
         progress=False,
     )
     total_s = time.perf_counter() - began_s
@@ -272,7 +272,7 @@ async def plan_server(settings: Settings) -> ServerSettings:
     """
     if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("A server is running already: stop `lhkit serve` first.")
-    return await embedded.embedded_server(settings, port=PORT)
+    return await embedded.prepare_vllm(settings, port=PORT)
 
 
 @asynccontextmanager

@@ -216,7 +216,7 @@ async def measure(settings: Settings, until_s: float) -> tuple[list[Pair], str]:
     """Start the server, measure, stop it; return the pairs and vLLM's version."""
     if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("A server is running already: stop `lhkit serve` first.")
-    plan = await embedded.embedded_server(settings)
+    plan = await embedded.prepare_vllm(settings)
     plan = replace(plan, env={**plan.env, **DEV})
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

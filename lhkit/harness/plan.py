@@ -24,7 +24,7 @@ from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import read_row_keys
 from lhkit.harness.tool_injection import inject_faults
-from lhkit.models.base import ChatModel, PerConversation
+from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
@@ -263,7 +263,7 @@ def select_model(
     if callable(source):
         model = source(scenario, registry)
     else:
-        model = source.conversation() if isinstance(source, PerConversation) else source
+        model = source.conversation() if isinstance(source, SupportsConversations) else source
     if getattr(model, "needs_isolation", False):
         require_isolated(toolset, f"run the scripted model {model.identity.model}")
     return model

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError, UsageError
-from lhkit.files import DRAFT, open_regular, write_whole
+from lhkit.files import DRAFT, open_regular, write_atomically
 from lhkit.harness.fingerprint import sha256
 from lhkit.harness.rates import Interval, wilson
 from lhkit.harness.record import SampleRecord, TurnRecord
@@ -193,7 +193,7 @@ def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
                     line for line, label in lines if label.place.sample not in (samples or ())
                 ]
                 if others:
-                    write_whole(path, others)
+                    write_atomically(path, others)
                 else:
                     path.unlink()
         for draft in reviews.glob(f"{DRAFT}*"):  # left by a killed process

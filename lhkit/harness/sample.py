@@ -36,7 +36,7 @@ from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
@@ -188,7 +188,7 @@ async def warm_up(sample: PlannedSample, context: SampleContext) -> bool:
     processed. Errors are ignored here: the samples report them better.
     """
     async with _open_sample(sample, context) as (session, model):
-        if not isinstance(model, ReadsAhead):
+        if not isinstance(model, SupportsWarmUp):
             return False
         request = ModelRequest(
             messages=(UserMessage(text=_WARM_UP_MESSAGE),),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from lhkit.errors import UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import (
     BROKEN_CALLS,
@@ -91,7 +91,7 @@ def write_sft(
                 "held-out scenarios. Give a run with passed samples, scenarios or reviewed chats."
             )
 
-    write_whole(file, lines())
+    write_atomically(file, lines())
     return counts
 
 

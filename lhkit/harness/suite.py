@@ -18,7 +18,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
-from lhkit.runtimes import Runtime
+from lhkit.settings import Runtime
 from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"

@@ -10,7 +10,7 @@ from typing import Any
 from lhkit.confirm.gate import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.sessions import LiveSession
@@ -285,7 +285,7 @@ class ChatPanel:
         target = Path(path or f"scenarios/{name}.yaml")
         text = self.to_scenario(scenario_id=name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, text.encode())
+        write_atomically(target, text.encode())
         self._show_notice("notebook.scenario_saved", path=target)
         return target
 

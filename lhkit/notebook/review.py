@@ -7,7 +7,7 @@ from typing import Any
 
 from lhkit.confirm.form import Form, filled
 from lhkit.errors import UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.author.accept import (
     accept_argument,
     observed_arguments,
@@ -366,7 +366,7 @@ def _write_files(texts: Mapping[Path, str]) -> tuple[Path, ...]:
     """Write files atomically, and return their paths."""
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_atomically(path, text.encode())
     return tuple(texts)
 
 

@@ -14,7 +14,7 @@ from lhkit.harness.plan import ModelSource
 from lhkit.harness.run_options import RunOptions
 from lhkit.models import served
 from lhkit.responses import ModelIdentity
-from lhkit.runtimes import VLLM, Runtime
+from lhkit.settings import VLLM, Runtime
 from lhkit.toolset import Session, Toolset, WrappedToolset
 
 SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {

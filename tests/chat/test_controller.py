@@ -25,8 +25,8 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
-from lhkit.models.chat_messages import chat_messages
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.request import chat_messages
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
 from lhkit.testing import EventLog, echo_tool, object_schema

@@ -18,10 +18,9 @@ from lhkit.errors import ContextTooLongError
 from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.light import AT_ONCE
+from lhkit.models.light import PARALLEL
 from lhkit.models.weights import ensure_tuned
-from lhkit.runtimes import LLAMA_CPP, VLLM
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, VLLM, Settings
 from tests.e2e.test_gemma import running_requests
 from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked
 
@@ -158,7 +157,7 @@ async def test_runtime_early_close_frees_the_slot(served: ChatModel, row: Row) -
     """More are left than a server has slots: else the last would wait for the first to end."""
     request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=4000, is_bare=True)
     await until_idle(served, row)
-    for _ in range(AT_ONCE + 1):
+    for _ in range(PARALLEL + 1):
         async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
             await anext(events)
     await until_idle(served, row)

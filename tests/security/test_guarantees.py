@@ -12,8 +12,8 @@ import pytest
 from lhkit import app
 from lhkit.cli.finish import _complain
 from lhkit.errors import ServerFailedError
-from lhkit.models.families import serve_command
 from lhkit.models.server import HOST
+from lhkit.models.vllm_server import serve_command
 from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 PACKAGE = Path(app.__file__).parent

@@ -192,7 +192,7 @@ def holders() -> list[object]:
 
 
 def test_repr_contains_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.mcp.launch.variable", lambda *_: PLAIN)
+    monkeypatch.setattr("lhkit.mcp.launch.read_variable", lambda *_: PLAIN)
     for holder in holders():
         assert PLAIN not in f"{holder!r}{holder}{[holder]}", type(holder)
 

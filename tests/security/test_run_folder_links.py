@@ -172,7 +172,7 @@ def test_write_whole_refuses_a_device(tmp_path: Path) -> None:
     (tmp_path / "null").symlink_to(os.devnull)
     for path in (tmp_path / "null", Path(os.devnull)):
         with pytest.raises(OSError, match="not a regular file"):
-            files.write_whole(path, b"x")
+            files.write_atomically(path, b"x")
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
     with pytest.raises(OSError, match="not a regular file"):
         files.open_regular(Path("/dev/zero"))

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import drafted
+from lhkit.files import replace_atomically
 from lhkit.harness.export.conversation import (
     AssistantMessage,
     Json,
@@ -61,7 +61,10 @@ def write_inspect(run: Run, file: Path) -> None:
     counts: Counter[Verdict] = Counter()
     usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # encoded, to keep the memory for large runs small
-    with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
+    with (
+        replace_atomically(file) as (draft,),
+        zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log,
+    ):
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))

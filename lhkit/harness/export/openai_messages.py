@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.export.conversation import (
     AssistantMessage,
     Json,
@@ -36,7 +36,7 @@ def write_openai_messages(run: Run, file: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    write_whole(file, (json_line(data) for _, data in exported_conversations(run)))
+    write_atomically(file, (json_line(data) for _, data in exported_conversations(run)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,5 +207,5 @@ async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset:
 
 @pytest.mark.anyio
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
-    with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
+    with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

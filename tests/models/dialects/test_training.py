@@ -10,10 +10,9 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.messages import ToolCall
-from lhkit.models.chat_messages import chat_messages, chat_tools
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import prompt_completions, training_text
-from lhkit.models.request import request_body
+from lhkit.models.request import chat_messages, chat_tools, request_body
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.responses import ModelIdentity
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
