@@ -50,12 +50,12 @@ def test_it_says_its_version_and_helps() -> None:
         (
             ["chat", "--constrain", "Auto"],
             2,
-            "no constraint 'Auto': choose one of off, auto, required",
+            "'Auto' is not one of 'off', 'auto', 'required'",
         ),
         (
             ["eval", "--constrain", "on", "--model", "gold"],
             2,
-            "no constraint 'on': choose one of off",
+            "'on' is not one of 'off'",
         ),
         (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),

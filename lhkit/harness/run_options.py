@@ -1,7 +1,4 @@
-"""What a run is asked for: each option once, for `replay`, the command line, suites and Ray.
-
-A field with a description is an option of `lhkit eval`.
-"""
+"""Options of a run, for `replay`, the command line, suites and Ray."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -11,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from lhkit.errors import UsageError
 from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.scenario import User
-from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
 from lhkit.runtimes import Runtime
@@ -24,48 +20,6 @@ MOST_ATTEMPTS = 100
 MOST_TOKENS = 1_000_000
 """The most tokens of one model message: more than any context has."""
 
-ToolsetReference = Annotated[
-    str,
-    Field(
-        description="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER; then give "
-        "PATHS.",
-        json_schema_extra={"metavar": "FILE.py:NAME"},
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    Field(
-        description="gemma or gemma-base (embedded), gold, silent (the no-op baseline); "
-        "with --base-url a served name."
-    ),
-]
-DialectName = Annotated[
-    str,
-    Field(
-        description=f"How calls are written: {', '.join(DIALECTS)}; openai: the server parses them."
-    ),
-]
-ConstraintName = Annotated[
-    Constraint,
-    Field(
-        description="Decoding: off, auto (words or a valid call), required (a valid call).",
-        json_schema_extra={"option": "--constrain"},
-    ),
-]
-DtypeName = Annotated[
-    Dtype | None,
-    Field(
-        description="bfloat16 or float32. Default: LHKIT_DTYPE, else what this processor is quick "
-        "in."
-    ),
-]
-RuntimeName = Annotated[
-    Runtime | None,
-    Field(
-        description="vllm or llama.cpp, for an embedded model: one quantised file, served in "
-        "seconds. Default: LHKIT_RUNTIME, else vllm."
-    ),
-]
 Count = Annotated[int, Field(strict=True)]
 
 
@@ -77,31 +31,15 @@ class ReplayOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    toolset: ToolsetReference = DEFAULT_TOOLSET
-    limit: Count | None = Field(default=None, ge=1, description="The first N scenarios.")
-    user: User = Field(
-        default="script",
-        description="Who clicks: script (the scenario), careful (yes to expected calls only), "
-        "hasty (yes to all). Where a scenario says no, lists answers or has nobody to ask, that "
-        "stays.",
-    )
-    repeats: Count = Field(
-        default=1, ge=1, le=MAX_REPEATS, description="Times to play each scenario."
-    )
-    concurrency: Count | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_CONCURRENCY,
-        description="Conversations at once; by default what fits the server.",
-    )
+    toolset: str = DEFAULT_TOOLSET
+    limit: Count | None = Field(default=None, ge=1)
+    user: User = "script"
+    repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
+    concurrency: Count | None = Field(default=None, ge=1, le=MOST_CONCURRENCY)
     max_attempts: Count = Field(default=3, ge=1, le=MOST_ATTEMPTS)
-    max_tokens: Count = Field(
-        default=REPLY_TOKENS, ge=1, le=MOST_TOKENS, description="Tokens of one model message."
-    )
-    keep_prompts: bool = Field(default=False, description="Keep prompt texts in records.")
-    keep_states: bool = Field(
-        default=False, description="Keep whole states in records, not only what changed."
-    )
+    max_tokens: Count = Field(default=REPLY_TOKENS, ge=1, le=MOST_TOKENS)
+    keep_prompts: bool = False
+    keep_states: bool = False
 
     def require_few(self, scenarios: int) -> None:
         """Refuse more samples than a run can show.
@@ -123,18 +61,11 @@ class RunOptions(ReplayOptions):
     `instructions` replace the assistant's, by locale.
     """
 
-    model: ModelName = None
-    base_urls: tuple[str, ...] = Field(
-        default=(),
-        description="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000. "
-        "Several of one model: give it again, or @FILE with one address a line.",
-        json_schema_extra={"option": "--base-url"},
-    )
-    dialect: DialectName = "json"
-    constraint: ConstraintName = "off"
-    dtype: DtypeName = None
-    runtime: RuntimeName = None
-    stress: str = Field(
-        default="", description="Make it harder: distractors=10, shuffle, seed=1; joined by commas."
-    )
+    model: str | None = None
+    base_urls: tuple[str, ...] = ()
+    dialect: str = "json"
+    constraint: Constraint = "off"
+    dtype: Dtype | None = None
+    runtime: Runtime | None = None
+    stress: str = ""
     instructions: Mapping[str, str] = Field(default_factory=dict)

@@ -11,8 +11,8 @@ from lhkit.files import write_whole
 from lhkit.harness.author.accept import (
     accept_argument,
     observed_arguments,
-    refuse_changed,
-    schema_of,
+    require_unchanged,
+    tool_schema,
 )
 from lhkit.harness.corrections import CorrectedConversation, mended, scenario_from_review, talk_line
 from lhkit.harness.loader import read_sources
@@ -223,11 +223,11 @@ class Review(Board[ReviewState]):
             right = [each for each in observed_arguments(record) if self._is_right(record, each)]
             if not right or name not in scenarios:
                 continue
-            refuse_changed(scenarios[name], self._run.manifest)
+            require_unchanged(scenarios[name], self._run.manifest)
             origin = self._sources.origins[name]
             for each in right:
                 text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
-                schema = schema_of(each, record, self._run.manifest)
+                schema = tool_schema(each, record, self._run.manifest)
                 texts[origin.file] = accept_argument(each, origin, schema, text).after
         return _written(texts)
 

@@ -25,7 +25,7 @@ def examples(command: Any, name: str = "") -> Iterator[tuple[str, list[str]]]:
     """Yield each command below `command`, by its full name, with its examples."""
     yield name, [line.removeprefix("$ ") for line in (command.epilog or "").splitlines()]
     for inner in getattr(command, "commands", {}).values():
-        loaded = inner.loaded() if isinstance(inner, LazyCommand) else inner
+        loaded = inner.load() if isinstance(inner, LazyCommand) else inner
         yield from examples(loaded, f"{name} {inner.name}".strip())
 
 

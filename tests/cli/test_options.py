@@ -10,10 +10,12 @@ from typer.testing import CliRunner
 from lhkit.cli.accept import AcceptOptions
 from lhkit.cli.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
-from lhkit.cli.evaluate import EvalOptions
+from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.export import ExportOptions
+from lhkit.cli.imports import MessagesOptions
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.matrix import MatrixOptions
+from lhkit.cli.mcp import McpServeOptions
 from lhkit.cli.mutate import MutateOptions
 from lhkit.cli.parser import build_parser
 from lhkit.cli.prompt import PromptOptions
@@ -30,9 +32,7 @@ def taken(line: str) -> Any:
     found = []
 
     def run(command: Coroutine[Any, Any, int]) -> int:
-        taken = dict(command.cr_frame.f_locals)
-        del taken["settings"]
-        found.append(taken.get("options", taken))
+        found.append(command.cr_frame.f_locals["options"])
         command.close()
         return 0
 
@@ -51,13 +51,7 @@ def taken(line: str) -> Any:
         ("serve", ServeOptions()),
         (
             "mcp serve",
-            {
-                "toolset": "life-helper",
-                "world": None,
-                "file": None,
-                "locale": None,
-                "allow_writes": False,
-            },
+            McpServeOptions(),
         ),
         ("doctor", DoctorOptions()),
         ("lint", LintOptions()),
@@ -66,14 +60,7 @@ def taken(line: str) -> Any:
         ("prompt", PromptOptions()),
         (
             "import openai-messages runs/one --into new",
-            {
-                "file": RUN,
-                "into": NEW,
-                "tools": None,
-                "handlers": None,
-                "data": None,
-                "as_jsonl": False,
-            },
+            MessagesOptions(file=RUN, into=NEW),
         ),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),

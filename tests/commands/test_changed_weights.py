@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lhkit.cli import serve
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.harness.store import read_records
 from lhkit.models.gemma import serving_plan
@@ -122,7 +123,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
         assert await again == 0
         assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")
-        assert await serve._running("model", folder, settings) is None
+        assert await serve._find_running("model", folder, settings) is None
 
 
 async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lhkit import embedded
-from lhkit.cli.doctor import EXIT_UNWELL, DoctorOptions, examine
+from lhkit.cli.doctor import DoctorOptions, examine
+from lhkit.cli.exit_codes import ExitCode
 from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
@@ -101,7 +102,7 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
     monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     (tmp_path / "of-gemma-base").mkdir()
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
-    assert await examine(DoctorOptions(model=model), settings) == EXIT_UNWELL
+    assert await examine(DoctorOptions(model=model), settings) == ExitCode.INFRASTRUCTURE
     lines = capsys.readouterr().out.splitlines()
     assert any(sentence in line and line.endswith(folder) for line in lines)
     assert any("No model server is running" in line for line in lines)
@@ -125,7 +126,7 @@ async def test_a_missing_adapter_is_a_finding(
 ) -> None:
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
-    assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
+    assert await examine(DoctorOptions(), settings) == ExitCode.INFRASTRUCTURE
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
     assert any("holds no adapter: it needs adapter_config.json" in line for line in faults)
 
@@ -144,14 +145,14 @@ async def test_each_fault_says_what_to_do(
     behaviours: Any, served: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, behaviours, routes={"/v1/models": models(served)})
-    assert code == EXIT_UNWELL
+    assert code == ExitCode.INFRASTRUCTURE
     assert any(line.startswith("✗") and sentence in line for line in text.splitlines())
 
 
 @pytest.mark.anyio
 async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     options = DoctorOptions(base_url="http://127.0.0.1:9")
-    assert await examine(options, Settings(locale="en")) == EXIT_UNWELL
+    assert await examine(options, Settings(locale="en")) == ExitCode.INFRASTRUCTURE
     assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
 
 
@@ -188,7 +189,7 @@ async def test_openai_without_a_parser_of_the_server_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
-    assert code == EXIT_UNWELL
+    assert code == ExitCode.INFRASTRUCTURE
     faults = [line for line in text.splitlines() if line.startswith("✗")]
     assert faults
     assert all("`lhkit serve MODEL --server-parser`, or give --dialect json" in f for f in faults)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.compare import compare_runs
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.compare import CompareOptions, compare_runs
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.cli.rescore import RescoreOptions, rescore_run
-from lhkit.cli.thresholds import Thresholds, judged
+from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
 from lhkit.harness.record_json import encode_record
@@ -234,7 +235,7 @@ async def test_the_exit_code_of_every_mixture(
         place = verdicts.index(escaped_in)
         records[place] = broken(records[place], Severity.ESCAPED)
     thresholds = Thresholds(**{**asked, **({"baseline": run} if "baseline" in asked else {})})
-    found = judged(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
+    found = check_thresholds(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
     assert found.exit_code == code
 
 
@@ -253,7 +254,9 @@ async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
         else each
         for n, each in enumerate(tried)
     )
-    found = judged(replace(run, records=records), Thresholds(max_violations=5), load_catalog("en"))
+    found = check_thresholds(
+        replace(run, records=records), Thresholds(max_violations=5), load_catalog("en")
+    )
     assert found.exit_code == code
 
 
@@ -364,10 +367,10 @@ async def test_two_runs_are_compared_from_their_folders(
     await run_eval("silent")
     gold, silent = (tmp_path / "runs" / name for name in ("gold", "silent"))
     capsys.readouterr()
-    assert await compare_runs(silent, gold, locale="ko", settings=settings) == 0
+    assert await compare_runs(CompareOptions(run_a=silent, run_b=gold, locale="ko"), settings) == 0
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
     with pytest.raises(RunError, match="holds no run"):
-        await compare_runs(gold, tmp_path, settings=settings)
+        await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
 
 
 @pytest.mark.anyio

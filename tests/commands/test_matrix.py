@@ -89,7 +89,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     return choices
 
 
@@ -185,7 +185,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def sha256(_name: str, settings: Settings) -> str:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     monkeypatch.setattr(embedded, "embedded_sha256", sha256)
     return seen
 
@@ -278,7 +278,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     assert await bench.play(arms) == 0
     serving[0] = now
@@ -302,7 +302,7 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     await bench.play(arms)
     assert "cannot be known" not in capsys.readouterr().out
@@ -321,10 +321,10 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
         ('[arms]\nruntimes = ["ollama"]', "arms.runtimes"),
         ('[arms]\nruntimes = ["llama.cpp"]\nconstraints = ["auto"]', "--constrain off"),
-        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is none"),
+        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is not"),
         (
             'arms.runtimes = ["vllm"]\narms.models = [{name = "m", base_url = "http://box:1"}]',
-            "m is none",
+            "m is not",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
-from lhkit.cli.chat import ChatOptions, open_talk
+from lhkit.cli.chat import open_live_session
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.terminal import TerminalChat
 from lhkit.confirm.gate import ScriptedGate
@@ -105,7 +105,7 @@ async def terminal(
 ) -> str:
     """Return what a terminal shows of a talk."""
     told = settings.model_copy(update={"locale": locale})
-    around = open_talk(ChatOptions(toolset=reference, **options), told)
+    around = open_live_session(reference, options.get("world"), options.get("file"), told)
     shown = io.StringIO()
     script: Iterator[str] = iter(typed)
 

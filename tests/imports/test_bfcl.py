@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import import_bfcl_tasks
+from lhkit.cli.imports import BfclOptions, import_bfcl_tasks
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -150,7 +150,7 @@ def package(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(package: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_bfcl_tasks(package, into=folder, settings=load_settings()) == 1
+    assert await import_bfcl_tasks(BfclOptions(path=package, into=folder), load_settings()) == 1
     return folder
 
 
@@ -222,7 +222,7 @@ async def test_after_a_turn_that_bfcl_does_not_judge_the_whole_state_is_told(int
 
 async def test_scenarios_are_written_one_a_line_if_asked_for(package: Path, tmp_path: Path) -> None:
     folder, settings = tmp_path / "lines", load_settings()
-    await import_bfcl_tasks(package, into=folder, settings=settings, as_jsonl=True)
+    await import_bfcl_tasks(BfclOptions(path=package, into=folder, as_jsonl=True), settings)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(each)["id"] for each in written] == ["base_0", "base_1"]
     assert [each.id for each in load_scenarios([folder / "multi_turn_base.jsonl"])] == [

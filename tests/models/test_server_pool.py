@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.cli.evaluate import EvalOptions, evaluate
-from lhkit.cli.evaluation import addresses_of
-from lhkit.cli.source import concurrency_for
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.evaluation import default_concurrency, parse_addresses
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
@@ -251,7 +251,7 @@ async def test_where_all_are_dead_it_is_as_with_one_server(
 
 async def test_as_many_conversations_at_once_as_all_servers_take() -> None:
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
-        assert concurrency_for(pool) == 2 * fitting_concurrency(pool.identity)
+        assert default_concurrency(pool) == 2 * fitting_concurrency(pool.identity)
 
 
 async def evaluated(folder: Path, **options: Any) -> int:
@@ -286,7 +286,7 @@ async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
     [
         (["http://a:1", "http://a:1/v1"], "--base-url http://a:1 is given 2 times"),
         (["@missing.txt"], "--base-url @missing.txt cannot be read"),
-        (["@empty.txt"], "--base-url @empty.txt: there is no address in it"),
+        (["@empty.txt"], "--base-url @empty.txt: the file has no address"),
         (["http://a:1", "nope"], "nope"),
     ],
 )
@@ -296,5 +296,5 @@ def test_what_is_no_list_of_addresses_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     with pytest.raises(UsageError) as refused:
-        addresses_of(words)
+        parse_addresses(words)
     assert told in str(refused.value)

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from lhkit.cli.finish import EXIT_WORLD, finish
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.finish import finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
 from lhkit.harness.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
@@ -106,7 +107,7 @@ def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
     refused = played(tmp_path, 16_000)  # room for the manifest and some records
-    assert refused.returncode == EXIT_WORLD, refused.stderr
+    assert refused.returncode == ExitCode.INFRASTRUCTURE, refused.stderr
     sentences = [line for line in refused.stderr.splitlines() if line.startswith("lhkit: ")]
     assert len(sentences) == 1
     assert "runs/r cannot be written" in sentences[0]
@@ -146,9 +147,9 @@ def code_of(error: Exception) -> int:
 def test_what_the_system_refuses_is_one_sentence_and_the_traceback_is_in_the_log(
     left_alone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert code_of(OSError(28, "No space left on device", "some.json")) == EXIT_WORLD
+    assert code_of(OSError(28, "No space left on device", "some.json")) == ExitCode.INFRASTRUCTURE
     said = capsys.readouterr().err.replace("\n", " ")
-    assert said.startswith("lhkit: the system refused this ")
+    assert said.startswith("lhkit: operating system error: ")
     assert "No space left on device: 'some.json'" in said
     assert "Traceback" not in said
     assert "Traceback" in (left_alone / "logs" / "lhkit.log").read_text(encoding="utf-8")
@@ -162,7 +163,10 @@ def test_a_log_that_cannot_be_written_changes_nothing(
         left_alone.write_text("a file")
     with largest_file(10):
         code = code_of(RunError("the run is broken"))
-    assert (code, capsys.readouterr().err) == (EXIT_WORLD, "lhkit: the run is broken\n")
+    assert (code, capsys.readouterr().err) == (
+        ExitCode.INFRASTRUCTURE,
+        "lhkit: the run is broken\n",
+    )
 
 
 def test_a_database_where_no_folder_can_be_is_a_sentence(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from lhkit.tools.validation import value_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedArgument:
     """One argument that a model gave and that was not expected so."""
 
     turn: int
@@ -71,7 +71,7 @@ class Edit:
         return "\n".join(lines)
 
 
-def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
+def observed_arguments(record: SampleRecord) -> tuple[ObservedArgument, ...]:
     """Return the wrong arguments of calls that were expected; those left out are none."""
     observed = []
     for t, score in enumerate(record.judgement.scores):
@@ -80,7 +80,7 @@ def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
                 continue
             args = record.evidence.turns[t].calls[row.actual].raw_args
             observed += [
-                Observed(
+                ObservedArgument(
                     turn=t,
                     call=row.actual,
                     expected=row.expected,
@@ -94,7 +94,7 @@ def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
     return tuple(observed)
 
 
-def refuse_changed(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
+def require_unchanged(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
     """Refuse a scenario that is not the one that was played.
 
     Raises:
@@ -104,8 +104,8 @@ def refuse_changed(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
         raise UsageError(f"{scenario.id} changed since it was played: play it again first")
 
 
-def schema_of(
-    observed: Observed, record: SampleRecord, manifest: Mapping[str, Any]
+def tool_schema(
+    observed: ObservedArgument, record: SampleRecord, manifest: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the schema of the tool that was called, as the run's manifest has it.
 
@@ -123,7 +123,7 @@ def schema_of(
 
 
 def accept_argument(
-    observed: Observed, origin: Origin, schema: Mapping[str, Any], text: str
+    observed: ObservedArgument, origin: Origin, schema: Mapping[str, Any], text: str
 ) -> Edit:
     """Return the file with the observed argument as one more alternative.
 

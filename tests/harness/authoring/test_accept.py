@@ -10,11 +10,11 @@ import pytest
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
-    Observed,
+    ObservedArgument,
     accept_argument,
     accept_phrase,
     observed_arguments,
-    refuse_changed,
+    require_unchanged,
 )
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
@@ -71,7 +71,9 @@ def edited(
     text = FILE.replace("QUERY", query).replace("PHRASES", '["네모 호흡"]')
     file.write_bytes(text.replace("\n", newline).encode())
     sources = read_sources([file])
-    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value)
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value
+    )
     text = file.read_bytes().decode()
     return accept_argument(observed, sources.origins["a-ko-01"], SCHEMA, text)
 
@@ -150,7 +152,9 @@ def test_several_sets_of_arguments_are_left_alone_with_a_sentence(tmp_path: Path
     assert args in FILE
     file.write_text(FILE.replace(args, sets).replace("PHRASES", '["네모 호흡"]'), encoding="utf-8")
     origin = read_sources([file]).origins["a-ko-01"]
-    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨")
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨"
+    )
     with pytest.raises(ScenarioError, match=r"several sets of arguments \(any_of\): add one more"):
         accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
 
@@ -195,7 +199,7 @@ def test_a_value_that_stands_for_another_by_an_alias_is_left_alone(tmp_path: Pat
     file = tmp_path / "some.yaml"
     shared = FILE.replace("category:   stress    # 분류", "category: *p").replace("PHRASES", "[x]")
     file.write_text(shared.replace("QUERY", "&p stress"), encoding="utf-8")
-    observed = Observed(
+    observed = ObservedArgument(
         turn=0, call=0, expected=0, tool="search_catalog", name="category", value="sleep"
     )
     origin = read_sources([file]).origins["a-ko-01"]
@@ -253,7 +257,7 @@ async def test_a_scenario_that_changed_since_the_run_is_refused(
     scenario, _ = await failing(load)
     model = ScriptedModel([])
     run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)
-    refuse_changed(scenario, run.manifest)
+    require_unchanged(scenario, run.manifest)
     text = FILE.replace("QUERY", "숨").replace("PHRASES", '["네모 호흡"]')
     with pytest.raises(UsageError, match="a-ko-01 changed since it was played"):
-        refuse_changed(load(text)[0], run.manifest)
+        require_unchanged(load(text)[0], run.manifest)

@@ -258,7 +258,7 @@ def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> No
     ("places", "sentence"),
     [
         ({}, "nothing to write: give --openai-messages"),
-        ({"inspect": Path("log.json")}, r"log\.json: Inspect knows its logs by their ending"),
+        ({"inspect": Path("log.json")}, r"log\.json is not a valid name of an Inspect log"),
     ],
 )
 async def test_what_cannot_be_written_is_told(
