@@ -126,7 +126,7 @@ class Evaluation:
     ) -> AsyncIterator[OpenedModel]:
         """Yield replicas on a cluster; `waits` is called while there is no room for them."""
         placement, choice = cluster.placement, self.choice
-        base_urls = () if choice.base_url is None else (choice.base_url, *choice.beside)
+        base_urls = () if choice.base_url is None else (choice.base_url, *choice.more_urls)
         options = self.options.model_copy(
             update={
                 "toolset": cluster.toolset,
@@ -231,7 +231,7 @@ def prepare_evaluation(
     choice = app.ModelChoice(
         name=options.model,
         base_url=base_url,
-        beside=addresses[1:],
+        more_urls=addresses[1:],
         api_key=settings.api_key,
         dialect=options.dialect,
         constraint=options.constraint,

@@ -19,7 +19,7 @@ from lhkit.cli.options import AsJsonl, NewFolder
 from lhkit.errors import UsageError
 from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.written import yaml_text
+from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
 from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.imported import Imported, ImportedFile, Loss

@@ -213,7 +213,7 @@ async def reviewed_conversations(
                 messages=tuple(
                     (ToolCall(name=call.tool, args=dict(call.args)),) for call in turn.calls
                 ),
-                words=turn.reply or _NO_WORDS,
+                reply=turn.reply or _NO_WORDS,
             )
             for turn in by_id[scenario.id].turns
         ]

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.author.written import changes, literals
+from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import reads_by_name
 from lhkit.imports.imported import Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import JSON, compact
@@ -385,7 +385,7 @@ def _changes(
 
 
 def _changed(before: Attributes, after: Attributes) -> dict[str, Any]:
-    return changes(before, after, dict.fromkeys(before, ("name",)))
+    return expected_changes(before, after, dict.fromkeys(before, ("name",)))
 
 
 def _call(written: str, registry: ToolRegistry) -> ToolCall:

@@ -17,7 +17,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.author.written import changes, literals, spoken
+from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals
 from lhkit.harness.sample import tried
 from lhkit.harness.sessions import row_keys_of
 from lhkit.imports.functions import (
@@ -191,7 +191,7 @@ class _Writer:
             "id": name,
             "ac": criterion,
             "tags": ["recorded"],
-            "locale": spoken([turn.user for turn in self.reader.turns], "en"),
+            "locale": detect_locale([turn.user for turn in self.reader.turns], "en"),
             "world": world,
             "turns": [self._turn(turn, losses) for turn in self.reader.turns],
         }
@@ -205,7 +205,9 @@ class _Writer:
                 written["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, written["locale"]) as session:
             keys = row_keys_of(session, record.evidence.initial_state)
-        return written | changes(record.evidence.initial_state, record.evidence.final_state, keys)
+        return written | expected_changes(
+            record.evidence.initial_state, record.evidence.final_state, keys
+        )
 
     @property
     def _has_calls(self) -> bool:

@@ -161,7 +161,7 @@ class Replica:
             choice = app.ModelChoice(
                 name=options.model,
                 base_url=first,
-                beside=tuple(beside),
+                more_urls=tuple(beside),
                 api_key=settings.api_key,
                 dialect=options.dialect,
                 constraint=options.constraint,

@@ -124,7 +124,7 @@ async def test_accept_shows_the_change_writes_it_and_the_same_answer_then_passes
             capsys.readouterr().out
         )
         assert (text_of(file) == SCENARIO) is is_dry
-    with pytest.raises(UsageError, match="changed since it was played"):
+    with pytest.raises(UsageError, match="changed since the run"):
         await accept_sample(
             AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit"), settings
         )

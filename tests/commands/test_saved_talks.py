@@ -205,7 +205,7 @@ async def test_what_cannot_be_saved_is_told_and_the_chat_goes_on(
     (folder / "there.yaml").write_text("mine\n", encoding="utf-8")
     typed = ["/save", SAID["en"][0], "/save there.yaml", "/save", "/quit"]
     shown = await terminal(WITH_A_WORLD[0], "en", settings, typed)
-    assert "nothing has been said yet" in shown
+    assert "the conversation is empty" in shown
     assert "File exists: 'there.yaml'" in shown
     assert (folder / "there.yaml").read_text(encoding="utf-8") == "mine\n"
     assert (folder / "scenarios" / "chat-20260615-120000.yaml").is_file()

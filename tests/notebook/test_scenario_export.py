@@ -205,5 +205,5 @@ async def test_a_stopped_question_was_a_no(
 
 
 async def test_an_empty_conversation_is_no_scenario(settings: Settings) -> None:
-    with pytest.raises(UsageError, match="nothing has been said"):
+    with pytest.raises(UsageError, match="the conversation is empty"):
         demo_panel(settings=settings).to_scenario()

@@ -76,7 +76,7 @@ def bluffs(scenario: Scenario, number: int) -> str:
 
 
 def talker(number: int, scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
-    said = TurnTrace(words=bluffs(scenario, number))
+    said = TurnTrace(reply=bluffs(scenario, number))
     return trace_model([said for _ in scenario.turns], name="talker")
 
 
@@ -93,7 +93,7 @@ def reader(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedM
 
 def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     turns = reference_trajectory(scenario, registry)
-    said = [replace(turn, words=bluffs(scenario, number)) for turn in turns]
+    said = [replace(turn, reply=bluffs(scenario, number)) for turn in turns]
     return trace_model(said, name="asker")
 
 

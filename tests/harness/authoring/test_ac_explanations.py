@@ -55,7 +55,7 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
 
     def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         turns = [
-            replace(trace, words=told[scenario.id][1]) if is_refused(turn, rule) else trace
+            replace(trace, reply=told[scenario.id][1]) if is_refused(turn, rule) else trace
             for turn, trace in zip(
                 scenario.turns, reference_trajectory(scenario, registry), strict=True
             )

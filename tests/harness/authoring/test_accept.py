@@ -185,7 +185,7 @@ def test_what_the_tool_refuses_is_not_accepted(
     ("written", "said"),
     [
         ("&q 호흡", r"args\.query: shared by a YAML anchor"),
-        ("\n                matches: 호흡", r"write it in one line first"),
+        ("\n                matches: 호흡", r"write it on one line first"),
     ],
 )
 def test_yaml_that_a_program_cannot_edit_is_left_alone(
@@ -232,9 +232,9 @@ def test_a_phrase_that_nobody_said_or_that_is_there_is_refused(tmp_path: Path) -
     file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", "[가, 나]"), encoding="utf-8")
     origin = read_sources([file]).origins["a-ko-01"]
     text = file.read_text(encoding="utf-8")
-    with pytest.raises(UsageError, match="does not say 'box'"):
+    with pytest.raises(UsageError, match="does not contain 'box'"):
         accept_phrase("box", 0, "네모 호흡", origin, text)
-    with pytest.raises(UsageError, match="is already among"):
+    with pytest.raises(UsageError, match="is accepted already"):
         accept_phrase("나", 0, "가나다", origin, text)
 
 
@@ -259,5 +259,5 @@ async def test_a_scenario_that_changed_since_the_run_is_refused(
     run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)
     require_unchanged(scenario, run.manifest)
     text = FILE.replace("QUERY", "숨").replace("PHRASES", '["네모 호흡"]')
-    with pytest.raises(UsageError, match="a-ko-01 changed since it was played"):
+    with pytest.raises(UsageError, match="a-ko-01 changed since the run"):
         require_unchanged(load(text)[0], run.manifest)

@@ -124,7 +124,7 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
         ),
         (
             "expect: {calls: [{tool: nope}]}",
-            r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: there is no",
+            r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: tool 'nope' does not exist",
         ),
         (
             "expect: {calls: [{tool: add_note}]}",
@@ -193,7 +193,7 @@ async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: L
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
     for _ in range(2):
-        with pytest.raises(ScenarioError, match="there is no tool 'add'"):
+        with pytest.raises(ScenarioError, match="tool 'add' does not exist"):
             make(scenario, ToolRegistry())
     assert (await said(make(scenario, only_add("tea")), *after())).calls
 

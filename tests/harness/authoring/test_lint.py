@@ -205,7 +205,7 @@ async def test_words_of_a_reply_in_place_of_a_matcher_are_told_all_matchers(
 ) -> None:
     findings = await found(GOOD.replace("value: done\n", "value: {contains: done}\n", 1))
     (refused,) = (each for each in findings if each.code == "refused_value")
-    assert "a matcher of a value is one of" in refused.message
+    assert "matchers are equals" in refused.message
     assert {"equals", "one_of", "matches", "date"} <= set(re.findall(r"\w+", refused.message))
 
 
@@ -219,7 +219,7 @@ async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> No
 
 def line_at(message: str) -> str:
     """Return the line of code that a message points at."""
-    ((file, line),) = re.findall(r" at (.+\.py):(\d+): mend the tool", message)
+    ((file, line),) = re.findall(r" at (.+\.py):(\d+): fix the tool", message)
     return Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
 
 
@@ -253,7 +253,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     file.write_text(text, encoding="utf-8")
     findings = await lint(read_sources([file]), toolset)
     assert [each.code for each in findings] == codes
-    assert all("find_notes fails in the gold trace (" in each.message for each in findings)
+    assert all("find_notes fails in the reference (" in each.message for each in findings)
     assert all('note["text"]' in line_at(each.message) for each in findings)
 
 

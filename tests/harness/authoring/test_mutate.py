@@ -12,11 +12,11 @@ from lhkit.harness.author.mistakes import ADVICE, Mistake
 from lhkit.harness.author.mutate import (
     MutationReport,
     Survivors,
-    mistakes_of,
+    all_mistakes,
     mutate,
     read_survivors,
 )
-from lhkit.harness.author.reference_run import play_reference
+from lhkit.harness.author.reference_run import run_reference
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -122,8 +122,8 @@ async def test_a_looser_scenario_lets_just_its_mistakes_through(
 
 
 async def made(load: Load, text: str) -> dict[str, Mistake]:
-    played = await play_reference(load(text)[0], LifeHelperToolset())
-    return {each.key: each for each in mistakes_of(played) if isinstance(each, Mistake)}
+    played = await run_reference(load(text)[0], LifeHelperToolset())
+    return {each.key: each for each in all_mistakes(played) if isinstance(each, Mistake)}
 
 
 async def keys(load: Load, text: str) -> set[str]:
@@ -206,7 +206,7 @@ async def test_a_write_that_is_due_again_is_no_duplicate(load: Load) -> None:
 
 
 async def test_a_scenario_whose_gold_fails_is_refused(load: Load) -> None:
-    with pytest.raises(ScenarioError, match=r"a-ko-01: the gold trace does not pass: run lhkit"):
+    with pytest.raises(ScenarioError, match=r"a-ko-01: the reference calls do not pass: run lhkit"):
         await reported(load, TIGHT.replace("result: cancelled", "result: ok"))
 
 
@@ -231,12 +231,12 @@ async def test_known_survivors_are_checked_both_ways(load: Load, tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[survivor", "not TOML"),
-        ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a text"),
-        ('[[survivor]]\nscenario = "a"\nreason = "b"\n', "survivor 0: mistake must be a text"),
+        ("[[survivor", "is not valid TOML"),
+        ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a string"),
+        ('[[survivor]]\nscenario = "a"\nreason = "b"\n', "survivor 0: mistake must be a string"),
         (
             '[[survivor]]\nscenario = "a"\nreason = "b"\nmistake = ["c", "c"]\n',
-            "survivor 0: c stands there twice",
+            "survivor 0: c is listed twice",
         ),
     ],
 )

@@ -121,7 +121,7 @@ async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
     told = {(each.kind, each.place): each.why for each in report.untried}
     assert set(told) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
     assert "give it `examples`" in told["extra_write", "0.set_alarm"]
-    assert "send_message names no words of its success" in told["claim_success", "0.send_message"]
+    assert "send_message has no success phrases" in told["claim_success", "0.send_message"]
 
 
 async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import scenario_from_chat
-from lhkit.harness.author.written import yaml_text
+from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.corrections import (
     CorrectedConversation,
     CorrectedTurn,

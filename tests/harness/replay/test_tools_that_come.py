@@ -172,7 +172,7 @@ async def test_lint_knows_a_tool_that_comes_where_the_gold_says_its_call() -> No
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
     late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
     (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
-    assert "there is no tool 'take'" in remark.message
+    assert "tool 'take' does not exist" in remark.message
 
 
 async def test_page_text_and_export_show_a_tool_that_came(
