@@ -71,7 +71,7 @@ class ForgetOptions(Options):
     """Options of `lhkit chats forget`."""
 
     names: Annotated[
-        tuple[str, ...], typer.Argument(metavar="[CHAT]...", help="Names of the chats to delete.")
+        tuple[str, ...], typer.Argument(metavar="CHAT", help="Names of the chats to delete.")
     ] = ()
     folder: ChatsFolder = DEFAULT_CHATS
     is_all: Annotated[bool, typer.Option("--all", help="Delete all chats of the folder.")] = False

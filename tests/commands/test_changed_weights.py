@@ -90,7 +90,7 @@ async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
     async with served(trained(tmp_path / "tuned/model", "wrong"), settings) as server:
         assert await run_eval(server.base_url) == 1
         assert await run_eval(server.base_url) == 1
-        assert "Kept, because they are answered already: 1 of 1 samples." in capsys.readouterr().out
+        assert "Kept from the previous run: 1 of 1 samples." in capsys.readouterr().out
     async with served(trained(tmp_path / "tuned-2/model", "right"), settings) as server:
         assert await run_eval(server.base_url) == 0
         printed = capsys.readouterr().out

@@ -65,7 +65,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
     text = capsys.readouterr().out
     assert code == 0
     assert "llama.cpp b11549-abc, Q8_0" in text
-    assert "Exactly one <bos> reaches the model." in text
+    assert "The prompt has exactly one <bos>." in text
     assert "took 3 of 4 tokens from it" in text
     assert "give --constrain off" in text
 
@@ -85,9 +85,9 @@ async def test_the_embedded_models_are_known_by_their_names(
 @pytest.mark.parametrize(
     ("model", "folder", "sentence"),
     [
-        (None, "of-gemma", "There are no weights yet"),
-        ("gemma", "of-gemma", "There are no weights yet"),
-        ("gemma-base", "of-gemma-base", "The weights are there"),
+        (None, "of-gemma", "The weights are not prepared yet"),
+        ("gemma", "of-gemma", "The weights are not prepared yet"),
+        ("gemma-base", "of-gemma-base", "The weights are prepared"),
     ],
 )
 async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
@@ -161,7 +161,10 @@ async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixtur
     ("chat", "sentence"),
     [
         (PARSED, "--dialect openai can be used too"),
-        (NO_PARSER, "json does not need it; for --dialect openai start it as `lhkit serve MODEL "),
+        (
+            NO_PARSER,
+            "which json does not need; for --dialect openai start it as `lhkit serve MODEL ",
+        ),
     ],
 )
 async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(

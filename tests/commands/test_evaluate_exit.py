@@ -114,8 +114,8 @@ async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_pla
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"fail_under": 1.5}, "exit code 1, by which a CI job stops: The pass rate 0.0% is below"),
-        ({}, "exit code 0: no violation really happened, and no threshold was missed."),
+        ({"fail_under": 1.5}, "1: The pass rate 0.0% is below"),
+        ({}, "0: no violation occurred, and no threshold was missed."),
     ],
 )
 async def test_for_people_a_finding_is_a_sentence_and_no_error(
@@ -123,7 +123,9 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
 ) -> None:
     assert await run_eval("silent", exit_zero=True, **options) == 0
     *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith(f"0 of 8 conversations passed. `lhkit eval` would end with {sentence}")
+    assert last.startswith(
+        f"0 of 8 conversations passed. Without --exit-zero the exit code would be {sentence}"
+    )
 
 
 @pytest.mark.promise("eval.exit_codes")
@@ -134,8 +136,8 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
         (Severity.ATTEMPTED, None, 0, ""),
         (Severity.ATTEMPTED, 8, 0, ""),
         (Severity.ATTEMPTED, 7, 1, "8 violations were blocked, and at most 7 are allowed."),
-        (Severity.ESCAPED, None, 1, "8 violations really happened."),
-        (Severity.ESCAPED, 100, 1, "8 violations really happened."),
+        (Severity.ESCAPED, None, 1, "8 violations occurred."),
+        (Severity.ESCAPED, 100, 1, "8 violations occurred."),
     ],
 )
 async def test_too_many_violations_and_any_that_escaped_end_with_1(
@@ -174,7 +176,7 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
     said = capsys.readouterr().out
-    assert "8 conversations failed because of the world" in said
+    assert "8 conversations failed with an infrastructure error" in said
     assert "below" not in said, "a rate of nothing is no rate"
     assert "would end" not in said
 
@@ -312,7 +314,7 @@ async def test_a_violation_that_escaped_newly_is_named(
     rewrite(tmp_path / "runs" / "new", one)
     assert await run_eval("gold", name="new", baseline=Path("gold")) == 1
     out = capsys.readouterr().out
-    assert "Violations that did not happen in gold really happened in: chat-3" in out
+    assert "Violations that did not occur in gold occurred in: chat-3" in out
 
 
 @pytest.mark.anyio
@@ -345,8 +347,8 @@ async def test_a_changed_scenario_is_played_again_alone_and_named(
     await run_eval()
     out = capsys.readouterr().out
     assert out.startswith(
-        "Played anew, because the questions are new: 1 of 8 samples. Changed: scenario chat-0\n"
-        "Kept, because they are answered already: 7 of 8 samples.\n"
+        "Run again, because the prompt changed: 1 of 8 samples. Changed: scenario chat-0\n"
+        "Kept from the previous run: 7 of 8 samples.\n"
     )
     assert "1 played now, 7 kept" in out
 
@@ -388,8 +390,8 @@ async def test_a_run_is_rescored_beside_itself(
     run = tmp_path / "runs" / "silent"
     assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
-    assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
-    assert "Records that could not be scored again (1):\n  chat-1: there is no such" in out
+    assert "Changed verdicts (1):\n  chat-0: fail → pass" in out
+    assert "Skipped records (1):\n  chat-1: there is no such" in out
     records = read_records(tmp_path / "runs" / "silent-rescored")
     assert [
         each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS
@@ -433,4 +435,4 @@ async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
     monkeypatch.setattr("lhkit.cli.evaluation.replay", interrupted)
     with pytest.raises(asyncio.CancelledError):
         await run_eval()
-    assert f"What was finished is in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out
+    assert f"Finished samples are in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out

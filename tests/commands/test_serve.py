@@ -274,7 +274,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
     words, dtype = shlex.split(printed.out), chosen().dtype
-    assert (f"Computes in {dtype}" in printed.err) == said
+    assert (f"dtype: {dtype}" in printed.err) == said
     assert (f"lhkit-dtype-{dtype}" in words) == said
     assert ("--dtype" in words) == said
 
@@ -288,7 +288,7 @@ async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype
-    assert f"Computes in {dtype}, as asked for." in printed.err
+    assert f"dtype: {dtype}, as requested." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])

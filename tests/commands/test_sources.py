@@ -94,7 +94,7 @@ async def test_a_run_with_nothing_left_to_play_starts_no_server(
     assert await run_eval() == 0
     assert len(starts) == 1
     again = capsys.readouterr().out
-    assert "Kept, because they are answered already: 4 of 4 samples." in again
+    assert "Kept from the previous run: 4 of 4 samples." in again
     rows = [line for line in first.splitlines() if line.startswith(("│", "model:"))]
     assert rows
     assert all(row in again for row in rows)

@@ -46,7 +46,7 @@ def test_where_the_flags_cannot_be_read_the_type_that_is_quick_everywhere_is_tak
 ) -> None:
     found = chosen(None, this_processor(tmp_path / "no such file"))
     assert (found.dtype, found.why) == ("float32", "unknown")
-    assert "cannot be read here" in found.words(load_catalog("en"))
+    assert "is unknown" in found.words(load_catalog("en"))
 
 
 @pytest.mark.parametrize("asked", DTYPES)

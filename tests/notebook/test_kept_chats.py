@@ -304,7 +304,7 @@ async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
     assert [said(each)[0] for each in kept(tmp_path)] == ["other-two", "third"]
     capsys.readouterr()
     await remove_chats(ForgetOptions(folder=tmp_path, is_all=True), Settings(locale="en"))
-    assert capsys.readouterr().out.splitlines()[-1] == f"Forgotten: 2 chats of {tmp_path}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"Deleted: 2 chats of {tmp_path}"
     assert (tmp_path / RECORDS).read_bytes() == b""
 
 

@@ -103,8 +103,8 @@ class MutationReport:
 
     def _by(self, name: str) -> dict[str, Counts]:
         groups: dict[str, list[MutantResult]] = {}
-        for each in self.outcomes:
-            groups.setdefault(getattr(each, name), []).append(each)
+        for mutant in self.outcomes:
+            groups.setdefault(getattr(mutant, name), []).append(mutant)
         return {group: _counts(some) for group, some in groups.items()}
 
 
