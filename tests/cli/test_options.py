@@ -67,7 +67,7 @@ def taken(line: str) -> Any:
         ("export runs/one", ExportOptions(folder=RUN)),
     ],
 )
-def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: object) -> None:
+def test_options_have_python_defaults(line: str, options: object) -> None:
     assert taken(line) == options
 
 
@@ -93,5 +93,5 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         ),
     ],
 )
-def test_what_is_typed_arrives_as_it_was_typed(line: str, options: object) -> None:
+def test_options_are_parsed(line: str, options: object) -> None:
     assert taken(line) == options

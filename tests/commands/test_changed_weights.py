@@ -84,7 +84,7 @@ async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServ
             await serving
 
 
-async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
+async def test_eval_runs_second_adapter_again(
     tmp_path: Path, settings: Settings, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(trained(tmp_path / "tuned/model", "wrong"), settings) as server:
@@ -101,7 +101,7 @@ async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
     assert len(read_records(tmp_path / "runs/served-json")) == 2
 
 
-async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_served_anew(
+async def test_eval_runs_overwritten_weights_again_after_server_restart(
     tmp_path: Path, settings: Settings, run_eval: Evaluate
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
@@ -114,7 +114,7 @@ async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_serve
         assert await run_eval(server.base_url) == 0
 
 
-async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
+async def test_serve_does_not_reuse_server_of_overwritten_weights(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
@@ -126,7 +126,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
         assert await serve._find_running("model", folder, settings) is None
 
 
-async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(
+async def test_eval_warns_if_server_does_not_report_weights(
     tmp_path: Path, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes = {"/v1/models": models("gemma"), "/version": answers(404, "{}")}

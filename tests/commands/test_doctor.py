@@ -45,7 +45,7 @@ async def said(
 
 
 @pytest.mark.anyio
-async def test_a_server_that_is_well_has_only_good_findings(
+async def test_doctor_passes_healthy_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = await said(capsys, WELL, routes={"/v1/models": models("gemma-3-4b-it")})
@@ -56,7 +56,7 @@ async def test_a_server_that_is_well_has_only_good_findings(
 
 
 @pytest.mark.anyio
-async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
+async def test_doctor_checks_llama_cpp_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """That it takes no constraint is said, and is no fault of the server."""
@@ -73,7 +73,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
 @pytest.mark.anyio
 @pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize("served", ["gemma", "gemma-base"])
-async def test_the_embedded_models_are_known_by_their_names(
+async def test_doctor_knows_embedded_model_names(
     served: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
@@ -90,7 +90,7 @@ async def test_the_embedded_models_are_known_by_their_names(
         ("gemma-base", "of-gemma-base", "The weights are prepared"),
     ],
 )
-async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
+async def test_doctor_checks_weights_of_requested_model(
     model: str | None,
     folder: str,
     sentence: str,
@@ -109,7 +109,7 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
 
 
 @pytest.mark.anyio
-async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
+async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="llama.cpp")
@@ -121,7 +121,7 @@ async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
 
 
 @pytest.mark.anyio
-async def test_a_missing_adapter_is_a_finding(
+async def test_doctor_reports_missing_adapter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
@@ -141,7 +141,7 @@ async def test_a_missing_adapter_is_a_finding(
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )
-async def test_each_fault_says_what_to_do(
+async def test_doctor_advises_on_failed_checks(
     behaviours: Any, served: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, behaviours, routes={"/v1/models": models(served)})
@@ -150,7 +150,9 @@ async def test_each_fault_says_what_to_do(
 
 
 @pytest.mark.anyio
-async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_doctor_reports_missing_server_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = DoctorOptions(base_url="http://127.0.0.1:9")
     assert await examine(options, Settings(locale="en")) == ExitCode.INFRASTRUCTURE
     assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
@@ -167,7 +169,7 @@ async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixtur
         ),
     ],
 )
-async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(
+async def test_doctor_reports_server_parser(
     chat: Any, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, [COLD, WARM, BEGUN, chat])
@@ -176,7 +178,7 @@ async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(
 
 
 @pytest.mark.anyio
-async def test_openai_is_well_where_the_server_parses_calls(
+async def test_doctor_passes_openai_with_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     elsewhere = {"/version": answers(404, "")}
@@ -188,7 +190,7 @@ async def test_openai_is_well_where_the_server_parses_calls(
 
 
 @pytest.mark.anyio
-async def test_openai_without_a_parser_of_the_server_says_what_to_do(
+async def test_doctor_advises_on_openai_without_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")

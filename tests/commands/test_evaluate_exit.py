@@ -88,7 +88,7 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
         ("silent", {"max_violations": 0}, 0, ""),
     ],
 )
-async def test_a_pass_rate_below_the_least_ends_with_1(
+async def test_eval_exits_with_1_below_pass_rate(
     run_eval: Eval,
     capsys: pytest.CaptureFixture[str],
     model: str,
@@ -101,9 +101,7 @@ async def test_a_pass_rate_below_the_least_ends_with_1(
 
 
 @pytest.mark.anyio
-async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
+async def test_eval_refuses_fraction_as_fail_under(run_eval: Eval, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--fail-under is in percent: .* 0\.85 give 85$"):
         await run_eval("gold", fail_under=0.85)
     assert not (tmp_path / "runs").exists()
@@ -118,7 +116,7 @@ async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_pla
         ({}, "0: no violation occurred, and no threshold was missed."),
     ],
 )
-async def test_for_people_a_finding_is_a_sentence_and_no_error(
+async def test_eval_exit_zero_prints_the_reason(
     run_eval: Eval, capsys: pytest.CaptureFixture[str], options: dict[str, Any], sentence: str
 ) -> None:
     assert await run_eval("silent", exit_zero=True, **options) == 0
@@ -140,7 +138,7 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
         (Severity.ESCAPED, 100, 1, "8 violations occurred."),
     ],
 )
-async def test_too_many_violations_and_any_that_escaped_end_with_1(
+async def test_eval_exits_with_1_on_violations(
     run_eval: Eval,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -161,7 +159,7 @@ async def test_too_many_violations_and_any_that_escaped_end_with_1(
     "asked",
     [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}, {"exit_zero": True}],
 )
-async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
+async def test_eval_exits_with_3_on_infrastructure_errors(
     run_eval: Eval,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -182,9 +180,7 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
 
 
 @pytest.mark.anyio
-async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
+async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, tmp_path: Path) -> None:
     await run_eval("gold", name="base")
     rewrite(
         tmp_path / "runs" / "base",
@@ -218,7 +214,7 @@ async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_i
         ("ppppiiii", "p", {"max_violations": 5}, 1),
     ],
 )
-async def test_the_exit_code_of_every_mixture(
+async def test_check_thresholds_exit_code_of_mixed_verdicts(
     run_eval: Eval,
     tmp_path: Path,
     verdicts: str,
@@ -244,7 +240,7 @@ async def test_the_exit_code_of_every_mixture(
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
-async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
+async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
     run_eval: Eval, tmp_path: Path, invalid_ones: range, code: int
 ) -> None:
     await run_eval()
@@ -265,7 +261,7 @@ async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 @pytest.mark.parametrize("baseline", ["name", "folder"])
-async def test_a_run_that_is_worse_than_its_baseline_ends_with_1(
+async def test_eval_exits_with_1_if_worse_than_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str
 ) -> None:
     await run_eval("gold")
@@ -278,7 +274,7 @@ async def test_a_run_that_is_worse_than_its_baseline_ends_with_1(
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-async def test_a_difference_that_may_be_chance_does_not_fail_and_is_told(
+async def test_eval_prints_insignificant_difference_from_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
@@ -301,7 +297,7 @@ async def test_a_difference_that_may_be_chance_does_not_fail_and_is_told(
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-async def test_a_violation_that_escaped_newly_is_named(
+async def test_eval_names_violations_new_since_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
@@ -318,7 +314,7 @@ async def test_a_violation_that_escaped_newly_is_named(
 
 
 @pytest.mark.anyio
-async def test_a_baseline_of_other_scenarios_fails_instead_of_passing_unseen(
+async def test_eval_exits_with_1_without_pairs_in_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -329,16 +325,14 @@ async def test_a_baseline_of_other_scenarios_fails_instead_of_passing_unseen(
 
 
 @pytest.mark.anyio
-async def test_a_baseline_that_is_none_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
+async def test_eval_refuses_missing_baseline(run_eval: Eval, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no run"):
         await run_eval("gold", baseline=Path("nowhere"))
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.anyio
-async def test_a_changed_scenario_is_played_again_alone_and_named(
+async def test_eval_reruns_only_the_changed_scenario(
     run_eval: Eval, scenarios: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval()
@@ -354,7 +348,7 @@ async def test_a_changed_scenario_is_played_again_alone_and_named(
 
 
 @pytest.mark.anyio
-async def test_an_acceptance_criterion_that_is_not_ours_has_no_words(
+async def test_eval_table_has_no_description_of_foreign_criterion(
     run_eval: Eval, scenarios: Path
 ) -> None:
     edit(scenarios, ("ac: AC-5", "ac: MY-1"))
@@ -362,7 +356,7 @@ async def test_an_acceptance_criterion_that_is_not_ours_has_no_words(
 
 
 @pytest.mark.anyio
-async def test_two_runs_are_compared_from_their_folders(
+async def test_compare_prints_comparison_of_folders(
     run_eval: Eval, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
@@ -376,7 +370,7 @@ async def test_two_runs_are_compared_from_their_folders(
 
 
 @pytest.mark.anyio
-async def test_a_run_is_rescored_beside_itself(
+async def test_rescore_writes_folder_next_to_run(
     run_eval: Eval,
     settings: Settings,
     scenarios: Path,
@@ -401,7 +395,7 @@ async def test_a_run_is_rescored_beside_itself(
 
 
 @pytest.mark.anyio
-async def test_a_run_of_other_scenarios_cannot_be_rescored(
+async def test_rescore_refuses_run_of_other_scenarios(
     run_eval: Eval, settings: Settings, tmp_path: Path
 ) -> None:
     await run_eval("gold")
@@ -417,7 +411,7 @@ async def test_a_run_of_other_scenarios_cannot_be_rescored(
         ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
     ],
 )
-async def test_a_word_that_names_nothing_is_refused_for_scripted_models_too(
+async def test_eval_refuses_invalid_names_with_scripted_models(
     run_eval: Eval, tmp_path: Path, options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(UsageError, match=told):
@@ -426,7 +420,7 @@ async def test_a_word_that_names_nothing_is_refused_for_scripted_models_too(
 
 
 @pytest.mark.anyio
-async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
+async def test_eval_interrupted_prints_how_to_resume(
     run_eval: Eval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     async def interrupted(*_: Any, **__: Any) -> None:

@@ -89,7 +89,7 @@ async def shown(
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-async def test_it_is_what_a_chat_asks_of_a_model(
+async def test_prompt_equals_first_request_of_chat(
     dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[ModelRequest] = []
@@ -112,7 +112,7 @@ async def test_it_is_what_a_chat_asks_of_a_model(
 
 
 @pytest.mark.parametrize("dialect", [*sorted(DIALECTS), "openai"])
-async def test_the_parts_add_up_to_the_prompt_in_every_dialect(
+async def test_prompt_parts_add_up_in_every_dialect(
     dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words_are_tokens(embedded_folder("gemma-base", settings))
@@ -133,7 +133,7 @@ async def test_the_parts_add_up_to_the_prompt_in_every_dialect(
         assert min(each[measure] for each in parts) >= 0
 
 
-async def test_an_only_tool_costs_its_own_text_and_not_the_protocols(
+async def test_prompt_measures_single_tool_without_protocol(
     own: str, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = await shown(capsys, settings, toolset=f"{own}:registry")
@@ -144,7 +144,7 @@ async def test_an_only_tool_costs_its_own_text_and_not_the_protocols(
     assert sizes["protocol"] > len("To use a tool, answer with only this JSON")
 
 
-async def test_a_scenario_is_opened_by_its_id_in_its_own_language(
+async def test_prompt_opens_scenario_by_id(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = PromptOptions(paths=(file,), scenario="eggs-ko", toolset=REFERENCE)
@@ -155,7 +155,7 @@ async def test_a_scenario_is_opened_by_its_id_in_its_own_language(
     assert "How many eggs?" not in told
 
 
-async def test_without_a_tokenizer_characters_are_counted_and_nothing_is_fetched(
+async def test_prompt_without_tokenizer_counts_characters(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await show_prompt(PromptOptions(), settings) == 0
@@ -165,17 +165,13 @@ async def test_without_a_tokenizer_characters_are_counted_and_nothing_is_fetched
     assert not settings.cache_dir.exists()
 
 
-async def test_a_scenario_that_is_not_there_is_told_with_the_nearest(
-    file: Path, settings: Settings
-) -> None:
+async def test_prompt_suggests_nearest_scenario_id(file: Path, settings: Settings) -> None:
     options = PromptOptions(paths=(file,), scenario="egg-en", toolset=REFERENCE)
     with pytest.raises(UsageError, match=r"egg-en: no such scenario .* did you mean eggs-en"):
         await show_prompt(options, settings)
 
 
-async def test_a_world_that_cannot_be_opened_is_told_with_the_line_of_its_author(
-    own: str, settings: Settings
-) -> None:
+async def test_prompt_reports_line_of_failing_toolset(own: str, settings: Settings) -> None:
     line = ONE_TOOL.splitlines().index('        return {}["nowhere"]') + 1
     with pytest.raises(UsageError, match=rf"look\.py:{line}: KeyError: 'nowhere'"):
         await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)

@@ -135,7 +135,7 @@ async def require_fit(file: Path, reference: str, settings: Settings) -> None:
 
 @pytest.mark.parametrize("locale", SAID)
 @pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
-async def test_a_talk_in_a_terminal_is_saved_as_a_scenario_that_gold_passes(
+async def test_terminal_save_writes_scenario_that_gold_passes(
     reference: str, locale: str, settings: Settings, folder: Path
 ) -> None:
     shown = await terminal(
@@ -152,7 +152,7 @@ async def test_a_talk_in_a_terminal_is_saved_as_a_scenario_that_gold_passes(
 
 @pytest.mark.parametrize("locale", SAID)
 @pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
-async def test_a_talk_in_a_panel_is_saved_as_a_scenario_that_gold_passes(
+async def test_panel_save_writes_scenario_that_gold_passes(
     reference: str, locale: str, settings: Settings, folder: Path
 ) -> None:
     panel = ChatPanel(
@@ -165,7 +165,7 @@ async def test_a_talk_in_a_panel_is_saved_as_a_scenario_that_gold_passes(
     await require_fit(file, reference, settings)
 
 
-async def test_what_a_panel_over_bare_tools_was_given_as_its_world_is_saved(
+async def test_panel_save_writes_initial_state_of_bare_tools(
     settings: Settings, folder: Path
 ) -> None:
     world = {"now": "2026-06-15T09:00:00+09:00"}
@@ -184,9 +184,7 @@ async def test_what_a_panel_over_bare_tools_was_given_as_its_world_is_saved(
     await require_fit(file, WITHOUT_A_WORLD[0], settings)
 
 
-async def test_a_cleared_talk_begins_in_the_world_as_it_was_then(
-    settings: Settings, folder: Path
-) -> None:
+async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:
     world = folder / "world.yaml"
     world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
     said = SAID["en"][0]
@@ -199,9 +197,7 @@ async def test_a_cleared_talk_begins_in_the_world_as_it_was_then(
     await require_fit(folder / "one.yaml", WITH_A_WORLD[0], settings)
 
 
-async def test_what_cannot_be_saved_is_told_and_the_chat_goes_on(
-    settings: Settings, folder: Path
-) -> None:
+async def test_terminal_save_reports_errors_and_continues(settings: Settings, folder: Path) -> None:
     (folder / "there.yaml").write_text("mine\n", encoding="utf-8")
     typed = ["/save", SAID["en"][0], "/save there.yaml", "/save", "/quit"]
     shown = await terminal(WITH_A_WORLD[0], "en", settings, typed)

@@ -85,7 +85,7 @@ def invocations(tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_run_with_nothing_left_to_play_starts_no_server(
+async def test_eval_starts_no_server_for_finished_run(
     run_eval: Evaluate, starts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await run_eval() == 0
@@ -101,7 +101,7 @@ async def test_a_run_with_nothing_left_to_play_starts_no_server(
 
 
 @pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "shuffle"}])
-async def test_whatever_is_asked_otherwise_needs_the_server(
+async def test_eval_starts_server_for_changed_options(
     run_eval: Evaluate, starts: list[str], options: dict[str, Any]
 ) -> None:
     await run_eval(limit=3)
@@ -111,7 +111,7 @@ async def test_whatever_is_asked_otherwise_needs_the_server(
     assert len(starts) == 2
 
 
-async def test_a_missing_and_an_invalid_sample_need_the_server(
+async def test_eval_starts_server_for_missing_or_invalid_sample(
     run_eval: Evaluate, starts: list[str], tmp_path: Path
 ) -> None:
     await run_eval(limit=3)
@@ -130,7 +130,7 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
 
 
 @pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])
-async def test_other_weights_under_the_same_name_are_asked_anew(
+async def test_eval_reruns_other_weights_with_same_name(
     run_eval: Evaluate,
     starts: list[str],
     tmp_path: Path,
@@ -152,7 +152,7 @@ async def test_other_weights_under_the_same_name_are_asked_anew(
 
 
 @pytest.mark.usefixtures("starts")
-async def test_weights_that_are_not_made_yet_are_nobodys(
+async def test_eval_starts_server_without_prepared_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice, settings = app.ModelChoice(), Settings(cache_dir=tmp_path, base_url=None)
@@ -161,7 +161,7 @@ async def test_weights_that_are_not_made_yet_are_nobodys(
     assert await app.expected_identity(choice, settings) is None
 
 
-async def test_another_vllm_is_asked_anew(
+async def test_eval_reruns_with_another_vllm_version(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
@@ -175,7 +175,7 @@ async def test_another_vllm_is_asked_anew(
     [({}, 16), ({"concurrency": 3}, 3), ({"model": "gold"}, 8), ({"model": "silent"}, 8)],
 )
 @pytest.mark.usefixtures("starts")
-async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
+async def test_eval_default_concurrency_fits_server(
     run_eval: Evaluate, tmp_path: Path, options: dict[str, Any], conversations: int
 ) -> None:
     await run_eval(**options)
@@ -183,7 +183,7 @@ async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
 
 
 @pytest.mark.usefixtures("starts")
-async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
+async def test_eval_prints_share_of_harness_time(
     run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)

@@ -50,7 +50,7 @@ def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])
-async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: str) -> None:
+async def test_explanations_of_refusals_are_no_success_claims(rule: str, locale: str) -> None:
     told = played(locale, rule)
 
     def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:

@@ -53,7 +53,7 @@ def after(*tools: str) -> list[Message]:
         ("{items: [1, {equals: 2}]}", [1, 2]),
     ],
 )
-async def test_a_value_is_derived_from_each_matcher(
+async def test_gold_derives_value_from_matcher(
     load: Load, registry: ToolRegistry, matcher: str, value: Any
 ) -> None:
     text = (
@@ -66,7 +66,7 @@ async def test_a_value_is_derived_from_each_matcher(
 
 
 @pytest.mark.anyio
-async def test_any_gets_a_value_that_the_schema_accepts(load: Load, registry: ToolRegistry) -> None:
+async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolRegistry) -> None:
     args = "{text: {any: true}, tag: {any: true}}"
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
     response = await said(gold_model(scenario, registry), *after())
@@ -74,9 +74,7 @@ async def test_any_gets_a_value_that_the_schema_accepts(load: Load, registry: To
 
 
 @pytest.mark.anyio
-async def test_required_calls_come_one_a_turn_in_an_allowed_order(
-    load: Load, registry: ToolRegistry
-) -> None:
+async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
         + "      expect:\n"
@@ -99,7 +97,7 @@ async def test_required_calls_come_one_a_turn_in_an_allowed_order(
 
 
 @pytest.mark.anyio
-async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: ToolRegistry) -> None:
+async def test_gold_uses_given_calls_and_reply(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
         + "      expect: {calls: [{tool: add_note, args: {text: {matches: milk}}}]}\n"
@@ -139,7 +137,7 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
         ("reply: {excludes: [a]}\n      gold: {say: a}", r"correct gold\.say"),
     ],
 )
-def test_what_cannot_be_derived_names_the_field(
+def test_gold_names_field_that_cannot_be_derived(
     load: Load, registry: ToolRegistry, turn: str, message: str
 ) -> None:
     (scenario,) = load(f"{HEAD}      {turn}\n")
@@ -148,7 +146,7 @@ def test_what_cannot_be_derived_names_the_field(
 
 
 @pytest.mark.anyio
-async def test_the_silent_model_says_and_does_nothing() -> None:
+async def test_silent_model_does_nothing() -> None:
     response = await said(silent_model(), *after())
     assert (response.text, response.calls) == ("", ())
 
@@ -175,7 +173,7 @@ def only_add(kind: str) -> ToolRegistry:
 
 
 @pytest.mark.anyio
-async def test_models_of_a_run_say_for_each_set_of_tools_what_it_needs(load: Load) -> None:
+async def test_gold_models_plan_per_tools(load: Load) -> None:
     """One of whatever the tool names: another tool of that name, asked later, is another plan."""
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
@@ -189,7 +187,7 @@ async def test_models_of_a_run_say_for_each_set_of_tools_what_it_needs(load: Loa
 
 
 @pytest.mark.anyio
-async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: Load) -> None:
+async def test_gold_models_raise_every_time(load: Load) -> None:
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
     for _ in range(2):
@@ -199,7 +197,7 @@ async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: L
 
 
 @pytest.mark.slow
-def test_models_of_a_run_hold_no_tools_of_samples_that_are_over(load: Load) -> None:
+def test_gold_models_release_tools_of_finished_samples(load: Load) -> None:
     """Each session may have tools of its own, which hold its world."""
     scenarios = [load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")[0] for _ in range(3)]
     make = gold_models()
