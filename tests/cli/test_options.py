@@ -1,4 +1,4 @@
-"""What is typed is what a command gets; what is not typed is what its options say by themselves."""
+"""Options that are typed, and defaults of those that are not."""
 
 from collections.abc import Coroutine
 from pathlib import Path
@@ -22,6 +22,7 @@ from lhkit.cli.prompt import PromptOptions
 from lhkit.cli.report import ReportOptions
 from lhkit.cli.rescore import RescoreOptions
 from lhkit.cli.serve_line import ServeOptions
+from lhkit.harness.run_options import RunOptions
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
@@ -95,3 +96,7 @@ def test_options_have_python_defaults(line: str, options: object) -> None:
 )
 def test_options_are_parsed(line: str, options: object) -> None:
     assert taken(line) == options
+
+
+def test_eval_options_have_the_defaults_of_run_options() -> None:
+    assert EvalOptions().run_options() == RunOptions()
