@@ -46,7 +46,7 @@ def test_cli_shows_version_and_help() -> None:
         (["chat", "--model", "gpt"], 2, "no embedded model 'gpt': choose one of gemma"),
         (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
-        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
+        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "'tpu' is not one of 'gpu', 'cpu'"),
         (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
     ],
 )

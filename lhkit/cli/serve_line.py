@@ -57,7 +57,9 @@ class ServeOptions(Options):
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the command line without running it.")
     ] = False
-    device: Annotated[str | None, typer.Option(help="For org/model: gpu (default) or cpu.")] = None
+    device: Annotated[
+        Device | None, typer.Option(metavar="NAME", help="For org/model: gpu (default) or cpu.")
+    ] = None
     dtype: DtypeOption = None
     runtime: RuntimeOption = None
     server_parser: Annotated[
@@ -94,20 +96,17 @@ async def run_serve_line(model: str, options: ServeOptions, settings: Settings) 
         raise UsageError("--lora needs vLLM: give a folder or a name such as org/model")
     if model.endswith(GGUF):
         return await _run_gguf_line(Path(model), port, dry_run=dry_run)
-    if device not in ("gpu", "cpu"):
-        raise UsageError(f"--device {device!r} is invalid: choose gpu or cpu")
     if options.compiled:
         raise UsageError(f"--compile is for gemma and gemma-base, not for {model}")
-    target: Device = "gpu" if device == "gpu" else "cpu"
     dtype: ServedDtype = settings.dtype or "auto"
-    if target == "cpu":
+    if device == "cpu":
         precision = chosen(settings.dtype)
         dtype = precision.dtype
         _print_note(precision.words(load_catalog(settings.locale)))
     command = serve_command(
-        model, target, dtype=dtype, port=port, server_parser=options.server_parser
+        model, device, dtype=dtype, port=port, server_parser=options.server_parser
     )
-    starts = ("vllm", "serve") if target == "gpu" else (sys.executable, *CPU_SERVER[1:])
+    starts = ("vllm", "serve") if device == "gpu" else (sys.executable, *CPU_SERVER[1:])
     supported = await known_options(starts, settings.cache_dir)
     sha256 = None
     if not dry_run:

@@ -76,7 +76,7 @@ BAD: list[tuple[str, str]] = [
     ("doctor --base-url http://127.0.0.1:9 --dialect xml", "no dialect 'xml'"),
     ("doctor --model gpt", "no embedded model 'gpt'"),
     ("serve gpt", "no embedded model 'gpt'"),
-    ("serve gemma --device tpu", "--device is for org/model"),
+    ("serve gemma --device cpu", "--device is for org/model"),
     ("serve --weights adapter", "adapter has no model"),
     ("serve gemma-base --weights adapter", "--weights"),
     ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),

@@ -16,6 +16,7 @@ from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
 from lhkit.models import gemma, vllm_options
 from lhkit.models.aliases import alias_of
+from lhkit.models.families import Device
 from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights_hash import weights_sha256
@@ -260,7 +261,7 @@ async def test_serve_folder_reports_hash_unless_dry_run(
 
 @pytest.mark.parametrize(("device", "said"), [("cpu", True), ("gpu", False)])
 async def test_serve_cpu_line_reports_dtype(
-    device: str,
+    device: Device,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     *,
