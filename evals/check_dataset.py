@@ -133,7 +133,7 @@ def _mutation_check(report: MutationReport) -> Check:
 
 def _survivors_check(report: MutationReport, known: Survivors, ids: Collection[str]) -> Check:
     unlisted = report.unlisted(known)
-    outdated = [*report.outdated(known), *(key for key in known.reasons if key[0] not in ids)]
+    outdated = [*report.outdated(known), *(key for key in known if key[0] not in ids)]
     return Check(
         name="unnoticed mistakes have a reason",
         figure=f"{len(report.survivors) - len(unlisted)} / {len(report.survivors)}",

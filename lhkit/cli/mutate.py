@@ -64,7 +64,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     if options.survivors is None and options.toolset != DEFAULT:
-        known = Survivors()
+        known: Survivors = {}
     else:
         known = read_survivors(options.survivors or scenario_folder() / SURVIVORS)
     report = await mutate(scenarios, toolset)
@@ -86,7 +86,7 @@ def _report_json(report: MutationReport, known: Survivors) -> Mapping[str, objec
         "kinds": {kind: asdict(counts) for kind, counts in report.by_kind.items()},
         "acs": {ac: asdict(counts) for ac, counts in report.by_ac.items()},
         "survivors": [
-            {**asdict(mutant), "reason": known.reasons.get((mutant.scenario, mutant.key))}
+            {**asdict(mutant), "reason": known.get((mutant.scenario, mutant.key))}
             for mutant in report.survivors
         ],
         "outdated": [list(key) for key in report.outdated(known)],
@@ -109,7 +109,7 @@ def _print_report(
         table.add_row(name, str(counts.tried), str(counts.noticed), f"{counts.share:.1f}%")
     console.print(table)
     for mutant in report.survivors:
-        reason = known.reasons.get((mutant.scenario, mutant.key))
+        reason = known.get((mutant.scenario, mutant.key))
         note = f"# {reason}" if reason else f"→ {ADVICE[mutant.kind]}"
         line = f"{mutant.scenario} {mutant.key}: {mutant.change} {note}"
         show(line, style="dim" if reason else "yellow")

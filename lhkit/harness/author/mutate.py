@@ -8,9 +8,9 @@ not list mutants that fail or do not exist any more.
 import tomllib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import KINDS, Mistake, Untried
@@ -23,6 +23,9 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import judge
 from lhkit.harness.state_diff import state_diff
 from lhkit.toolset import Toolset, require_isolated
+
+Survivors: TypeAlias = Mapping[tuple[str, str], str]
+"""Accepted survivors: reasons by scenario and key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +51,6 @@ class Counts:
     def share(self) -> float:
         """Detected mistakes in percent; 100 without mistakes."""
         return 100.0 * self.noticed / self.tried if self.tried else 100.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survivors:
-    """Accepted survivors: reasons by (scenario, key)."""
-
-    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +87,13 @@ class MutationReport:
 
     def unlisted(self, known: Survivors) -> tuple[MutantResult, ...]:
         """Return the survivors without a reason."""
-        return tuple(
-            each for each in self.survivors if (each.scenario, each.key) not in known.reasons
-        )
+        return tuple(each for each in self.survivors if (each.scenario, each.key) not in known)
 
     def outdated(self, known: Survivors) -> tuple[tuple[str, str], ...]:
         """Return the accepted survivors of these scenarios that do not survive."""
         alive = {(each.scenario, each.key) for each in self.survivors}
         seen = {each.scenario for each in self.outcomes}
-        return tuple(key for key in known.reasons if key[0] in seen and key not in alive)
+        return tuple(key for key in known if key[0] in seen and key not in alive)
 
     def _by(self, name: str) -> dict[str, Counts]:
         groups: dict[str, list[MutantResult]] = {}
@@ -191,7 +185,7 @@ def read_survivors(file: Path) -> Survivors:
     try:
         entries = tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", [])
     except FileNotFoundError:
-        return Survivors()
+        return {}
     except (
         ValueError,
         RecursionError,
@@ -207,7 +201,7 @@ def read_survivors(file: Path) -> Survivors:
             if (entry["scenario"], key) in reasons:
                 raise ScenarioError(f"{file}: survivor {number}: {key} is listed twice")
             reasons[entry["scenario"], key] = entry["reason"]
-    return Survivors(reasons=reasons)
+    return reasons
 
 
 def _read_mistakes(entry: Mapping[str, Any], where: str) -> list[str]:

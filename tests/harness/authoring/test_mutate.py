@@ -11,7 +11,6 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import ADVICE, Mistake
 from lhkit.harness.author.mutate import (
     MutationReport,
-    Survivors,
     all_mistakes,
     mutate,
     read_survivors,
@@ -225,7 +224,7 @@ async def test_mutate_report_lists_unlisted_and_outdated_survivors(
     known = read_survivors(file)
     assert {each.key for each in report.unlisted(known)} == {"unrelated_answer@0"}
     assert report.outdated(known) == (("a-ko-01", "drop_call@0.0"),)
-    assert report.outdated(Survivors()) == ()
+    assert report.outdated({}) == ()
 
 
 @pytest.mark.parametrize(
@@ -248,4 +247,4 @@ async def test_read_survivors_reports_invalid_entry(tmp_path: Path, text: str, s
 
 
 async def test_read_survivors_of_missing_file_is_empty(tmp_path: Path) -> None:
-    assert read_survivors(tmp_path / "none.toml").reasons == {}
+    assert read_survivors(tmp_path / "none.toml") == {}
