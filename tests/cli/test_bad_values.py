@@ -119,7 +119,7 @@ BAD: list[tuple[str, str]] = [
 
 @pytest.fixture
 def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have nothing fetched, made or started: only told."""
+    """Record downloads, servers and processes instead of starting them."""
     done: list[str] = []
 
     def refusing(name: str) -> Any:
@@ -178,17 +178,19 @@ def called(line: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("desk")
-@pytest.mark.parametrize(("line", "told"), BAD, ids=[line[:60] for line, _ in BAD])
-def test_command_refuses_bad_value_before_any_work(costly: list[str], line: str, told: str) -> None:
+@pytest.mark.parametrize(("line", "expected"), BAD, ids=[line[:60] for line, _ in BAD])
+def test_command_refuses_bad_value_before_any_work(
+    costly: list[str], line: str, expected: str
+) -> None:
     code, said = called(line)
     assert (code, costly) == (2, []), said
-    assert told.removeprefix("--").replace("-", "_") in said.replace("-", "_")
+    assert expected.removeprefix("--").replace("-", "_") in said.replace("-", "_")
     assert "Traceback" not in said
 
 
 @pytest.mark.usefixtures("costly")
 @pytest.mark.parametrize(
-    ("line", "model", "told"),
+    ("line", "model", "expected"),
     [
         (f"repeats = {HUGE}", "gold", "repeats"),
         ("repeats = 0", "gold", "repeats"),
@@ -203,17 +205,19 @@ def test_command_refuses_bad_value_before_any_work(costly: list[str], line: str,
         ("", 'gold", {name = "x", base_url = "nope"}, "silent', "'nope' is no address of"),
     ],
 )
-def test_matrix_refuses_bad_value_in_suite(desk: Path, line: str, model: str, told: str) -> None:
+def test_matrix_refuses_bad_value_in_suite(
+    desk: Path, line: str, model: str, expected: str
+) -> None:
     text = SUITE.format(line=line, model=model).replace('"{', "{").replace('}"', "}")
     (desk / "suite.toml").write_text(text, encoding="utf-8")
     code, said = called("matrix suite.toml")
     assert code == 2, said
-    assert told in said
+    assert expected in said
 
 
 def test_bad_values_cover_all_numeric_options() -> None:
     """A new option of a number has to be tried here, too."""
-    tried = {line.split()[-2] for line, told in BAD if told.startswith("--")}
+    tried = {line.split()[-2] for line, expected in BAD if expected.startswith("--")}
     numbers = set(_numbers(get_command(parser())))
     assert len(numbers) > 8
     assert numbers <= tried

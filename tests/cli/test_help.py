@@ -79,7 +79,7 @@ def test_help_names_all_constraints_and_models(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("lhkit eval --fail-below 85", "No such option"),
         ("lhkit rescore --into rescored", "Missing parameter: run"),
@@ -87,6 +87,6 @@ def test_help_names_all_constraints_and_models(name: str) -> None:
         ("lhkit evaluate", "evaluate"),
     ],
 )
-def test_read_line_refuses_invalid_command_line(line: str, told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_read_line_refuses_invalid_command_line(line: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
         read_line(line)

@@ -100,9 +100,6 @@ def test_json_output_stays_json_on_a_console_that_lacks_letters(tmp_path: Path) 
     assert json.loads(ran.stdout)
 
 
-# --- what nothing foresees
-
-
 class UnprintableError(Exception):
     """An exception whose text cannot be had."""
 
@@ -148,10 +145,10 @@ def test_finish_reports_an_unforeseen_exception_as_70_and_logs_its_traceback(
 ) -> None:
     monkeypatch.setattr(settings_module, "load_settings", lambda: Settings(cache_dir=tmp_path))
     assert finished(error) == ExitCode.UNEXPECTED == 70
-    said, log = capsys.readouterr().err, tmp_path / "logs" / "lhkit.log"
-    assert said.count("\n") == 1
-    assert type(error).__name__ in said
-    assert str(log) in said
+    stderr_text, log = capsys.readouterr().err, tmp_path / "logs" / "lhkit.log"
+    assert stderr_text.count("\n") == 1
+    assert type(error).__name__ in stderr_text
+    assert str(log) in stderr_text
     assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
 
 
@@ -162,9 +159,9 @@ def test_finish_prints_the_traceback_where_there_is_no_log(
     place.write_text("", encoding="utf-8")
     monkeypatch.setattr(settings_module, "load_settings", lambda: Settings(cache_dir=place))
     assert finished(KeyError("eggs")) == ExitCode.UNEXPECTED
-    said = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in said
-    assert said.splitlines()[-1].startswith("lhkit: ")
+    stderr_text = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in stderr_text
+    assert stderr_text.splitlines()[-1].startswith("lhkit: ")
 
 
 def test_main_reports_an_exception_while_loading_as_70(
@@ -180,6 +177,6 @@ def test_main_reports_an_exception_while_loading_as_70(
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == ExitCode.UNEXPECTED
-    said = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in said
-    assert "libfoo.so is missing" in said.splitlines()[-1]
+    stderr_text = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in stderr_text
+    assert "libfoo.so is missing" in stderr_text.splitlines()[-1]

@@ -114,9 +114,9 @@ async def test_accept_writes_change_and_rescored_sample_passes(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await played(file)
-    with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as told:
+    with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as error:
         await accept_sample(AcceptOptions(run=run, sample="a-ko-01", paths=(file,)), settings)
-    assert "--turn 0 --call 0 --arg limit" in str(told.value)
+    assert "--turn 0 --call 0 --arg limit" in str(error.value)
     for name, is_dry in (("query", True), ("query", False)):
         options = AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg=name, is_dry=is_dry)
         assert await accept_sample(options, settings) == 0

@@ -114,10 +114,10 @@ async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
 ) -> None:
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="llama.cpp")
     await examine(DoctorOptions(), settings)
-    told = capsys.readouterr().out
-    assert "xllamacpp" in told
-    assert "gemma-Q4_K_M.gguf" in told
-    assert not any(name in told for name in ("vllm ", "torch", "transformers", "float"))
+    output = capsys.readouterr().out
+    assert "xllamacpp" in output
+    assert "gemma-Q4_K_M.gguf" in output
+    assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
 
 
 @pytest.mark.anyio

@@ -173,10 +173,10 @@ async def test_eval_exits_with_3_on_infrastructure_errors(
     monkeypatch.setattr("lhkit.harness.sample.judge", bug)
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
-    said = capsys.readouterr().out
-    assert "8 conversations failed with an infrastructure error" in said
-    assert "below" not in said, "a rate of nothing is no rate"
-    assert "would end" not in said
+    output = capsys.readouterr().out
+    assert "8 conversations failed with an infrastructure error" in output
+    assert "below" not in output, "a rate of nothing is no rate"
+    assert "would end" not in output
 
 
 @pytest.mark.anyio
@@ -290,9 +290,9 @@ async def test_eval_prints_insignificant_difference_from_baseline(
 
     rewrite(tmp_path / "runs" / "flaky", flaky)
     assert await run_eval("gold", name="flaky", baseline=Path("gold")) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("No difference can be told between gold and flaky (p = 0.500)")
-    assert "with 8 pairs" in said
+    output = capsys.readouterr().out.splitlines()[-1]
+    assert output.startswith("No difference can be told between gold and flaky (p = 0.500)")
+    assert "with 8 pairs" in output
 
 
 @pytest.mark.promise("eval.exit_codes")
@@ -406,15 +406,15 @@ async def test_rescore_refuses_run_of_other_scenarios(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
     ],
 )
 async def test_eval_refuses_invalid_names_with_scripted_models(
-    run_eval: Eval, tmp_path: Path, options: dict[str, str], told: str
+    run_eval: Eval, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         await run_eval(**options)
     assert not (tmp_path / "runs").exists()
 

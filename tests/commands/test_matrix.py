@@ -206,8 +206,8 @@ async def test_matrix_runs_runtimes_one_after_the_other(
     assert "vllm-json" in (printed := capsys.readouterr().out)
     assert "llama.cpp-pythonic" in printed
     manifest = bench.folder / "runs" / "suite" / "llama.cpp-json" / "manifest.json"
-    (told,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
-    assert told["server"] == "llama.cpp 1"
+    (model,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
+    assert model["server"] == "llama.cpp 1"
     by_runtime.clear()
     assert await bench.play(arms) == 0
     assert by_runtime == []

@@ -104,8 +104,8 @@ async def terminal(
     reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
 ) -> str:
     """Return what a terminal shows of a talk."""
-    told = settings.model_copy(update={"locale": locale})
-    around = open_live_session(reference, options.get("world"), options.get("file"), told)
+    localized = settings.model_copy(update={"locale": locale})
+    around = open_live_session(reference, options.get("world"), options.get("file"), localized)
     shown = io.StringIO()
     script: Iterator[str] = iter(typed)
 

@@ -178,7 +178,7 @@ async def test_serve_refuses_unknown_model_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (ServeOptions(model="gemma", weights=Path("mine")), "--weights is served instead of gemma"),
         (ServeOptions(model="org/m", runtime="llama.cpp"), "--runtime is for gemma and gemma-base"),
@@ -200,9 +200,9 @@ async def test_serve_refuses_unknown_model_name(tmp_path: Path) -> None:
     ],
 )
 async def test_serve_refuses_contradicting_options(
-    options: ServeOptions, told: str, tmp_path: Path
+    options: ServeOptions, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         await serve_model(options, Settings(cache_dir=tmp_path))
 
 
@@ -259,13 +259,13 @@ async def test_serve_folder_reports_hash_unless_dry_run(
     assert words[words.index("--max-num-seqs") + 2 :] == named
 
 
-@pytest.mark.parametrize(("device", "said"), [("cpu", True), ("gpu", False)])
+@pytest.mark.parametrize(("device", "is_printed"), [("cpu", True), ("gpu", False)])
 async def test_serve_cpu_line_reports_dtype(
     device: Device,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     *,
-    said: bool,
+    is_printed: bool,
 ) -> None:
     async def ran(_command: Sequence[str]) -> int:
         return 0
@@ -275,9 +275,9 @@ async def test_serve_cpu_line_reports_dtype(
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
     words, dtype = shlex.split(printed.out), chosen().dtype
-    assert (f"dtype: {dtype}" in printed.err) == said
-    assert (f"lhkit-dtype-{dtype}" in words) == said
-    assert ("--dtype" in words) == said
+    assert (f"dtype: {dtype}" in printed.err) == is_printed
+    assert (f"lhkit-dtype-{dtype}" in words) == is_printed
+    assert ("--dtype" in words) == is_printed
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

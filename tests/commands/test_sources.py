@@ -188,10 +188,10 @@ async def test_eval_prints_share_of_harness_time(
 ) -> None:
     await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)
     out = " ".join(capsys.readouterr().out.split())
-    told = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
-    assert told
-    assert "server start 35.00 s" in told[3]
-    assert float(told[1]) > SERVER_S + SETUP_S
-    assert int(told[2]) > 50
+    match = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
+    assert match
+    assert "server start 35.00 s" in match[3]
+    assert float(match[1]) > SERVER_S + SETUP_S
+    assert int(match[2]) > 50
     await run_eval()
     assert "wall time" not in capsys.readouterr().out

@@ -252,8 +252,8 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
         gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
         assert await gate.confirm(REQUEST) is expected
-    told = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
-    assert (told in shown) is bool(early)
+    shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
+    assert (shown_text in shown) is bool(early)
     assert shown[-1].endswith("[y/N] ")
 
 

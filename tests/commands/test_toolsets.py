@@ -220,7 +220,7 @@ def test_wrapped_session_forwards_ids_and_rules(notes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "told"),
+    ("reference", "message"),
     [
         ("notes.py", "has no colon and name: write FILE.py:NAME"),
         (":toolset", "has no colon and name"),
@@ -233,17 +233,17 @@ def test_wrapped_session_forwards_ids_and_rules(notes: Path) -> None:
     ],
 )
 def test_load_reports_invalid_reference(
-    notes: Path, scenario: Path, reference: str, told: str
+    notes: Path, scenario: Path, reference: str, message: str
 ) -> None:
     places = {"file": str(notes), "folder": str(scenario.parent)}
     with pytest.raises(UsageError) as error:
         load(reference.format(**places))
-    assert told.format(**places) in str(error.value)
+    assert message.format(**places) in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         ("import json\nimport own_nothing\n", ":2: ModuleNotFoundError: No module named"),
         ("\n\nenvironment = (\n", ":3: SyntaxError: '(' was never closed"),
@@ -251,22 +251,24 @@ def test_load_reports_invalid_reference(
         ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
     ],
 )
-def test_load_reports_line_of_import_error(tmp_path: Path, code: str, told: str) -> None:
+def test_load_reports_line_of_import_error(tmp_path: Path, code: str, message: str) -> None:
     file = tmp_path / "own_broken.py"
     file.write_text(code, encoding="utf-8")
     with pytest.raises(UsageError) as error:
         load(f"{file}:toolset")
-    assert f"importing it failed at {file}{told}" in str(error.value)
+    assert f"importing it failed at {file}{message}" in str(error.value)
     assert "lhkit_toolset_own_broken" not in sys.modules
 
 
 def test_open_session_reports_line_of_failing_toolset(notes: Path) -> None:
-    told = rf"open\(world, 'en'\) of Toolset failed at {notes}:\d+: KeyError: 'notes'"
+    message = rf"open\(world, 'en'\) of Toolset failed at {notes}:\d+: KeyError: 'notes'"
     for broken in (load(f"{notes}:toolset"), limited(load(f"{notes}:toolset"), 9)):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=message):
             open_session(broken, {}, "en")
-    told = rf"open\(\) of Half \({notes}:\d+\) returned an object of type object without registry"
-    with pytest.raises(UsageError, match=told):
+    message = (
+        rf"open\(\) of Half \({notes}:\d+\) returned an object of type object without registry"
+    )
+    with pytest.raises(UsageError, match=message):
         open_session(load(f"{notes}:half"), WORLD, "en")
 
 
@@ -310,11 +312,11 @@ async def test_session_errors_report_line_of_user_code(
     part: str,
 ) -> None:
     line = (NOTES + FAULTY).splitlines().index('    return {}["nowhere"]') + 1
-    told = rf"session: {part}\(\)[\w ]* failed at {faulty}:{line}: KeyError: 'nowhere'"
+    message = rf"session: {part}\(\)[\w ]* failed at {faulty}:{line}: KeyError: 'nowhere'"
     linted = LintOptions(paths=(scenario,), toolset=f"{faulty}:{part}")
     assert await lint_paths(linted, settings) == 1
     shown = capsys.readouterr().out
-    assert re.search(told, shown), shown
+    assert re.search(message, shown), shown
     (played,) = [
         await tried(each, gold_model, load(f"{faulty}:{part}"))
         for each in load_scenarios([scenario])
@@ -322,11 +324,11 @@ async def test_session_errors_report_line_of_user_code(
     if part == "known_ids":  # only lint asks for them
         assert played.judgement.verdict is Verdict.PASS
     else:
-        assert re.fullmatch(told, played.judgement.reasons[0])
+        assert re.fullmatch(message, played.judgement.reasons[0])
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "told"),
+    ("part", "value", "message"),
     [
         ("assistant", "'hi'", "whose assistant is a str: give an Assistant"),
         ("today", "'2026-01-01'", "whose today is a str: give a date, such as now.date()"),
@@ -334,13 +336,13 @@ async def test_session_errors_report_line_of_user_code(
     ],
 )
 def test_open_session_reports_part_of_wrong_type(
-    notes: Path, part: str, value: str, told: str
+    notes: Path, part: str, value: str, message: str
 ) -> None:
     code = "from datetime import datetime\n" + NOTES + FAULTY.replace("boom)", f"{value})")
     notes.write_text(f"{code}\nwrong = Faulty({part!r})\n", encoding="utf-8")
     with pytest.raises(UsageError) as error:
         open_session(load(f"{notes}:wrong"), WORLD, "en")
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert f"{notes}:" in str(error.value)
 
 
@@ -359,10 +361,10 @@ async def test_eval_refuses_foreign_scenarios_without_toolset(
     world = 'world: {now: "2026-06-15T09:00:00+09:00"}'
     text = SCENARIO.replace("world: {notes: [{text: buy milk}]}", world)
     file.write_text(text, encoding="utf-8")
-    told = "life-helper has no tool 'read_notes': for other tools give their --toolset"
-    with pytest.raises(ScenarioError, match=told):
+    message = "life-helper has no tool 'read_notes': for other tools give their --toolset"
+    with pytest.raises(ScenarioError, match=message):
         await evaluate(EvalOptions(paths=(file,), model="silent", runs_dir=tmp_path), settings)
-    with pytest.raises(ScenarioError, match=told):
+    with pytest.raises(ScenarioError, match=message):
         await mutate_paths(MutateOptions(paths=(file,)), settings)
     assert await lint_paths(LintOptions(paths=(file,)), settings) == 1
     assert "--toolset FILE.py:NAME" in capsys.readouterr().out
@@ -544,25 +546,25 @@ def test_chat_starts_from_world_file(notes: Path, tmp_path: Path, settings: Sett
     session = talk(settings, toolset=f"{notes}:toolset", world=world)
     assert session.assistant.deps == ["buy milk"]
     world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
-    for options, told in (
+    for options, message in (
         ({"world": world}, "world.yaml:2: the key stands here twice"),
         ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
         ({"world": notes}, "not a valid initial state|not YAML"),
         ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),
         ({}, r"open\(world, 'en'\) of Toolset failed at .*own_notes.py:\d+: KeyError: 'notes'"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=message):
             talk(settings, toolset=f"{notes}:toolset", **options)
 
 
 def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> None:
-    told = settings.model_copy(update={"data_dir": tmp_path / "data"})
+    settings = settings.model_copy(update={"data_dir": tmp_path / "data"})
     world = tmp_path / "world.yaml"
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
     for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):
-        with closing(talk(told, **options)) as session:
+        with closing(talk(settings, **options)) as session:
             assert len(state_of(session)["habits"]) == habits
     assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
     assert (tmp_path / "own.db").is_file()
     with pytest.raises(UsageError, match="--world starts from a state of its own"):
-        talk(told, world=world, file=tmp_path / "own.db")
+        talk(settings, world=world, file=tmp_path / "own.db")

@@ -28,7 +28,7 @@ HEAD = """
 """
 
 
-async def said(model: Any, *messages: Message) -> Finished:
+async def next_message(model: Any, *messages: Message) -> Finished:
     events = [event async for event in model.stream(ModelRequest(messages=messages))]
     assert isinstance(events[-1], Finished)
     return events[-1]
@@ -61,7 +61,7 @@ async def test_gold_derives_value_from_matcher(
     )
     text = text.replace("any_tool", "nope").replace("result: x", "result: unknown_tool")
     (scenario,) = load(text)
-    response = await said(gold_model(scenario, registry), *after())
+    response = await next_message(gold_model(scenario, registry), *after())
     assert response.calls[0].args == {"v": value}
 
 
@@ -69,7 +69,7 @@ async def test_gold_derives_value_from_matcher(
 async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolRegistry) -> None:
     args = "{text: {any: true}, tag: {any: true}}"
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
-    response = await said(gold_model(scenario, registry), *after())
+    response = await next_message(gold_model(scenario, registry), *after())
     assert response.calls[0].args == {"text": "sample", "tag": "home"}
 
 
@@ -87,10 +87,10 @@ async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegi
         + "    - user: bye\n"
     )
     model = gold_model(scenario, registry)
-    first = await said(model, *after())
-    second = await said(model, *after("find_notes"))
-    third = await said(model, *after("find_notes", "find_notes"))
-    other = await said(model, *after("find_notes", "find_notes"), UserMessage(text="bye"))
+    first = await next_message(model, *after())
+    second = await next_message(model, *after("find_notes"))
+    third = await next_message(model, *after("find_notes", "find_notes"))
+    other = await next_message(model, *after("find_notes", "find_notes"), UserMessage(text="bye"))
     assert [call.args for call in (*first.calls, *second.calls)] == [{"query": "a"}, {"query": "b"}]
     assert (third.text, third.calls) == ("one two", ())
     assert other.text == "OK."
@@ -105,8 +105,8 @@ async def test_gold_uses_given_calls_and_reply(load: Load, registry: ToolRegistr
         + "      gold: {say: Done., calls: [{tool: add_note, args: {text: buy milk}}]}\n"
     )
     model = gold_model(scenario, registry)
-    assert (await said(model, *after())).calls[0].args == {"text": "buy milk"}
-    assert (await said(model, *after("add_note"))).text == "Done."
+    assert (await next_message(model, *after())).calls[0].args == {"text": "buy milk"}
+    assert (await next_message(model, *after("add_note"))).text == "Done."
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_gold_names_field_that_cannot_be_derived(
 
 @pytest.mark.anyio
 async def test_silent_model_does_nothing() -> None:
-    response = await said(silent_model(), *after())
+    response = await next_message(silent_model(), *after())
     assert (response.text, response.calls) == ("", ())
 
 
@@ -178,7 +178,7 @@ async def test_gold_models_plan_per_tools(load: Load) -> None:
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
     registries = [only_add("tea"), only_add("milk"), only_add("tea")]
-    spoken = [await said(make(scenario, each), *after()) for each in registries]
+    spoken = [await next_message(make(scenario, each), *after()) for each in registries]
     assert [each.calls[0].args for each in spoken] == [
         {"kind": "tea"},
         {"kind": "milk"},
@@ -193,7 +193,7 @@ async def test_gold_models_raise_every_time(load: Load) -> None:
     for _ in range(2):
         with pytest.raises(ScenarioError, match="tool 'add' does not exist"):
             make(scenario, ToolRegistry())
-    assert (await said(make(scenario, only_add("tea")), *after())).calls
+    assert (await next_message(make(scenario, only_add("tea")), *after())).calls
 
 
 @pytest.mark.slow

@@ -228,7 +228,7 @@ async def test_mutate_report_lists_unlisted_and_outdated_survivors(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[survivor", "is not valid TOML"),
         ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a string"),
@@ -239,10 +239,12 @@ async def test_mutate_report_lists_unlisted_and_outdated_survivors(
         ),
     ],
 )
-async def test_read_survivors_reports_invalid_entry(tmp_path: Path, text: str, said: str) -> None:
+async def test_read_survivors_reports_invalid_entry(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "survivors.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         read_survivors(file)
 
 

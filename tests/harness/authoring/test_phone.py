@@ -67,9 +67,9 @@ def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, st
 async def test_mutate_phone_detects_domain_success_claims(
     report: MutationReport, scenario: str, lie: str
 ) -> None:
-    told = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
-    assert told
-    assert all(each.verdict is Verdict.FAIL for each in told)
+    results = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
+    assert results
+    assert all(each.verdict is Verdict.FAIL for each in results)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ async def test_mutate_phone_reports_untried_mistakes() -> None:
     ]
     odd_ones = ToolsetAround(inner=PhoneToolset(), registry=lambda _s, _l: ToolRegistry(bare))
     report = await mutate([SCENARIOS["late-no-ko"]], odd_ones)
-    told = {(each.kind, each.place): each.why for each in report.untried}
-    assert set(told) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
-    assert "give it `examples`" in told["extra_write", "0.set_alarm"]
-    assert "send_message has no success phrases" in told["claim_success", "0.send_message"]
+    results = {(each.kind, each.place): each.why for each in report.untried}
+    assert set(results) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
+    assert "give it `examples`" in results["extra_write", "0.set_alarm"]
+    assert "send_message has no success phrases" in results["claim_success", "0.send_message"]
 
 
 async def test_always_call_phone_claims_success_in_domain_phrases() -> None:
