@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Answer, answer_of, scenario_from_chat
+from lhkit.harness.author.from_chat import Answer, confirm_answer, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
 from lhkit.harness.sessions import row_keys_of
@@ -88,7 +88,7 @@ def _mended_calls(
         if call.outcome == "repeated_call":  # refused, because it had been made: no call to ask for
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = answer_of(call.gate)
+        answer = confirm_answer(call.gate)
         if label.held is LabelKind.SHOULD_BE:
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
         elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
@@ -116,8 +116,8 @@ async def scenario_from_review(
         ended = state_of(session)
         return scenario_from_chat(
             messages,
-            begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
-            ended={table: list(rows) for table, rows in ended.items()},
+            initial_state={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
+            final_state={table: list(rows) for table, rows in ended.items()},
             destructive=session.registry.destructive,
             locale=talk.locale,
             scenario_id=f"reviewed-{talk.name.replace('#', '-')}",

@@ -257,8 +257,8 @@ class ChatPanel:
         """
         return scenario_from_chat(
             self.state.chat.messages,
-            begun=self._talk.begun,
-            ended=self._talk.world(),
+            initial_state=self._talk.begun,
+            final_state=self._talk.world(),
             destructive=self._talk.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),

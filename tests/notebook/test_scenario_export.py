@@ -102,8 +102,8 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     path.write_text(
         scenario_from_chat(
             panel.state.chat.messages,
-            begun=begun,
-            ended=ended,
+            initial_state=begun,
+            final_state=ended,
             destructive=(),
             locale="ko",
             scenario_id="a-ko-01",
@@ -141,8 +141,8 @@ async def test_a_key_that_a_toolset_names_tells_deleted_rows_apart(settings: Set
     told: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
     text = scenario_from_chat(
         panel.state.chat.messages,
-        begun={"days": days[:2]},
-        ended={"days": [days[0], days[2]]},
+        initial_state={"days": days[:2]},
+        final_state={"days": [days[0], days[2]]},
         row_keys={"days": ("habit_id", "date")},
         **told,
     )
