@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Answer, answer_of, scenario_from_chat
+from lhkit.harness.author.from_chat import Answer, confirm_answer, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
 from lhkit.harness.sessions import read_row_keys
@@ -99,7 +99,7 @@ def _corrected_calls(
         if call.outcome == "repeated_call":  # refused as a duplicate, so it is not expected
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = answer_of(call.gate)
+        answer = confirm_answer(call.gate)
         if label.held is LabelKind.SHOULD_BE:
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
         elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
@@ -134,11 +134,11 @@ async def scenario_from_review(
         final = state_of(session)
         return scenario_from_chat(
             messages,
-            begun={
+            initial_state={
                 **conversation.world,
                 **{table: list(rows) for table, rows in initial.items()},
             },
-            ended={table: list(rows) for table, rows in final.items()},
+            final_state={table: list(rows) for table, rows in final.items()},
             destructive=session.registry.destructive,
             locale=conversation.locale,
             scenario_id=f"reviewed-{conversation.name.replace('#', '-')}",

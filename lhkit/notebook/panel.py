@@ -265,8 +265,8 @@ class ChatPanel:
         """
         return scenario_from_chat(
             self.state.chat.messages,
-            begun=self._conversation.initial_state,
-            ended=self._conversation.world(),
+            initial_state=self._conversation.initial_state,
+            final_state=self._conversation.world(),
             destructive=self._conversation.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),

@@ -84,7 +84,7 @@ def reader(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedM
     turns = [
         TurnTrace(
             messages=tuple((call,) for call in turn.calls if call.name not in registry.destructive),
-            words=bluffs(scenario, number),
+            reply=bluffs(scenario, number),
         )
         for turn in reference_trajectory(scenario, registry)
     ]
