@@ -214,9 +214,7 @@ BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_loader_refuses_a_catastrophic_pattern_with_its_line(
-    tmp_path: Path, bomb: str
-) -> None:
+def test_loader_refuses_a_catastrophic_pattern_with_its_line(tmp_path: Path, bomb: str) -> None:
     file = tmp_path / "bomb.yaml"
     file.write_text(GOOD.format(n=1, matches=bomb), encoding="utf-8")
     try:
@@ -281,9 +279,7 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
     ],
     ids=str,
 )
-def test_invalid_manifest_is_an_error(
-    tmp_path: Path, manifest: Mapping[str, Any] | str
-) -> None:
+def test_invalid_manifest_is_an_error(tmp_path: Path, manifest: Mapping[str, Any] | str) -> None:
     with pytest.raises(RunError, match=r"manifest\.json is (no manifest of lhkit|not JSON) \("):
         Run.load(run_folder(tmp_path, manifest))
 

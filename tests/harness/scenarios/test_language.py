@@ -558,8 +558,8 @@ def test_reference_calls_cannot_be_derived_from_expected_results() -> None:
 
 
 def test_scenario_hash_ignores_empty_results() -> None:
-    plain, said = one_turn(), one_turn(expect={"results": [], "least": 0})
-    hashes = {scenario_hash(Scenario.from_data(each)) for each in (plain, said)}
+    plain, explicit = one_turn(), one_turn(expect={"results": [], "least": 0})
+    hashes = {scenario_hash(Scenario.from_data(each)) for each in (plain, explicit)}
     assert len(hashes) == 1
     assert scenario_hash(Scenario.from_data(how_warm())) not in hashes
 
