@@ -1,4 +1,4 @@
-"""Files that somebody else gave us: refused with a sentence and a place, quickly, never obeyed."""
+"""Hostile files are refused quickly, with an error that names the position."""
 
 import json
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def laughs(levels: int = 9) -> str:
     ],
     ids=lambda value: repr(value)[:30] if isinstance(value, str) else None,
 )
-def test_loader_refuses_hostile_yaml_with_its_line(
+def test_hostile_yaml_is_refused_with_its_line(
     tmp_path: Path, text: str, line: int, sentence: str
 ) -> None:
     file = tmp_path / "evil.yaml"
@@ -107,9 +107,9 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "line", "told"), BEYOND.values(), ids=BEYOND)
-def test_loader_refuses_out_of_range_numbers_and_dates_with_their_line(
-    tmp_path: Path, old: str, new: str, line: int, told: str
+@pytest.mark.parametrize(("old", "new", "line", "message"), BEYOND.values(), ids=BEYOND)
+def test_load_scenarios_refuses_extreme_numbers_and_dates(
+    tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
     assert old in FAR
     file = tmp_path / "far.yaml"
@@ -117,7 +117,7 @@ def test_loader_refuses_out_of_range_numbers_and_dates_with_their_line(
     with pytest.raises(ScenarioError) as refused:
         load_scenarios([file])
     assert str(refused.value).startswith(f"{file}:{line}: far.")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_loader_refuses_out_of_range_numbers_and_dates_with_their_line(
         ({"tracker": [{"habit_id": "x", "date": "0001-01-01", "value": "done"}]}, "tracker.0.date"),
     ],
 )
-def test_loader_refuses_a_world_outside_the_calendar_by_field(
+def test_parse_world_refuses_dates_outside_the_supported_years(
     world: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(UsageError, match=rf"world\.{field}: .*the year must be from 1000 to 9000"):
         parse_world({"now": "2026-06-15T09:00:00+09:00", **world})
 
 
-def test_relative_date_outside_the_calendar_is_an_error() -> None:
+def test_match_calls_refuses_a_relative_date_beyond_the_calendar() -> None:
     with pytest.raises(ScenarioError, match=r"'today\+1d' is outside of the calendar"):
         match_calls(
             [{"tool": "f", "args": {"day": {"date": "today+1d"}}}],
@@ -149,9 +149,7 @@ def test_relative_date_outside_the_calendar_is_an_error() -> None:
 
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
 @pytest.mark.anyio
-async def test_mutate_handles_a_reference_date_at_the_end_of_the_calendar(
-    tmp_path: Path, day: str
-) -> None:
+async def test_mutate_accepts_dates_at_the_limits_of_the_calendar(tmp_path: Path, day: str) -> None:
     file = tmp_path / "far.yaml"
     call = f'{{tool: query_tracker, args: {{from: "{day}", to: "{day}"}}}}'
     text = FAR.replace("{tool: search_catalog, args: {limit: 5}}", call)
@@ -163,7 +161,7 @@ async def test_mutate_handles_a_reference_date_at_the_end_of_the_calendar(
 @pytest.mark.parametrize(
     "text", [f"repeats = {'9' * 5_000}", "a = " + "[" * 20_000, "repeats = 1e400", "limit = nan"]
 )
-def test_suite_with_hostile_numbers_is_an_error(tmp_path: Path, text: str) -> None:
+def test_load_suite_refuses_hostile_numbers(tmp_path: Path, text: str) -> None:
     file = tmp_path / "suite.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=r"suite\.toml"):
@@ -173,7 +171,7 @@ def test_suite_with_hostile_numbers_is_an_error(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     "text", [f"a = {'9' * 5_000}", "a = " + "[" * 20_000, "survivor = 5", "survivor = [5]"]
 )
-def test_invalid_list_of_survivors_is_an_error(tmp_path: Path, text: str) -> None:
+def test_read_survivors_refuses_an_invalid_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "survivors.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"survivors\.toml"):
@@ -181,20 +179,20 @@ def test_invalid_list_of_survivors_is_an_error(tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.parametrize("data", [b"- id: \xff\n", "- id: x\n".encode("utf-16")])
-def test_loader_refuses_text_that_is_not_utf_8(tmp_path: Path, data: bytes) -> None:
+def test_load_scenarios_refuses_other_encodings(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "latin.yaml"
     file.write_bytes(data)
     with pytest.raises(ScenarioError, match=r"latin\.yaml: cannot be read as UTF-8"):
         load_scenarios([file])
 
 
-def test_loader_accepts_a_byte_order_mark(tmp_path: Path) -> None:
+def test_load_scenarios_accepts_a_byte_order_mark(tmp_path: Path) -> None:
     file = tmp_path / "bom.yaml"
     file.write_text("\ufeff" + GOOD.format(n=1, matches="네"), encoding="utf-8")
-    assert [each.id for each in load_scenarios([file])] == ["a1"]
+    assert [scenario.id for scenario in load_scenarios([file])] == ["a1"]
 
 
-def test_loader_refuses_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_load_scenarios_refuses_a_too_large_file(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(50_000_000)
@@ -202,7 +200,7 @@ def test_loader_refuses_a_file_that_is_too_large(tmp_path: Path) -> None:
         load_scenarios([file])
 
 
-def test_loader_reads_ten_thousand_lines(tmp_path: Path) -> None:
+def test_load_scenarios_reads_ten_thousand_lines(tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     text = "".join(GOOD.format(n=n, matches="네") for n in range(1_430))
     file.write_text(text, encoding="utf-8")
@@ -214,7 +212,7 @@ BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_loader_refuses_a_catastrophic_pattern_with_its_line(tmp_path: Path, bomb: str) -> None:
+def test_load_scenarios_refuses_catastrophic_patterns(tmp_path: Path, bomb: str) -> None:
     file = tmp_path / "bomb.yaml"
     file.write_text(GOOD.format(n=1, matches=bomb), encoding="utf-8")
     try:
@@ -224,12 +222,12 @@ def test_loader_refuses_a_catastrophic_pattern_with_its_line(tmp_path: Path, bom
         assert "backtracks without end" in str(error)  # noqa: PT017 - a quick search is as good
 
 
-def test_catastrophic_pattern_is_refused_or_quick() -> None:
+def test_pattern_fault_returns_quickly_for_catastrophic_patterns() -> None:
     assert pattern_error(r"(a|aa)+$") is not None
     pattern_error(r"(a+)+$")
 
 
-def test_pattern_search_that_takes_too_long_is_an_error(
+def test_a_search_that_takes_too_long_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(comparison, "SEARCH_CPU_S", 0.1)
@@ -241,12 +239,12 @@ def test_pattern_search_that_takes_too_long_is_an_error(
     "honest",
     [r"\d+\s?(분|시간)", r"^(네|예)[,.!]?\s", r"(\w+\s?)+", r"caf[eé]", r"(?i)no habits?", r".*"],
 )
-def test_ordinary_patterns_are_accepted(honest: str) -> None:
+def test_pattern_fault_accepts_usual_patterns(honest: str) -> None:
     assert pattern_error(honest) is None
 
 
 @pytest.mark.parametrize("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)"])
-def test_invalid_pattern_is_an_error(bad: str) -> None:
+def test_pattern_fault_reports_invalid_patterns(bad: str) -> None:
     assert "regular expression" in str(pattern_error(bad))
 
 
@@ -279,7 +277,9 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
     ],
     ids=str,
 )
-def test_invalid_manifest_is_an_error(tmp_path: Path, manifest: Mapping[str, Any] | str) -> None:
+def test_a_manifest_of_another_shape_is_one_sentence(
+    tmp_path: Path, manifest: Mapping[str, Any] | str
+) -> None:
     with pytest.raises(RunError, match=r"manifest\.json is (no manifest of lhkit|not JSON) \("):
         Run.load(run_folder(tmp_path, manifest))
 
@@ -298,12 +298,12 @@ def test_invalid_manifest_is_an_error(tmp_path: Path, manifest: Mapping[str, Any
     ],
     ids=lambda line: repr(line[:20]),
 )
-def test_invalid_record_line_is_named(tmp_path: Path, line: bytes) -> None:
+def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes) -> None:
     with pytest.raises(RunError, match=r"records\.jsonl:1 is no record") as refused:
         Run.load(run_folder(tmp_path, {}, line + b"\n"))
     assert len(str(refused.value)) < 1_000
 
 
-def test_run_folder_of_noise_raises_only_run_errors(tmp_path: Path) -> None:
+def test_run_load_refuses_a_folder_of_noise(tmp_path: Path) -> None:
     with pytest.raises(LhkitError):
         Run.load(run_folder(tmp_path, "\x00\x00", b"\x00\n"))
