@@ -183,7 +183,7 @@ class TurnRecord:
 class ArgumentScore:
     """One argument of one call: the matcher and the value as plain JSON, None where there is none.
 
-    `reason` says what is wrong, also whether the argument is missing or surplus.
+    `reason` says what is wrong, also whether the argument is missing or unexpected.
     """
 
     name: str
@@ -198,7 +198,7 @@ class CallScore:
     """One row of a turn's comparison: every expected and every actual call stands in one row.
 
     `expected` and `actual` count from 0 within the turn; None and an empty name mean that the call
-    was not expected (`tool`) or not made (`called`). A call that the scenario tolerates, and an
+    was not expected (`tool`) or not made (`called`). A call that the scenario allows, and an
     optional one left out, is `ok`. `reason` says what is wrong beside the arguments.
     """
 
