@@ -317,10 +317,10 @@ class Plugin:
 
     def _toolset(self, reference: str) -> "Toolset":
         from lhkit.settings import REPLY_TOKENS
-        from lhkit.toolset import limited, load_toolset
+        from lhkit.toolset import limit_tokens, load_toolset
 
         if reference not in self._toolsets:
-            self._toolsets[reference] = limited(load_toolset(reference), REPLY_TOKENS)
+            self._toolsets[reference] = limit_tokens(load_toolset(reference), REPLY_TOKENS)
         return self._toolsets[reference]
 
     def _folder(self) -> Path | None:

@@ -50,12 +50,12 @@ def test_it_says_its_version_and_helps() -> None:
         (
             ["chat", "--constrain", "Auto"],
             2,
-            "no constraint 'Auto': choose one of off, auto, required",
+            "Invalid constraint 'Auto': choose one of off, auto, required",
         ),
         (
             ["eval", "--constrain", "on", "--model", "gold"],
             2,
-            "no constraint 'on': choose one of off",
+            "Invalid constraint 'on': choose one of off",
         ),
         (
             ["eval", "--split", "train", "--model", "gold"],

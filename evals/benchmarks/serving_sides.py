@@ -27,7 +27,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.responses import Sampling
-from lhkit.toolset import Toolset, ToolsetAround
+from lhkit.toolset import Toolset, WrappedToolset
 
 BENCH = Path(__file__).parent / "vllm_bench.py"
 MAX_TOKENS = 128
@@ -65,7 +65,7 @@ class Sent:
 
 def toolset() -> Toolset:
     """Return life-helper limited to one request per user turn."""
-    return ToolsetAround(
+    return WrappedToolset(
         inner=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=MAX_TOKENS)),
         assistant=lambda session, _locale: replace(session.assistant, max_turns=1),
     )

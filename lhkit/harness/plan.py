@@ -28,7 +28,7 @@ from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of, state_of
+from lhkit.toolset import Toolset, name_of, opened, require_isolated, state_of, tool_programs
 
 _SHOWN_FAULTS = 10
 
@@ -250,7 +250,7 @@ def _planned(
         inject_faults(registry, scenario.faults, later=scenario.called_tools)
         identity = chosen_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = known.prompt(
-            scenario.locale, registry, assistant, identity, runs_on_of(session)
+            scenario.locale, registry, assistant, identity, tool_programs(session)
         )
         scenario_sha256 = scenario_hash(scenario)
         contexts = contexts_sha256(scenario, assistant)

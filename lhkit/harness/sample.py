@@ -46,11 +46,11 @@ from lhkit.toolset import (
     Session,
     Toolset,
     assistant_of,
-    closed_after,
+    closing_session,
+    is_blocking,
     open_session,
     opened,
     state_of,
-    waits_of,
 )
 
 _OPENING = "…"
@@ -249,7 +249,7 @@ async def _converse(
 @asynccontextmanager
 async def _set(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
     """Open a scenario's world and close it; what waits for another process does so in a thread."""
-    if not waits_of(toolset):
+    if not is_blocking(toolset):
         with opened(toolset, scenario.world, scenario.locale) as session:
             yield session
         return
@@ -268,7 +268,7 @@ async def _set(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
 
 
 def _close(session: Session) -> None:
-    with closed_after(session):
+    with closing_session(session):
         pass
 
 
@@ -280,7 +280,7 @@ def _close_late(opening: "asyncio.Future[Session]") -> None:
 
 async def _state(stage: SampleContext, session: Session, before: State) -> State:
     """Return the state, which shares with the earlier one what is the same."""
-    if waits_of(stage.toolset):
+    if is_blocking(stage.toolset):
         return await asyncio.to_thread(state_of, session, before=before)
     return state_of(session, before=before)
 

@@ -19,7 +19,7 @@ from lhkit.harness.tool_injection import MAX_DISTRACTORS, distractors
 from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
 from lhkit.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Session, Toolset, ToolsetAround
+from lhkit.toolset import Session, Toolset, WrappedToolset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ def _with_more_tools(toolset: Toolset, stress: Stress) -> Toolset:
             known[locale] = (real, _enlarged(real, locale, stress))
         return known[locale][1]
 
-    return ToolsetAround(inner=toolset, registry=registry)
+    return WrappedToolset(inner=toolset, registry=registry)
 
 
 def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:

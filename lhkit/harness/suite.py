@@ -19,7 +19,7 @@ from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
 from lhkit.runtimes import Runtime
-from lhkit.toolset import seen_from
+from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
@@ -118,7 +118,7 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     """
     axes = suite.arms
     shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
-    shared["toolset"] = seen_from(folder, suite.toolset)
+    shared["toolset"] = reference_from(folder, suite.toolset)
     runtimes = axes.runtimes or (None,)
     rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
     is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]

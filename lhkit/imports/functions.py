@@ -18,7 +18,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.comparison import hashable_form
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, load_named
@@ -175,7 +175,7 @@ def replay_handler(name: str) -> Handler:
         number = counts[key]
         counts[key] += 1
         recorded = rows[min(number, len(rows) - 1)].get("result")
-        return result_in(recorded) or to_tool_result(recorded)
+        return parse_result(recorded) or to_tool_result(recorded)
 
     return handle
 

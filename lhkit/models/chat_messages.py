@@ -10,8 +10,15 @@ from typing import Any, assert_never
 
 from lhkit.json_values import NotJsonError, compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import grouped, is_writable, result_text, unicode_of, words_of
+from lhkit.models.dialects.base import (
+    ToolSpec,
+    group_messages,
+    is_renderable,
+    replace_lone_surrogates,
+    result_text,
+    spec_of,
+    user_text,
+)
 
 
 def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[dict[str, Any]]:
@@ -24,10 +31,10 @@ def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[d
     if instructions.strip():
         told.append(_said("system", instructions.strip()))
     count = 0
-    for group in grouped(messages):
+    for group in group_messages(messages):
         match group:
             case UserMessage():
-                told.append(_said("user", words_of(group)))
+                told.append(_said("user", user_text(group)))
             case ModelMessage(text=text):
                 told.append(_said("assistant", text))
             case list():
@@ -60,7 +67,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
     asides: list[str] = []
     for number, call in enumerate(calls, start=first):
         arguments = _arguments(call)
-        result = unicode_of(result_text(call))
+        result = replace_lone_surrogates(result_text(call))
         if arguments is None:
             words.append(call.raw)
             asides.append(f"Result of {call.name or 'the call'}: {result}")
@@ -71,7 +78,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
         results.append(
             {"role": "tool", "tool_call_id": call_id, "name": call.name, "content": result}
         )
-    text = unicode_of("\n".join(word for word in words if word))
+    text = replace_lone_surrogates("\n".join(word for word in words if word))
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if written:
         message["tool_calls"] = written
@@ -83,7 +90,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
 
 def _arguments(call: ToolCallMessage) -> str | None:
     """Return the arguments as JSON text; None for a call that cannot be told as one."""
-    if not is_writable(call):
+    if not is_renderable(call):
         return None
     try:
         return compact(call.args)
@@ -92,7 +99,7 @@ def _arguments(call: ToolCallMessage) -> str | None:
 
 
 def _said(role: str, text: str) -> dict[str, Any]:
-    return {"role": role, "content": unicode_of(text)}
+    return {"role": role, "content": replace_lone_surrogates(text)}
 
 
 def choice_of(tools: Sequence[ToolSpec], *, required: bool) -> Mapping[str, Any]:

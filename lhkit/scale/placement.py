@@ -15,7 +15,7 @@ from lhkit.harness.run_options import RunOptions
 from lhkit.models import served
 from lhkit.responses import ModelIdentity
 from lhkit.runtimes import VLLM, Runtime
-from lhkit.toolset import Session, Toolset, ToolsetAround
+from lhkit.toolset import Session, Toolset, WrappedToolset
 
 SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
     "gold": gold_models,
@@ -135,4 +135,4 @@ def instructions_for(toolset: Toolset, told: Mapping[str, str]) -> Toolset:
         own = session.assistant
         return replace(own, instructions=told.get(locale, own.instructions))
 
-    return ToolsetAround(inner=toolset, assistant=assistant) if told else toolset
+    return WrappedToolset(inner=toolset, assistant=assistant) if told else toolset

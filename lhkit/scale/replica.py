@@ -27,7 +27,7 @@ from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.scale.logs import end_of
 from lhkit.scale.placement import SCRIPTED, Asked, Introduction, Part, instructions_for
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import Toolset, limited, load, registry_of
+from lhkit.toolset import Toolset, limit_tokens, load, registry_of
 
 _TAKE_AFTER_S = 0.02
 """So long more is waited for what else is there, so that a message carries more than one sample.
@@ -66,7 +66,7 @@ class Replica:
         _require_same(self._part.versions, versions())
         options, settings = self._part.options, load_settings()
         began_s = time.perf_counter()
-        toolset = limited(_loaded(options.toolset), options.max_tokens)
+        toolset = limit_tokens(_loaded(options.toolset), options.max_tokens)
         source = await self._stack.enter_async_context(self._source(toolset, settings))
         server_s = time.perf_counter() - began_s
         stress = parse_stress(options.stress)

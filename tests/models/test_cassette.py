@@ -263,7 +263,8 @@ async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
 async def test_the_limit_of_a_result_counts_only_where_it_cuts_one(path: Path) -> None:
     whole = REQUEST.messages[1]
     assert isinstance(whole, ToolCallMessage)
-    long = whole.settled(ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000})))
+    outcome = ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000}))
+    long = replace(whole, outcome=outcome)
     for message in (whole, long):
         await record(path, Playing(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)

@@ -43,14 +43,14 @@ from lhkit.scale.placement import (
 from lhkit.scale.replica import Replica
 from lhkit.scale.runner import RaySampleRunner
 from lhkit.settings import Settings
-from lhkit.toolset import limited, load
+from lhkit.toolset import limit_tokens, load
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
 PART = Part(options=RunOptions(model="silent"), at_once=2)
-TOOLSET = limited(load(), PART.options.max_tokens)
+TOOLSET = limit_tokens(load(), PART.options.max_tokens)
 
 
 class Method:

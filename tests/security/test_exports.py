@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.export import to_markdown
-from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, acts, to_html
+from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, is_active, to_html
 from lhkit.notebook.state import Item, PanelState
 
 KO = load_catalog("ko")
@@ -37,7 +37,7 @@ def active(text: str) -> list[Any]:
     ],
 )
 def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -> None:
-    assert acts(text)
+    assert is_active(text)
     items: tuple[Item, ...] = (
         UserMessage(text=text),
         ModelMessage(text=text),
@@ -51,7 +51,7 @@ def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -
 
 @pytest.mark.parametrize("text", ["**bold** a < b", "`<b>`", "```html\n<b>\n```", "[a](http://b)"])
 def test_acts_is_false_for_inert_markdown(text: str) -> None:
-    assert not acts(text)
+    assert not is_active(text)
 
 
 def test_to_html_shows_too_long_markdown_as_text() -> None:

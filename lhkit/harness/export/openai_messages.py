@@ -20,7 +20,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.messages import UserMessage
-from lhkit.models.dialects.transcript import words_of
+from lhkit.models.dialects.base import user_text
 
 
 def write_openai_messages(run: Run, file: Path) -> None:
@@ -78,7 +78,7 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
     for number, turn in enumerate(record.evidence.turns):
         context = texts.contexts[number] if number < len(texts.contexts) else ""
         user = UserMessage(text=turn.user, context=context)
-        messages.append({"role": "user", "content": words_of(user)})
+        messages.append({"role": "user", "content": user_text(user)})
         for message in assistant_messages(turn):
             calls = sum(each["role"] == "tool" for each in messages)
             exchange = _exchange(message, config, calls)

@@ -33,9 +33,10 @@ SAID = (
 PANEL = """
 import lhkit
 from lhkit.notebook import ABPanel
-from lhkit.toolset import limited, load
+from lhkit.toolset import limit_tokens, load
 models = [await lhkit.connect(url) for url in {urls!r}]
-panel = ABPanel(models=models, toolset=limited(load(), {tokens}), record={folder!r}, person="kim",
+toolset = limit_tokens(load(), {tokens})
+panel = ABPanel(models=models, toolset=toolset, record={folder!r}, person="kim",
                 locale="ko", opt_in=True)
 panel
 """
@@ -61,7 +62,7 @@ def addresses() -> Iterator[list[str]]:
             yield [bare.identity.base_url, tuned.identity.base_url]
 
 
-def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
+def test_ab_votes_on_real_models_are_compared(
     addresses: list[str], open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "ab"

@@ -20,7 +20,7 @@ from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, ToolsetAround
+from lhkit.toolset import Toolset, WrappedToolset
 
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
@@ -34,7 +34,7 @@ def toolset(toolset: Toolset) -> MakeToolset:
     """Return a function that changes what the model is told."""
 
     def told(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
-        return ToolsetAround(
+        return WrappedToolset(
             inner=toolset,
             registry=lambda session, _: registry or session.registry,
             assistant=lambda session, _: replace(session.assistant, **changes),
