@@ -1,4 +1,4 @@
-"""Comparison of values: JSON equality, normalised text and regular expressions with a time limit.
+"""Comparison of JSON values, normalised texts and time-limited patterns.
 
 Numbers compare by value (`1 == 1.0`), but `true` is never `1` and `"1"` is never `1`. Text
 compares in Unicode NFC, arrays in order, objects key by key; a key that one side leaves out
@@ -74,7 +74,7 @@ _BOOLEANS: Mapping[bool, Hashable] = {False: ("false",), True: ("true",)}
 
 
 def hashable_form(value: Any) -> Hashable:
-    """Return a hashable form that two JSON values share exactly if they are `equal` untyped.
+    """Return a hashable form that two JSON values share if they are `equal`.
 
     For sets and counters of values: `1` and `1.0` share a form, `1` and `true` do not.
     """
@@ -169,7 +169,7 @@ def shorten_cents(text: str) -> str:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Return whether a valid pattern (see `pattern_error`) is found in a text, both in NFC.
+    """Return whether a valid pattern is found in a text, both in NFC.
 
     Raises:
         ScenarioError: the search takes longer than `SEARCH_CPU_S`.

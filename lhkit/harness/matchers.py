@@ -1,4 +1,4 @@
-"""Matchers of values in scenarios: one pydantic model each, in one discriminated union.
+"""Matchers of values in scenarios: pydantic models in a discriminated union.
 
 A plain value matches itself. A mapping with one of the keys below is a matcher; everything
 inside a plain value is literal. Parser, errors, JSON Schema and the table of the documentation
@@ -407,7 +407,7 @@ def arguments_reasons(
     extra: bool,
     today: Today = None,
 ) -> dict[str, str | None]:
-    """Return why each argument of a call is wrong, under the branch of the schema that fits best.
+    """Return why each argument of a call is wrong, under the best-fitting branch.
 
     Names compare in NFC. Of two spellings of one name the expected one counts.
 
@@ -432,7 +432,7 @@ def arguments_reasons(
 def _fields_reasons(
     expected: ArgumentSet, actual: Mapping[str, Any], place: Place, *, extra: bool
 ) -> dict[str, str | None]:
-    """Return why each field of an object is wrong; the schema of `place` has no choices."""
+    """Return why each field of an object is wrong; `place` has no choices."""
     branch, root = place.node.schema, place.node.root
     reasons: dict[str, str | None] = {}
     taken: set[str] = set()
