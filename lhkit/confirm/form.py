@@ -149,7 +149,7 @@ class Filled:
     faults: Mapping[str, str]
 
 
-def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
+def parse_form(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
     """Return the form for the schema of an MCP server.
 
     Args:
@@ -168,7 +168,7 @@ def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
     if not isinstance(required, list) or any(name not in list(properties) for name in required):
         raise UnsupportedFormError("`required` is not a list of the names of its fields")
     fields = tuple(
-        field_of(name, part, is_required=name in required, catalog=catalog)
+        parse_field(name, part, is_required=name in required, catalog=catalog)
         for name, part in properties.items()
     )
     texts = [message, *(text for f in fields for text in (f.name, f.title, f.about))]
@@ -188,7 +188,7 @@ _KINDS: Final = {
 }
 
 
-def field_of(
+def parse_field(
     name: str, part: Any, *, is_required: bool, catalog: Catalog | None = None
 ) -> FormField:
     """Return the field for a property of a schema.
@@ -277,8 +277,8 @@ def _with_default(field: FormField, default: Any) -> FormField:
     part: the user would send something else than they read.
     """
     try:
-        text = typed_as(field, default)
-        is_valid = value_of(field, text) == default
+        text = format_value(field, default)
+        is_valid = parse_value(field, text) == default
     except (NotJsonError, ValueError, RecursionError):
         return field
     shown = text.replace("\t", " ")  # a tab looks like a space in a field
@@ -303,12 +303,12 @@ _MOST: Final = 10**300
 """Larger limits are ignored."""
 
 
-def typed_as(field: FormField, value: Any) -> str:
+def format_value(field: FormField, value: Any) -> str:
     """Return the text that the user would type for a value."""
     return value if field.is_text and isinstance(value, str) else json_or_repr(value)
 
 
-def value_of(field: FormField, typed: str) -> JSON:
+def parse_value(field: FormField, typed: str) -> JSON:
     """Return the value of a typed text.
 
     Raises:
@@ -364,7 +364,7 @@ def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
         text = typed.get(field.name, "")
         if text if field.is_text else text.strip():
             try:
-                values[field.name] = value_of(field, text)
+                values[field.name] = parse_value(field, text)
             except ValueError:
                 faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
         elif field.is_required:

@@ -24,7 +24,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, require_isolated, state_of
+from lhkit.toolset import Toolset, opened, read_state, require_isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +108,12 @@ async def scenario_from_review(
     """
     require_isolated(toolset, "make the calls of a review")
     with opened(toolset, talk.world, talk.locale) as session:
-        begun, row_keys = state_of(session), row_keys_of(session, state_of(session))
+        begun, row_keys = read_state(session), row_keys_of(session, read_state(session))
         dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
         messages: list[Message] = []
         for turn in talk.turns:
             messages += await _played(turn, dispatcher, deps, talk)
-        ended = state_of(session)
+        ended = read_state(session)
         return scenario_from_chat(
             messages,
             begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},

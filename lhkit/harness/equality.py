@@ -8,7 +8,7 @@ equals the schema's `default`. Not a validator: both values may be invalid and s
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, nfc, property_default, property_schema
 
 
 def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
@@ -18,7 +18,7 @@ def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
     if _is_array(expected) and _is_array(actual):
         return len(expected) == len(actual) and any(
             all(
-                equal(mine, theirs, node.at(item_of(branch, index)))
+                equal(mine, theirs, node.at(item_schema(branch, index)))
                 for index, (mine, theirs) in enumerate(zip(expected, actual, strict=True))
             )
             for branch in node.branches()
@@ -35,9 +35,9 @@ def _objects_equal(
     mine, theirs = _by_nfc(expected), _by_nfc(actual)
     return all(
         equal(
-            mine.get(name, default_of(branch, name, node.root)),
-            theirs.get(name, default_of(branch, name, node.root)),
-            node.at(property_of(branch, name)),
+            mine.get(name, property_default(branch, name, node.root)),
+            theirs.get(name, property_default(branch, name, node.root)),
+            node.at(property_schema(branch, name)),
         )
         for name in mine.keys() | theirs.keys()
     )

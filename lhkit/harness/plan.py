@@ -28,7 +28,7 @@ from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, require_isolated, state_of, tool_programs
+from lhkit.toolset import Toolset, name_of, opened, read_state, require_isolated, tool_programs
 
 _SHOWN_FAULTS = 10
 
@@ -245,7 +245,7 @@ def _planned(
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
         if look_at_state:
-            row_keys_of(session, state_of(session))  # refuses what cannot be compared
+            row_keys_of(session, read_state(session))  # refuses what cannot be compared
         # refuses a tool that is not there
         breaking(registry, scenario.faults, coming=scenario.called)
         identity = chosen_model(model, scenario, registry, toolset).identity

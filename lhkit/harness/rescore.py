@@ -42,7 +42,7 @@ from lhkit.toolset import (
     ToolsetSource,
     load_toolset,
     opened,
-    state_of,
+    read_state,
 )
 
 _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
@@ -104,7 +104,7 @@ def _again(
     if record.locale != scenario.locale:
         return f"the language was {record.locale} and is {scenario.locale} today"
     with opened(toolset, scenario.world, scenario.locale) as session:
-        state = state_of(session)
+        state = read_state(session)
         if record.evidence.turns and _is_other_start(record.evidence, state):
             return "the initial state is another one today"
         reason = next(_other_turns(scenario.turns, record), None)

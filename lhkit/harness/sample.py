@@ -52,7 +52,7 @@ from lhkit.toolset import (
     is_blocking,
     open_session,
     opened,
-    state_of,
+    read_state,
 )
 
 _OPENING = "…"
@@ -283,8 +283,8 @@ def _close_late(opening: "asyncio.Future[Session]") -> None:
 async def _state(stage: SampleContext, session: Session, before: State) -> State:
     """Return the state, which shares with the earlier one what is the same."""
     if is_blocking(stage.toolset):
-        return await asyncio.to_thread(state_of, session, before=before)
-    return state_of(session, before=before)
+        return await asyncio.to_thread(read_state, session, before=before)
+    return read_state(session, before=before)
 
 
 def _gate(turn: Turn, session: Session) -> ConfirmGate | None:

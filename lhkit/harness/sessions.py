@@ -15,10 +15,10 @@ from lhkit.toolset import (
     Session,
     Toolset,
     closing_session,
-    locales_of,
     name_of,
     open_session,
-    state_of,
+    read_state,
+    supported_locales,
     user_code,
 )
 
@@ -122,7 +122,7 @@ class LiveSession:
 
     def locales(self) -> tuple[str, ...]:
         """Return the languages that both lhkit and the tools have."""
-        return locales_of(self._toolset, self.world())
+        return supported_locales(self._toolset, self.world())
 
     def speak(self, locale: str) -> None:
         """Go on in another language, over the same data.
@@ -144,7 +144,7 @@ class LiveSession:
         if isinstance(self._toolset, BareToolset):
             return dict(self._world or {})
         given = {"now": self._present()} if self._given is None else self._given
-        return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
+        return {**given, **{table: list(rows) for table, rows in read_state(self.session).items()}}
 
     def close(self) -> None:
         """Close the session: nobody talks in it any more.
@@ -161,7 +161,7 @@ class LiveSession:
 
     def row_keys(self) -> RowKeys:
         """Return the fields that tell the rows of a table apart, where the tools say so."""
-        return row_keys_of(self.session, state_of(self.session))
+        return row_keys_of(self.session, read_state(self.session))
 
     def _present(self) -> str:
         return self._now().isoformat(timespec="seconds")

@@ -98,7 +98,7 @@ def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     Rows that are equal at one place are the same row, and the rest is compared one with all.
     """
     both = min(len(old), len(new))
-    # most rows of a state are those of the state before: see `toolset.state_of`
+    # most rows of a state are those of the state before: see `toolset.read_state`
     told = ((i, old[i], new[i]) for i in range(both) if old[i] is not new[i])
     apart = [(i, repr(one), repr(two)) for i, one, two in told]
     left = {i: one for i, one, two in apart if one != two}

@@ -16,7 +16,7 @@ from lhkit.models.dialects.base import (
     is_renderable,
     replace_lone_surrogates,
     result_text,
-    spec_of,
+    tool_spec,
     user_text,
 )
 
@@ -56,7 +56,7 @@ def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[d
 
 def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """Return the tools as OpenAI function definitions."""
-    return [{"type": "function", "function": spec_of(tool)} for tool in tools]
+    return [{"type": "function", "function": tool_spec(tool)} for tool in tools]
 
 
 def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, Any]]:

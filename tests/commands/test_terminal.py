@@ -27,7 +27,7 @@ from lhkit.chat.controller import ChatController
 from lhkit.cli.chat import terminal_gate
 from lhkit.cli.terminal import TerminalChat, TypedGate
 from lhkit.cli.typed import LineReader, PipedLines
-from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
+from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
@@ -312,7 +312,7 @@ async def test_a_script_in_a_file_never_says_yes(tmp_path: Path) -> None:
             await lines.read("> ")
 
 
-FORM = form_of(
+FORM = parse_form(
     {
         "properties": {
             "who": {"type": "string", "title": "Who?"},

@@ -37,11 +37,11 @@ from lhkit.toolset import (
     limit_tokens,
     load,
     load_toolset,
-    locales_of,
     open_session,
     opened,
+    read_state,
     registry_of,
-    state_of,
+    supported_locales,
 )
 
 pytestmark = pytest.mark.anyio
@@ -525,9 +525,9 @@ def test_a_thing_what_makes_it_and_its_reference_are_one_toolset(notes: Path) ->
 
 
 def test_a_toolset_says_its_languages_or_they_are_tried(notes: Path) -> None:
-    assert locales_of(load(), {}) == ("en", "ko")
-    assert locales_of(load(f"{notes}:toolset"), WORLD) == ("en", "ko")
-    assert locales_of(load(f"{notes}:toolset"), {}) == ()
+    assert supported_locales(load(), {}) == ("en", "ko")
+    assert supported_locales(load(f"{notes}:toolset"), WORLD) == ("en", "ko")
+    assert supported_locales(load(f"{notes}:toolset"), {}) == ()
 
 
 async def test_a_run_in_memory_takes_a_reference_too(notes: Path, scenario: Path) -> None:
@@ -566,7 +566,7 @@ def test_life_helpers_chat_goes_on_where_it_was_left(tmp_path: Path, settings: S
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
     for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):
         with closing(talk(told, **options)) as session:
-            assert len(state_of(session)["habits"]) == habits
+            assert len(read_state(session)["habits"]) == habits
     assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
     assert (tmp_path / "own.db").is_file()
     with pytest.raises(UsageError, match="--world begins anew: leave one out"):

@@ -21,7 +21,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.toolset import load, open_session, opened, state_of, tool_programs
+from lhkit.toolset import load, open_session, opened, read_state, tool_programs
 from tests.mcp.conftest import START_S, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -75,7 +75,7 @@ async def test_a_json_rpc_error_reaches_the_model_and_ends_no_connection(
         result = await dispatched(session, "fail", yes(), q="x")
         assert result == ToolErr(code="tool_error", reason=reason)
         assert await dispatched(session, "go", yes()) == ToolOk({"text": "fine"})
-        state_of(session)
+        read_state(session)
 
 
 async def test_a_json_rpc_error_is_in_the_record_and_a_dead_server_makes_it_invalid(
@@ -201,7 +201,7 @@ async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
         seen = [
             repr(session.registry["text"]),
             repr(tool_programs(session)),
-            repr(state_of(session)),
+            repr(read_state(session)),
         ]
         seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
     for each in seen:
@@ -217,7 +217,7 @@ async def test_the_last_words_of_a_server_show_no_part_of_a_key(keyed: Raw, afte
     with opened(toolset, {}, "en") as session:
         await dispatched(session, "end", yes())
         with pytest.raises(McpServerError) as refused:
-            state_of(session)
+            read_state(session)
     for begin in range(0, len(KEY) - 4, 2):
         assert KEY[begin : begin + 4] not in str(refused.value)
 

@@ -30,7 +30,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, state_of
+from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -251,4 +251,4 @@ def test_tables_of_a_world_are_compared_when_the_state_of_a_shared_server_is_rea
     with opened(ledger(state={"t": read}), {"t": []}, "en") as session:
         assert written(file) == ""  # opening calls nothing
         with pytest.raises(UsageError, match=r"world\.t"):
-            state_of(session)
+            read_state(session)

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from lhkit.chat.state import ChatState
-from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
@@ -23,7 +23,7 @@ EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=ru
 REQUEST = ConfirmRequest(tool=EVIL, description=EVIL, args={}, summary=EVIL)
 
 TITLED = {"const": EVIL, "title": EVIL}
-FORM = form_of(
+FORM = parse_form(
     {
         "properties": {
             EVIL: {"type": "string", "title": EVIL, "description": EVIL, "default": EVIL},
@@ -239,7 +239,7 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
             "one": {"type": "string", "enum": ["a"], "enumNames": [HIDDEN]},
         }
     }
-    form = form_of(schema, "", KO)
+    form = parse_form(schema, "", KO)
     for item in (
         CardItem(card="1", request=request),
         CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
@@ -253,7 +253,7 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
 
 
 def test_a_default_with_letters_that_cannot_be_seen_is_not_put_into_a_field() -> None:
-    form = form_of({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
+    form = parse_form({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
     assert form.fields[0].typed == ""
 
 

@@ -30,7 +30,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.text_forms import folded
 from lhkit.json_values import shown
-from lhkit.tools.schema import KnownKeys, SchemaNode, property_of
+from lhkit.tools.schema import KnownKeys, SchemaNode, property_schema
 from lhkit.tools.validation import value_fault
 
 
@@ -161,7 +161,7 @@ def accept_argument(
     else:
         after = _widened(text, (*path, name), written)
     node = SchemaNode.of(schema)
-    place = Place(node.at(property_of(node.branches()[0], name)))
+    place = Place(node.at(property_schema(node.branches()[0], name)))
     matcher = parse_matcher(_value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{shown_path((*path[1:], name))}: cannot be edited: widen it by hand")

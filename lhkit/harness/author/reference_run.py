@@ -17,7 +17,7 @@ from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.turn import ExpectedCall
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, opened, state_of
+from lhkit.toolset import Toolset, opened, read_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ async def play_reference(scenario: Scenario, toolset: Toolset) -> Played:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
-        row_keys = row_keys_of(session, state_of(session))
+        row_keys = row_keys_of(session, read_state(session))
     trace = reference_trajectory(scenario, registry)
     record = await tried(scenario, trace_model(trace, name="gold"), toolset)
     return Played(

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import Constraint, ToolSpec, names_of
+from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
 from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
 from lhkit.models.dialects.parser import (
     BRACES,
@@ -96,7 +96,7 @@ Tools:"""
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; of the tools it needs only the names."""
-        return _JsonParser(names_of(tools))
+        return _JsonParser(tool_names(tools))
 
     def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
         """Return one line for each call."""
