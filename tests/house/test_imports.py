@@ -111,7 +111,7 @@ def test_a_demo_panel_loads_neither_numpy_nor_a_client(tmp_path: Path) -> None:
     assert loaded.isdisjoint({*HEAVY, SLOW})
 
 
-def test_an_iri_is_checked_as_ever_by_who_asks_for_it(tmp_path: Path) -> None:
+def test_json_schema_import_keeps_iri_checks_of_jsonschema(tmp_path: Path) -> None:
     code = """
 import sys
 import lhkit.tools.json_schema
