@@ -43,7 +43,7 @@ from lhkit.responses import (
     ToolCallParsed,
 )
 from lhkit.text import printable
-from lhkit.tool_results import MAX_RESULT_BYTES, envelope, envelope_bytes
+from lhkit.tool_results import MAX_RESULT_BYTES, encoded_size, result_to_dict
 
 VERSION: Final = 2
 
@@ -397,13 +397,13 @@ def _message(message: Message) -> dict[str, Any]:
         return {"from": "user" if isinstance(message, UserMessage) else "model", **plain(message)}
     call = message.call
     members = {"text": message.text, "index": message.index, "raw": call.raw}
-    if envelope_bytes(message.result) > message.max_bytes:  # else no model reads these
+    if encoded_size(message.result) > message.max_bytes:  # else no model reads these
         members["hint"] = message.hint
         if message.max_bytes != MAX_RESULT_BYTES:
             members["max_bytes"] = message.max_bytes
     members = {name: each for name, each in members.items() if each}
     args = plain(call.args)
-    result = envelope(message.result)
+    result = result_to_dict(message.result)
     return {"from": "tool", "name": call.name, "args": args, **members, "result": result}
 
 

@@ -26,7 +26,7 @@ from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.markdown import normal_lines, to_html
 from lhkit.notebook.state import ModelStatus, PanelState
 from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, result_to_dict
 
 MAX_VALUE_CHARS = 20_000
 """An argument or a result is cut after this many characters: the page is to stay usable."""
@@ -181,7 +181,7 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     handler_s = outcome.handler_s if outcome and outcome.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
-    result = "" if outcome is None else _pretty(envelope(outcome.result))
+    result = "" if outcome is None else _pretty(result_to_dict(outcome.result))
     rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
