@@ -142,7 +142,7 @@ CANCELLED = FormAnswer(action=FormAction.CANCEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class ParsedForm:
     """The parsed values of a form, and the error messages; both by field name."""
 
     values: Mapping[str, JSON]
@@ -356,7 +356,7 @@ _FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
 }
 
 
-def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
+def filled(form: Form, typed: Typed, catalog: Catalog) -> ParsedForm:
     """Return the values of a filled-in form; empty optional fields are omitted."""
     values: dict[str, JSON] = dict(form.given)
     faults: dict[str, str] = {}
@@ -369,7 +369,7 @@ def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
                 faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
         elif field.is_required:
             faults[field.name] = catalog.text("form.needed")
-    return Filled(values={} if faults else values, faults=faults)
+    return ParsedForm(values={} if faults else values, faults=faults)
 
 
 def expected(field: FormField, catalog: Catalog) -> str:

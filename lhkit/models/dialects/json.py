@@ -153,7 +153,7 @@ class _JsonParser(IncrementalParser):
         return super().close()
 
     def _step(self, *, is_final: bool) -> bool:
-        after_call = self._prose.at_seam
+        after_call = self._prose.is_after_call
         end, settled = _run_end(self._pending, self._at, after_call=after_call)
         if not is_final and _could_grow(self._pending, end):
             self._held.append(self._consume(settled))
@@ -193,7 +193,7 @@ class _JsonParser(IncrementalParser):
 
     def _add_as_text(self, run: str, rest: str) -> None:
         """Add marks and the text after them, which contain no call."""
-        if self._prose.at_seam:
+        if self._prose.is_after_call:
             run = self._wrapping.close_in(run)
         self._tail = (self._tail + self._add_text(run + rest))[-_TAIL_CHARS:]
 
