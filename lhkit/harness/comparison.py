@@ -16,7 +16,7 @@ from typing import Any
 import regex
 
 from lhkit.errors import ScenarioError
-from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, nfc, property_default, property_schema
 
 MAX_PATTERN_CHARS = 1_000
 SEARCH_CPU_S = 2.0
@@ -35,7 +35,7 @@ def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
     if _is_array(expected) and _is_array(actual):
         return len(expected) == len(actual) and any(
             all(
-                equal(first, second, node.at(item_of(branch, index)))
+                equal(first, second, node.at(item_schema(branch, index)))
                 for index, (first, second) in enumerate(zip(expected, actual, strict=True))
             )
             for branch in node.branches()
@@ -58,9 +58,9 @@ def _objects_equal(
     first, second = _with_nfc_keys(expected), _with_nfc_keys(actual)
     return all(
         equal(
-            first.get(name, default_of(branch, name, node.root)),
-            second.get(name, default_of(branch, name, node.root)),
-            node.at(property_of(branch, name)),
+            first.get(name, property_default(branch, name, node.root)),
+            second.get(name, property_default(branch, name, node.root)),
+            node.at(property_schema(branch, name)),
         )
         for name in first.keys() | second.keys()
     )

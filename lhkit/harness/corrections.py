@@ -24,7 +24,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, require_isolated, state_of
+from lhkit.toolset import Toolset, opened, read_state, require_isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +125,13 @@ async def scenario_from_review(
     """
     require_isolated(toolset, "make the calls of a review")
     with opened(toolset, conversation.world, conversation.locale) as session:
-        initial = state_of(session)
+        initial = read_state(session)
         row_keys = read_row_keys(session, initial)
         dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
         messages: list[Message] = []
         for turn in conversation.turns:
             messages += await _run_turn(turn, dispatcher, deps, conversation)
-        final = state_of(session)
+        final = read_state(session)
         return scenario_from_chat(
             messages,
             initial_state={

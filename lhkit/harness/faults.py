@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from lhkit.tools.schema import SchemaNode, item_of, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, property_schema
 
 Path: TypeAlias = tuple[str | int, ...]
 """A place in plain data: keys and indices from the top."""
@@ -164,7 +164,7 @@ def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     nodes = [SchemaNode.of(schema)]
     for part in path:
         nodes = [
-            node.at(item_of(at, part) if isinstance(part, int) else property_of(at, part))
+            node.at(item_schema(at, part) if isinstance(part, int) else property_schema(at, part))
             for node in nodes
             for at in node.branches()
         ]

@@ -101,7 +101,7 @@ def _differing_rows(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     Equal rows at the same index are the same row; every other row is compared with all others.
     """
     both = min(len(old), len(new))
-    # most rows are the objects of the state before: see `toolset.state_of`
+    # most rows are the objects of the state before: see `toolset.read_state`
     pairs = [(i, repr(old[i]), repr(new[i])) for i in range(both) if old[i] is not new[i]]
     left = {i: one for i, one, two in pairs if one != two}
     right = {i: two for i, one, two in pairs if one != two}

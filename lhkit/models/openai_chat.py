@@ -14,7 +14,7 @@ from lhkit.json_values import compact, json_or_repr, plain_json
 from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
-from lhkit.models.dialects.base import Constraint, names_of
+from lhkit.models.dialects.base import Constraint, tool_names
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.identity import connecting
 from lhkit.models.request import OPENAI, chat_body, rendered_fields
@@ -56,7 +56,7 @@ class OpenAiHttp(HttpModel):
     async def _exchange(self, request: ModelRequest) -> Exchange:
         body = chat_body(request, self._identity)
         reader = ResponseReader(
-            content=ChatContent(names_of(request.tools), server=self._connection.address),
+            content=ChatContent(tool_names(request.tools), server=self._connection.address),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
         )

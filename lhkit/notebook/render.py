@@ -31,7 +31,7 @@ from lhkit.notebook.state import (
     PanelState,
 )
 from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, result_to_dict
 
 MAX_VALUE_CHARS = 20_000
 """Arguments and results are cut after this many characters, to keep the page usable."""
@@ -186,7 +186,7 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     handler_s = outcome.handler_s if outcome and outcome.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
-    result = "" if outcome is None else _pretty(envelope(outcome.result))
+    result = "" if outcome is None else _pretty(result_to_dict(outcome.result))
     rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'

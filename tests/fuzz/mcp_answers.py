@@ -1,7 +1,7 @@
 """Calls of a hostile MCP server.
 
 Each call goes the whole way, from the dispatcher to a process (`hostile_mcp.py`) and back. The
-laws: nothing raises, nothing hangs, each result is an envelope that can be told to a model, no
+laws: nothing raises, nothing hangs, each result is an envelope for a model, no
 write reaches the server that nobody allowed, and no question is accepted.
 """
 

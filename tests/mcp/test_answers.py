@@ -21,7 +21,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.toolset import load, open_session, opened, state_of, tool_programs
+from lhkit.toolset import load, open_session, opened, read_state, tool_programs
 from tests.mcp.conftest import START_S, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -73,7 +73,7 @@ async def test_json_rpc_error_is_a_tool_error(raw: Raw, error: dict[str, Any], r
         result = await dispatched(session, "fail", yes(), q="x")
         assert result == ToolErr(code="tool_error", reason=reason)
         assert await dispatched(session, "go", yes()) == ToolOk({"text": "fine"})
-        state_of(session)
+        read_state(session)
 
 
 async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
@@ -199,7 +199,7 @@ async def test_results_mask_secrets(keyed: Raw) -> None:
         seen = [
             repr(session.registry["text"]),
             repr(tool_programs(session)),
-            repr(state_of(session)),
+            repr(read_state(session)),
         ]
         seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
     for each in seen:
@@ -215,7 +215,7 @@ async def test_stderr_text_masks_cut_secrets(keyed: Raw, after: int) -> None:
     with opened(toolset, {}, "en") as session:
         await dispatched(session, "end", yes())
         with pytest.raises(McpServerError) as refused:
-            state_of(session)
+            read_state(session)
     for begin in range(0, len(KEY) - 4, 2):
         assert KEY[begin : begin + 4] not in str(refused.value)
 

@@ -30,7 +30,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, state_of
+from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -241,4 +241,4 @@ def test_world_tables_are_compared_at_the_first_state_read(ledger: Ledger, file:
     with opened(ledger(state={"t": read}), {"t": []}, "en") as session:
         assert written(file) == ""  # opening calls nothing
         with pytest.raises(UsageError, match=r"world\.t"):
-            state_of(session)
+            read_state(session)

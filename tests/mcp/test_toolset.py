@@ -28,8 +28,8 @@ from lhkit.toolset import (
     name_of,
     open_session,
     opened,
+    read_state,
     reference_from,
-    state_of,
     tool_programs,
 )
 from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatched, traced
@@ -265,7 +265,7 @@ async def test_call_timeout_keeps_the_server(ledger: Ledger) -> None:
         late = await dispatched(session, "sleep", yes(), seconds=600)
         assert isinstance(late, ToolErr)
         assert (late.code, "TimeoutError" in late.reason) == ("handler_error", True)
-        state_of(session)  # it is still there
+        read_state(session)  # it is still there
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ async def test_dead_or_oversized_server_fails_call_and_state(
         again = await dispatched(session, "read_entries", yes())
         assert isinstance(again, ToolErr)
         with pytest.raises(McpServerError, match=why):
-            state_of(session)
+            read_state(session)
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ async def test_reference_file_server_uses_the_session_folder() -> None:
     )
     world = {"files": [{"path": "a/b.txt", "text": "hello"}, {"path": "empty/"}]}
     with opened(toolset, world, "en") as session:
-        assert state_of(session) == {
+        assert read_state(session) == {
             "files": ({"path": "a/b.txt", "text": "hello"}, {"path": "empty/"})
         }
         where = await dispatched(session, "list_allowed_directories")
@@ -348,12 +348,12 @@ async def test_reference_file_server_uses_the_session_folder() -> None:
         assert isinstance(
             await dispatched(session, "write_file", path=path, content="c"), ToolCancelled
         )
-        assert len(state_of(session)["files"]) == 2
+        assert len(read_state(session)["files"]) == 2
         await dispatched(session, "write_file", yes(), path=path, content="at /notes/c.txt")
-        assert {"path": "c.txt", "text": "at /notes/c.txt"} in state_of(session)["files"]
+        assert {"path": "c.txt", "text": "at /notes/c.txt"} in read_state(session)["files"]
         assert tool_programs(session)["server"] == "secure-filesystem-server"
     with opened(toolset, world, "en") as session:  # another folder
-        assert len(state_of(session)["files"]) == 2
+        assert len(read_state(session)["files"]) == 2
 
 
 @pytest.mark.nightly
@@ -372,9 +372,9 @@ async def test_reference_memory_server_returns_state(tmp_path: Path) -> None:
     kim = {"name": "Kim", "entityType": "person", "observations": ["likes tea"]}
     made = {"calls": [{"tool": "create_entities", "args": {"entities": [kim]}}]}
     with opened(toolset, {**made, "entities": [kim]}, "ko") as session:
-        assert state_of(session)["entities"] == (kim,)
+        assert read_state(session)["entities"] == (kim,)
         await dispatched(session, "delete_entities", yes(), entityNames=["Kim"])
-        assert state_of(session)["entities"] == ()
+        assert read_state(session)["entities"] == ()
     with (
         pytest.raises(UsageError, match=r"world\.entities: the server begins with \[\]"),
         opened(toolset, {"entities": [kim]}, "ko"),
