@@ -245,7 +245,7 @@ class _OpenCard:
 
 
 class _CardGate:
-    """The gate that `GuardedGate` wraps, which serialises questions and refuses on errors."""
+    """The gate inside `GuardedGate`, which serialises questions and refuses on errors."""
 
     is_person = True
 
