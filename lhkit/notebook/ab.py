@@ -80,7 +80,7 @@ class _ModelChat:
         self.conversation = PanelConversation(
             model=self.model,
             live_session=self._live_session,
-            confirm=self.gate.deciding,
+            confirm=self.gate.decision_gate,
             catalog=self._catalog,
             on_event=self._on_event,
         )

@@ -98,7 +98,7 @@ class ChatPanel:
         self._conversation = PanelConversation(
             model=model,
             live_session=live_session,
-            confirm=self._gate.deciding,
+            confirm=self._gate.decision_gate,
             catalog=self._screen.catalog,
             on_event=self._on_event,
         )
