@@ -191,5 +191,5 @@ def test_elicitation_card_closes_with_its_server(open_notebook: OpenNotebook, fi
     page = open_notebook(panel(file, tool="ask_and_die"))
     card = open_form_card(page)
     expect(card).to_have_attribute("data-state", "denied")
-    expect(card).to_contain_text("the question is no longer asked")
+    expect(card).to_contain_text("the question was withdrawn")
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "error")
