@@ -214,7 +214,7 @@ class ReviewState(BoardState):
         return replace(self, conversation=number, place=place, form=None, notices=(), compared=None)
 
     def at_next_open(self) -> "ReviewState | None":
-        """Return the state at the next unlabelled place, wrapping around; None if there is none."""
+        """Return the state at the next unlabelled place, wrapping around, or None."""
         count = len(self.records)
         for step in range(count + 1):
             number = (self.conversation + step) % count
@@ -225,7 +225,7 @@ class ReviewState(BoardState):
         return None
 
     def correction(self, held: LabelKind, tool: str | None = None) -> Correction:
-        """Return a form for the current place, with the call and reply from the label or record."""
+        """Return a form for the current place, filled in from its label or record."""
         label, call = self.labels.get(self.current), self.call
         number = self.forms + 1
         say = label.say if label is not None else ""

@@ -19,7 +19,7 @@ def in_kernel() -> bool:
 
 
 def in_cell() -> bool:
-    """Return True while a cell runs in this context, so that `input` reaches its front end."""
+    """Return whether a cell runs in this context, so that `input` reaches its page."""
     kernel = _kernel()
     if kernel is None:
         return False

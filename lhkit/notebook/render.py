@@ -109,7 +109,8 @@ def fragment(item: Item, catalog: Catalog) -> str:
     """Return the HTML of one item."""
     match item:
         case UserMessage(text=text):
-            return _message("user", _text(text), catalog)
+            body = escaped(normal_lines(text), keep_emoji=True)
+            return _message("user", f'<div class="lhkit-text">{body}</div>', catalog)
         case ModelMessage(text=text, stopped=is_stopped):
             return _assistant(text, "stopped" if is_stopped else "", catalog)
         case BrokenItem(text=text):
@@ -161,10 +162,6 @@ def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -
         f'<div class="lhkit-message" data-role="{role}"{live}>'
         f'<div class="lhkit-who">{who}</div>{body}</div>'
     )
-
-
-def _text(text: str) -> str:
-    return f'<div class="lhkit-text">{escaped(normal_lines(text), keep_emoji=True)}</div>'
 
 
 def _assistant(text: str, ending: str, catalog: Catalog) -> str:
@@ -361,26 +358,20 @@ def _opt_in(item: OptInRequested, catalog: Catalog) -> str:
 
 
 def _short(args: Any) -> str:
-    text = " ".join(_pretty_line(args)[:MAX_VALUE_CHARS].split())
+    if isinstance(args, Mapping):
+        line = ", ".join(f"{visible(str(name))}: {_value(value)}" for name, value in args.items())
+    else:
+        line = _value(args)
+    text = " ".join(line[:MAX_VALUE_CHARS].split())
     return text if len(text) <= _SHOWN_ARGS_CHARS else text[:_SHOWN_ARGS_CHARS] + "…"
 
 
-def _pretty_line(args: Any) -> str:
-    if isinstance(args, Mapping):
-        return ", ".join(f"{visible(str(k))}: {_value(v)}" for k, v in args.items())
-    return _value(args)
-
-
 def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return visible(value)
-    return visible(json_or_repr(value))
+    return visible(value if isinstance(value, str) else json_or_repr(value))
 
 
 def _pretty(value: Any) -> str:
-    if not isinstance(value, Mapping):
-        return _cut(_value(value))
-    return _cut(pretty(value))
+    return _cut(pretty(value) if isinstance(value, Mapping) else _value(value))
 
 
 def _cut(text: str) -> str:

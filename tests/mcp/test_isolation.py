@@ -1,4 +1,4 @@
-"""Servers whose sessions share real data: what nobody approves calls none of their tools."""
+"""Servers whose sessions share real data: no tool is called without approval."""
 
 import json
 import os
@@ -85,11 +85,11 @@ def written(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-def rent(**said: Any) -> Scenario:
+def rent(**fields: Any) -> Scenario:
     expected = {"tool": "add_entry", "args": {"text": "rent"}}
     turn = {"user": "Add rent.", "confirm": "accept", "expect": {"calls": [expected]}}
     return Scenario.from_data(
-        {"id": "rent", "ac": "ledger", "locale": "en", "turns": [turn], **said}
+        {"id": "rent", "ac": "ledger", "locale": "en", "turns": [turn], **fields}
     )
 
 
