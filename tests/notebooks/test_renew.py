@@ -1,4 +1,4 @@
-"""`notebooks/renew.py`: which models a notebook asks, and that recording asks just those."""
+"""`notebooks/renew.py`: the models that a notebook uses, and recording their cassettes."""
 
 import sys
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def notebook_of(source: str) -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleType) -> None:
+def test_renew_rewrites_every_cassette_of_a_notebook(path: Path, renew: ModuleType) -> None:
     sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
     addresses = {"gemma": TUNED, "gemma-base": BARE}
     done: set[str] = set()
@@ -58,27 +58,27 @@ def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleT
 @pytest.mark.parametrize(
     ("source", "names"), [(ONE, {"gemma"}), (TWO, {"gemma", "gemma-base"}), ("print(1)", set())]
 )
-def test_a_notebook_names_the_models_that_it_asks(
+def test_renew_finds_the_models_of_a_notebook(
     renew: ModuleType, source: str, names: set[str]
 ) -> None:
     assert renew.models_of(notebook_of(source)) == names
 
 
-def test_one_address_is_that_of_the_default_model(renew: ModuleType) -> None:
+def test_renew_uses_one_address_for_the_default_model(renew: ModuleType) -> None:
     cell = renew.recording(ONE, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = '{TUNED}'" in cell
     endpoint = 'lhkit.Endpoint(base_url=LIVE, model="gemma")'
     assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.jsonl")' in cell
 
 
-def test_each_of_two_models_is_asked_at_its_own_address(renew: ModuleType) -> None:
+def test_renew_uses_separate_addresses_for_two_models(renew: ModuleType) -> None:
     cell = renew.recording(TWO, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in cell
     for name in ("gemma", "gemma-base"):
         assert f'lhkit.Endpoint(base_url=LIVE["{name}"], model="{name}")' in cell
 
 
-def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) -> None:
+def test_renew_records_a_shared_cassette_once(renew: ModuleType) -> None:
     done: set[str] = set()
     renew.recording(ONE, {"gemma": TUNED}, done)
     again = renew.recording(ONE, {"gemma": TUNED}, done)
@@ -93,39 +93,39 @@ def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) 
         ([f"gemma-base={BARE}", f"gemma={TUNED}"], {"gemma": TUNED, "gemma-base": BARE}),
     ],
 )
-def test_addresses_may_be_named(
+def test_renew_parses_addresses(
     renew: ModuleType, words: list[str], addresses: dict[str, str]
 ) -> None:
     assert renew.addresses_of(words) == addresses
 
 
-def test_a_notebook_in_the_place_of_an_address_is_no_address(renew: ModuleType) -> None:
+def test_renew_refuses_a_notebook_as_address(renew: ModuleType) -> None:
     with pytest.raises(ValueError, match="notebooks go first"):
         renew.addresses_of(["04_compare.ipynb"])
 
 
-def test_models_without_an_address_are_served_and_ended(
+def test_renew_starts_and_stops_missing_servers(
     renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "both.ipynb"
     nbformat.write(notebook_of(TWO), path)
-    told: list[str] = []
+    events: list[str] = []
 
     @contextmanager
     def served(*command: str) -> Iterator[str]:
-        told.append(f"{command[-1]} up")
+        events.append(f"{command[-1]} up")
         yield BARE
-        told.append(f"{command[-1]} down")
+        events.append(f"{command[-1]} down")
 
     monkeypatch.setattr(renew, "served", served)
-    monkeypatch.setattr(renew, "execute", lambda notebook: told.append(notebook.cells[0].source))
+    monkeypatch.setattr(renew, "execute", lambda notebook: events.append(notebook.cells[0].source))
     renew.record([path], {"gemma": TUNED})
-    up, asked, down = told
+    up, source, down = events
     assert (up, down) == ("gemma-base up", "gemma-base down")
-    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in asked
+    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in source
 
 
-def test_without_a_server_nothing_is_recorded(
+def test_renew_records_nothing_without_a_server(
     renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "one.ipynb"
