@@ -475,7 +475,7 @@ async def test_without_paths_there_is_nothing_to_play_in_it(
         mutate_paths(MutateOptions(toolset=reference), settings),
         rescore_run(RescoreOptions(run=notes.parent, toolset=reference), settings),
     ):
-        with pytest.raises(UsageError, match="give scenario files or folders as PATHS"):
+        with pytest.raises(UsageError, match="Give scenario files or folders as PATHS"):
             await trying
 
 
