@@ -14,9 +14,9 @@ pytestmark = pytest.mark.browser
 
 PANEL = """
 from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
+from lhkit.models.served import connect
 from lhkit.notebook import life_helper_panel
-model = await VllmHttp.connect(Endpoint(base_url={url!r}))
+model = await connect(Endpoint(base_url={url!r}))
 panel = life_helper_panel(model, {path!r}, opt_in=True)
 panel
 """
