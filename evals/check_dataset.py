@@ -1,10 +1,10 @@
-"""Check that the scenarios of `datasets/ac` are fit to measure models with, in one table.
+"""Check the scenarios of `datasets/ac` as a set, and print the results as a table.
 
     python evals/check_dataset.py [--warnings]
 
-Lint looks at one scenario at a time and `mutate` at its mistakes; here the set as a whole is held
-to what its card promises: counts, languages, splits that do not leak into each other. Exit code 1:
-a check fails. `make data-check` runs it.
+`lint` and `mutate` check single scenarios; this script also checks what the card states about the
+whole set: counts, languages, and splits without near duplicates of each other. Exit code 1: a
+check fails. `make data-check` runs it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.text import printable
 from lhkit.toolset import load
 
-# What the set promises.
+# The requirements in the card.
 TOTAL, PER_CRITERION = 240, 16
 CRITERIA = tuple(f"AC-{number}" for number in range(1, 13))
 NOTICED_PERCENT = 97.0
@@ -45,59 +45,60 @@ CHECKS = (
     *("mistakes noticed", "unnoticed mistakes have a reason", "splits do not leak"),
     *("counts", "languages", "difficulty"),
 )
-_SCENARIOS_AT_ONCE = 8  # that a process is given: few, so that all end together
+_BATCH_SIZE = 8  # scenarios per process call: small, so that all processes end together
 _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of the result: a name from `CHECKS`, the figure, and what is wrong in words."""
+    """A row of the table: a name from `CHECKS`, the figure, errors and warnings."""
 
     name: str
     figure: str
-    faults: Sequence[str] = ()
+    errors: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
 
 async def check_data(
     sources: Sources, *, known: Survivors, processes: int = 1
 ) -> tuple[Check, ...]:
-    """Return every check of `CHECKS`, in that order.
+    """Run all checks of `CHECKS`, in that order.
 
     Args:
-        sources: all scenarios; the folder that a file lies in is its split.
-        known: mistakes that are known to go unnoticed.
-        processes: how many play scenarios at a time.
+        sources: all scenarios; the folder of a file is its split.
+        known: the mutations that are known to survive.
+        processes: number of worker processes.
     """
     loop = asyncio.get_running_loop()
-    starts = range(0, max(1, len(sources.scenarios)), _SCENARIOS_AT_ONCE)
-    parts = [
+    starts = range(0, max(1, len(sources.scenarios)), _BATCH_SIZE)
+    batches = [
         replace(
             sources,
-            scenarios=sources.scenarios[start : start + _SCENARIOS_AT_ONCE],
+            scenarios=sources.scenarios[start : start + _BATCH_SIZE],
             faults=() if start else sources.faults,
         )
         for start in starts
     ]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        played = await asyncio.gather(
-            *(loop.run_in_executor(pool, _part_played, part) for part in parts)
+        results = await asyncio.gather(
+            *(loop.run_in_executor(pool, _check_batch, batch) for batch in batches)
         )
-    findings = [finding for part, _ in played for finding in part]
-    report = MutationReport(outcomes=tuple(each for _, part in played for each in part.outcomes))
+    findings = [finding for batch_findings, _ in results for finding in batch_findings]
+    outcomes = tuple(outcome for _, report in results for outcome in report.outcomes)
+    report = MutationReport(outcomes=outcomes)
     scenarios = sources.scenarios
     return (
         Check(
             name="lint",
             figure=f"{len(findings)} errors and warnings",
-            faults=[str(each) for each in findings if each.level is Level.ERROR],
-            warnings=[str(each) for each in findings if each.level is Level.WARNING],
+            errors=[str(finding) for finding in findings if finding.level is Level.ERROR],
+            warnings=[str(finding) for finding in findings if finding.level is Level.WARNING],
         ),
         _without("gold passes", findings, NO_GOLD - {"file", "world"}, len(scenarios)),
         _without("silent model fails", findings, {"silent"}, len(scenarios)),
         _without("always-call model fails", findings, {"always_call"}, len(scenarios)),
         _mutation_check(report),
-        _survivors_check(report, known, {each.id for each in scenarios}),
+        _survivors_check(report, known, {scenario.id for scenario in scenarios}),
         _splits_check(sources),
         _counts_check(scenarios),
         _languages_check(scenarios),
@@ -105,30 +106,30 @@ async def check_data(
     )
 
 
-def _part_played(sources: Sources) -> tuple[Sequence[Finding], MutationReport]:
-    async def played() -> tuple[Sequence[Finding], MutationReport]:
+def _check_batch(sources: Sources) -> tuple[Sequence[Finding], MutationReport]:
+    async def check() -> tuple[Sequence[Finding], MutationReport]:
         toolset = load()
         findings = await lint(sources, toolset)
-        unplayable = {each.scenario for each in findings if each.code in NO_GOLD}
-        fit = [each for each in sources.scenarios if each.id not in unplayable]
-        return findings, await mutate(fit, toolset)
+        invalid = {finding.scenario for finding in findings if finding.code in NO_GOLD}
+        valid = [scenario for scenario in sources.scenarios if scenario.id not in invalid]
+        return findings, await mutate(valid, toolset)
 
-    return asyncio.run(played())  # noqa: TID251 - in a process of its own
+    return asyncio.run(check())  # noqa: TID251 - a separate process
 
 
 def _without(name: str, findings: Iterable[Finding], codes: Collection[str], total: int) -> Check:
-    """Return the check that no scenario has a finding of these codes."""
-    found = sorted({str(each.scenario) for each in findings if each.code in codes})
-    return Check(name=name, figure=f"{total - len(found)} / {total}", faults=found)
+    """Check that no scenario has a finding with these codes."""
+    ids = sorted({str(finding.scenario) for finding in findings if finding.code in codes})
+    return Check(name=name, figure=f"{total - len(ids)} / {total}", errors=ids)
 
 
 def _mutation_check(report: MutationReport) -> Check:
     total = report.total
-    faults = [f"{each.scenario} {each.key}: invalid" for each in report.broken]
+    errors = [f"{outcome.scenario} {outcome.key}: invalid" for outcome in report.broken]
     if total.share < NOTICED_PERCENT:
-        faults.append(f"less than {NOTICED_PERCENT}%")
+        errors.append(f"less than {NOTICED_PERCENT}%")
     figure = f"{total.noticed} / {total.tried} = {total.share:.1f}%"
-    return Check(name="mistakes noticed", figure=figure, faults=faults)
+    return Check(name="mistakes noticed", figure=figure, errors=errors)
 
 
 def _survivors_check(report: MutationReport, known: Survivors, ids: Collection[str]) -> Check:
@@ -137,56 +138,56 @@ def _survivors_check(report: MutationReport, known: Survivors, ids: Collection[s
     return Check(
         name="unnoticed mistakes have a reason",
         figure=f"{len(report.survivors) - len(unlisted)} / {len(report.survivors)}",
-        faults=[
+        errors=[
             *(f"{e.scenario} {e.key}: {e.change} → {ADVICE[e.kind]}" for e in unlisted),
-            *(f"{scenario} {key}: is listed, but no survivor" for scenario, key in outdated),
+            *(f"{scenario} {key}: is listed but does not survive" for scenario, key in outdated),
         ],
     )
 
 
 def _splits_check(sources: Sources) -> Check:
     scenarios = sources.scenarios
-    texts = [" ".join(turn.user for turn in each.turns) for each in scenarios]
-    splits = [sources.origins[each.id].file.parent.name for each in scenarios]
-    faults: list[str] = []
+    texts = [" ".join(turn.user for turn in scenario.turns) for scenario in scenarios]
+    splits = [sources.origins[scenario.id].file.parent.name for scenario in scenarios]
+    errors: list[str] = []
     warnings: list[str] = []
-    for i, j, likeness in near_duplicates(texts, least=NEAR):
-        pair = f"{splits[i]}/{scenarios[i].id} ~ {splits[j]}/{scenarios[j].id}: {likeness:.2f}"
-        (faults if splits[i] != splits[j] else warnings).append(pair)
+    for i, j, similarity in near_duplicates(texts, least=NEAR):
+        pair = f"{splits[i]}/{scenarios[i].id} ~ {splits[j]}/{scenarios[j].id}: {similarity:.2f}"
+        (errors if splits[i] != splits[j] else warnings).append(pair)
     figure = ", ".join(f"{split} {count}" for split, count in sorted(Counter(splits).items()))
-    return Check(name="splits do not leak", figure=figure, faults=faults, warnings=warnings)
+    return Check(name="splits do not leak", figure=figure, errors=errors, warnings=warnings)
 
 
 def _counts_check(scenarios: Sequence[Scenario]) -> Check:
     counts = Counter(scenario.ac for scenario in scenarios)
-    faults = [
+    errors = [
         f"{ac}: {counts[ac]} < {PER_CRITERION}" for ac in CRITERIA if counts[ac] < PER_CRITERION
     ]
-    faults += [f"{len(scenarios)} < {TOTAL}"] if len(scenarios) < TOTAL else []
-    faults += [f"{ac}: unknown" for ac in sorted(counts.keys() - set(CRITERIA))]
+    errors += [f"{len(scenarios)} < {TOTAL}"] if len(scenarios) < TOTAL else []
+    errors += [f"{ac}: unknown" for ac in sorted(counts.keys() - set(CRITERIA))]
     least = min(counts[ac] for ac in CRITERIA)
-    return Check(name="counts", figure=f"{len(scenarios)}, at least {least} each", faults=faults)
+    return Check(name="counts", figure=f"{len(scenarios)}, at least {least} each", errors=errors)
 
 
 def _languages_check(scenarios: Sequence[Scenario]) -> Check:
     counts = Counter(scenario.locale for scenario in scenarios)
     shares = {name: 100 * count / len(scenarios) for name, count in sorted(counts.items())}
     least, most = KOREAN_PERCENT
-    is_fine = least <= shares.get("ko", 0) <= most
+    is_valid = least <= shares.get("ko", 0) <= most
     figure = ", ".join(f"{name} {share:.0f}%" for name, share in shares.items())
-    faults = [] if is_fine else [f"ko is not within {least} and {most}%"]
-    return Check(name="languages", figure=figure, faults=faults)
+    errors = [] if is_valid else [f"ko is not between {least} and {most}%"]
+    return Check(name="languages", figure=figure, errors=errors)
 
 
 def _difficulty_check(scenarios: Sequence[Scenario]) -> Check:
-    counts = Counter(tag for each in scenarios for tag in each.tags if tag in DIFFICULTIES)
-    faults = [
-        f"{each.id}: needs one tag of {' and '.join(DIFFICULTIES)}"
-        for each in scenarios
-        if len({*each.tags} & {*DIFFICULTIES}) != 1
+    counts = Counter(tag for item in scenarios for tag in item.tags if tag in DIFFICULTIES)
+    errors = [
+        f"{scenario.id}: needs one tag of {' and '.join(DIFFICULTIES)}"
+        for scenario in scenarios
+        if len({*scenario.tags} & {*DIFFICULTIES}) != 1
     ]
     figure = ", ".join(f"{name} {counts[name]}" for name in DIFFICULTIES)
-    return Check(name="difficulty", figure=figure, faults=faults)
+    return Check(name="difficulty", figure=figure, errors=errors)
 
 
 async def _show_checks(*, warnings: bool) -> int:
@@ -198,22 +199,22 @@ async def _show_checks(*, warnings: bool) -> int:
     console = Console()
     table = Table("check", "figure", "result", title="Check of the evaluation data")
     for check in checks:
-        result = Text("bad", style="red") if check.faults else Text("good", style="green")
+        result = Text("fail", style="red") if check.errors else Text("pass", style="green")
         table.add_row(check.name, check.figure, result)
     console.print(table)
     for check in checks:
-        for lines, style in ((check.faults, "red"), (check.warnings if warnings else (), "yellow")):
+        for lines, style in ((check.errors, "red"), (check.warnings if warnings else (), "yellow")):
             for line in lines[:_SHOWN]:
                 console.print(Text(f"  {printable(line)}", style=style), soft_wrap=True)
             if len(lines) > _SHOWN:
                 console.print(f"  … and {len(lines) - _SHOWN} more")
-    return int(any(check.faults for check in checks))
+    return int(any(check.errors for check in checks))
 
 
 def main(
-    *, warnings: Annotated[bool, typer.Option("--warnings", help="Show warnings, too.")] = False
+    *, warnings: Annotated[bool, typer.Option("--warnings", help="Show warnings.")] = False
 ) -> None:
-    """Check all that the scenarios of datasets/ac promise: lint, gold, mistakes, splits, counts."""
+    """Check the scenarios of datasets/ac: lint, gold, mutations, splits, counts, languages."""
     finish(asyncio.run, lambda _settings: _show_checks(warnings=warnings))  # noqa: TID251 - a script
 
 

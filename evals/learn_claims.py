@@ -1,13 +1,13 @@
-"""Learns and measures the model of false success claims, `lhkit/harness/scoring/claim_model.bin`.
+"""Train and evaluate the model of false success claims, `lhkit/harness/scoring/claim_model.bin`.
 
     pip install -r evals/requirements-claims.txt
     python evals/learn_claims.py [--test]
 
 Two logistic models over the features of `lhkit.harness.scoring.claim_model`, one for replies where
-no write ran and one where one ran. They learn from `datasets/claims` (see its card) and from right
-conversations of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author
-left out and with whole files left out, Korean and English apart. The thresholds give about 95 %
-precision on authors that were left out. `--test` counts `test`, too: at the end, once.
+no write ran and one where one ran. The training data are `datasets/claims` (see its card) and the
+reference conversations of the `dev` scenarios. Prints precision and recall (Wilson 95 %) with
+authors held out and with files held out, by language. The thresholds give about 95 % precision on
+authors that were held out. `--test` also evaluates `test`: use it once, at the end.
 """
 
 import argparse
@@ -53,8 +53,8 @@ PRECISION = 0.95
 MOST_WEIGHTS = (38_000, 12_000)
 LEVELS = 15
 STRENGTH = 10.0
-OF_MADE = 0.5
-"""How much rows count that are made, not labelled."""
+GENERATED_WEIGHT = 0.5
+"""Weight of generated rows, relative to labelled ones."""
 _FAILURES = ("timeout", "handler_error", "validation", "not_found", "cancelled", "cancelled",
              "r3_quota", "limit")  # fmt: skip
 Vector = NDArray[np.float64]
@@ -62,7 +62,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A reply, what happened before it, and its label; only `is_counted` ones are measured."""
+    """A reply with the calls before it and its label; only `is_counted` rows are evaluated."""
 
     part: str
     author: str
@@ -77,26 +77,26 @@ class Row:
 
     @property
     def history(self) -> History:
-        """What happened before the reply."""
+        """The calls before the reply."""
         history = History()
-        history.ask(self.user)
-        for each in self.calls:
-            history.add(
-                each["tool"],
-                each["outcome"],
-                each["args"],
-                writes=each["writes"],
-                turn=each["turn"],
+        history.add_message(self.user)
+        for call in self.calls:
+            history.add_call(
+                call["tool"],
+                call["outcome"],
+                call["args"],
+                writes=call["writes"],
+                turn=call["turn"],
             )
         return history
 
     @property
     def ran(self) -> bool:
-        """Whether a write ran."""
-        return any(each["writes"] and each["outcome"] == "ok" for each in self.calls)
+        """Whether a write succeeded."""
+        return any(call["writes"] and call["outcome"] == "ok" for call in self.calls)
 
 
-def labelled(part: str) -> list[Row]:
+def load_labelled(part: str) -> list[Row]:
     """Return the labelled replies of a file."""
     return [
         Row(
@@ -114,10 +114,10 @@ def labelled(part: str) -> list[Row]:
     ]
 
 
-def otherwise(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the same replies after other histories: without their write, or after another one."""
+def vary_histories(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the same replies with other calls: without their write, or after another write."""
     chosen = random.Random(1)
-    writes = [each for row in rows for each in row.calls if each["writes"]]
+    writes = [call for row in rows for call in row.calls if call["writes"]]
 
     def changed(row: Row, calls: Sequence[Mapping[str, Any]], weight: float) -> Row:
         is_false = row.is_false or row.ran
@@ -128,7 +128,7 @@ def otherwise(rows: Sequence[Row]) -> Iterator[Row]:
         other = {**chosen.choice(writes), "outcome": "ok", "turn": 0}
         if row.kind == "true_report" and not row.is_false:
             failed = {"outcome": _FAILURES[number % len(_FAILURES)]}
-            yield changed(row, [each for each in row.calls if not each["writes"]], 0.5)
+            yield changed(row, [call for call in row.calls if not call["writes"]], 0.5)
             yield changed(row, [{**c, **failed} if c["writes"] else c for c in row.calls], 0.5)
             yield changed(row, [other], 0.3)
         elif not row.ran:
@@ -146,12 +146,12 @@ def _lines(name: str) -> Iterator[str]:
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], text)
+    return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """A tool, two choices of its arguments and of words for them, and lines by their mark."""
+    """A tool, two choices of its arguments and words for them, and templates by their mark."""
 
     tool: str
     words: Sequence[Mapping[str, str]]
@@ -164,28 +164,28 @@ class Situation:
 
 
 def _parsed(name: str) -> list[Situation]:
-    found: list[Situation] = []
+    parsed: list[Situation] = []
     for line in _lines(name):
         if line[0] == "@":
             tool, _, slots = line[2:].partition(" ")
             named = re.findall(r"(\w+)=(.*?)(?= \w+=|$)", slots)
             choices = [{k: v.split("|")[min(n, v.count("|"))] for k, v in named} for n in (0, 1)]
-            found.append(Situation(tool=tool, words=choices))
+            parsed.append(Situation(tool=tool, words=choices))
         else:
-            found[-1].lines[line[0]].append(line[2:])
-    return found
+            parsed[-1].lines[line[0]].append(line[2:])
+    return parsed
 
 
 def situations(name: str) -> Iterator[Row]:
-    """Yield the replies of a file of situations, each after some histories."""
+    """Yield the replies of a file of situations, after several histories."""
     chosen = random.Random(5)
     every = _parsed(name)
     for one in every:
-        others = [each for each in every if each.tool != one.tool]
+        others = [other for other in every if other.tool != one.tool]
         read = _call(f"list_{one.tool.partition('_')[2] or one.tool}", {}, writes=False)
         for n, words in enumerate(one.words):
-            asked = cycle([_filled(each, words) for each in one.lines["u"]])
-            later = cycle([_filled(each, words) for each in one.lines["l"] or one.lines["u"]])
+            asked = cycle([_filled(text, words) for text in one.lines["u"]])
+            later = cycle([_filled(text, words) for text in one.lines["l"] or one.lines["u"]])
 
             def row(reply: str, calls: Sequence[Any], user: str, weight: float,
                     *, is_false: bool, words: Mapping[str, str] = words) -> Row:  # fmt: skip
@@ -229,7 +229,7 @@ _HAPPENED: Mapping[str, Sequence[Any]] = {
 
 
 def single_replies() -> Iterator[Row]:
-    """Yield the single replies with each history that they name, the explanations, small talk."""
+    """Yield single replies with the histories that they list, explanations and small talk."""
     for line in _lines("replies"):
         code, user, reply = line.split("|", 2)
         for letter in code[1:]:
@@ -246,14 +246,14 @@ def single_replies() -> Iterator[Row]:
 
 
 def denials(name: str) -> Iterator[Row]:
-    """Yield honest denials of each verb and name, after what did not run; and claims like them."""
+    """Yield honest denials (and similar claims) for verbs and names, after unsuccessful calls."""
     chosen = random.Random(9)
     lines: dict[str, list[str]] = {mark: [] for mark in "vxut+-"}
     for line in _lines(name):
         lines[line[0]].append(line[2:])
-    names = [each.strip("'\"") for each in lines["x"]]
+    names = [text.strip("'\"") for text in lines["x"]]
     forms = [
-        dict(zip(("do", "did", "done", "be"), each.split("|"), strict=False)) for each in lines["v"]
+        dict(zip(("do", "did", "done", "be"), text.split("|"), strict=False)) for text in lines["v"]
     ]
     for (mark, reply), verb in product([(m, r) for m in "+-" for r in lines[m]], forms):
         number = chosen.randrange(len(names))
@@ -299,28 +299,28 @@ def _honest(part: str, user: str, calls: Sequence[Any], reply: str, *, weight: f
 
 
 def right_conversations() -> Iterator[Row]:
-    """Yield the replies of right conversations: of the `dev` scenarios, and of training data."""
+    """Yield the replies of correct conversations: of the `dev` scenarios and of training data."""
     scenarios = load_scenarios([FOLDER.parent / "ac" / "dev"])
     run = asyncio.run(replay(scenarios, gold_model, progress=False))  # noqa: TID251 - a script
-    taught = (FOLDER / "conversations.jsonl").read_text("utf-8").splitlines()
+    lines = (FOLDER / "conversations.jsonl").read_text("utf-8").splitlines()
     for turns in [
-        *([_told(turn) for turn in record.evidence.turns] for record in run.records),
-        *(json.loads(line)["turns"] for line in taught),
+        *([_to_turn(turn) for turn in record.evidence.turns] for record in run.records),
+        *(json.loads(line)["turns"] for line in lines),
     ]:
         calls: list[Any] = []
         for n, turn in enumerate(turns):
             user, reply = turn["user"], turn["reply"]
-            made = [{"turn": n, **call} for call in turn["happened"]]
-            calls += made
+            new_calls = [{"turn": n, **call} for call in turn["happened"]]
+            calls += new_calls
             yield _honest("gold", user, [*calls], reply, weight=2.0)
-            undone = [each for each in calls if not _is_write(each)]
-            if undone == calls:
+            without_writes = [call for call in calls if not _is_write(call)]
+            if without_writes == calls:
                 continue
-            is_false = any(map(_is_write, made))
-            yield _honest("gold", user, undone, reply, weight=0.5, is_false=is_false)
+            is_false = any(map(_is_write, new_calls))
+            yield _honest("gold", user, without_writes, reply, weight=0.5, is_false=is_false)
 
 
-def _told(turn: Any) -> dict[str, Any]:
+def _to_turn(turn: Any) -> dict[str, Any]:
     happened = [
         {"tool": c.tool, "writes": c.destructive, "args": c.args or {}, "outcome": c.outcome}
         for c in turn.calls
@@ -333,7 +333,7 @@ def _is_write(call: Mapping[str, Any]) -> bool:
 
 
 def common_words(rows: Sequence[Row]) -> bytes:
-    """Return the bits of the words that at least four authors use, a dozen times in all."""
+    """Return the bits of the words that four authors or more use, 12 times or more in total."""
     counts: Counter[str] = Counter()
     authors: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -349,7 +349,7 @@ def common_words(rows: Sequence[Row]) -> bytes:
 
 
 class Matrix:
-    """The features of all rows, and what is learned from some of them."""
+    """The features of all rows, and training on some of them."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -367,12 +367,14 @@ class Matrix:
         self.features = csr_matrix((values, places, ends), shape=(len(rows), SIZE))
         self.features.sum_duplicates()
         self.is_false = np.array([row.is_false for row in rows])
-        self.weight = np.array([row.weight * (1.0 if row.is_counted else OF_MADE) for row in rows])
+        self.weight = np.array(
+            [row.weight * (1.0 if row.is_counted else GENERATED_WEIGHT) for row in rows]
+        )
         self.ran = np.array([row.ran for row in rows])
         self.is_counted = np.array([row.is_counted for row in rows])
 
-    def learned(self, used: NDArray[np.bool_]) -> tuple[Vector, float]:
-        """Return weights and bias; features of a single row are left out, rare ones weigh more."""
+    def fit(self, used: NDArray[np.bool_]) -> tuple[Vector, float]:
+        """Return weights and bias; features of a single row are dropped, rare ones weigh more."""
         counts = np.bincount(self.features[used].indices, minlength=SIZE)
         rarity = np.where(counts > 1, np.log((1 + used.sum()) / (1 + counts)) + 1, 0.0) / 8
         chosen = np.flatnonzero(rarity)
@@ -383,8 +385,8 @@ class Matrix:
         weights[chosen] = model.coef_[0]
         return weights * rarity, float(model.intercept_[0])
 
-    def left_out(self, groups: Sequence[str], parts: Sequence[str] | None = None) -> Vector:
-        """Return the scores of rows by models that have not seen the row's group."""
+    def cross_validate(self, groups: Sequence[str], parts: Sequence[str] | None = None) -> Vector:
+        """Return scores of rows by models that were trained without the row's group."""
         names = np.array(groups)
         scores = np.full(len(self.rows), np.nan)
         allowed = np.array([parts is None or row.part in parts for row in self.rows])
@@ -392,13 +394,13 @@ class Matrix:
         for name in sorted({*names[counted]}):
             for ran in (False, True):
                 used = (names != name) & (self.ran == ran) & allowed
-                weights, bias = self.learned(used)
-                judged = (names == name) & (self.ran == ran) & counted
-                scores[judged] = self.features[judged] @ weights + bias
+                weights, bias = self.fit(used)
+                scored = (names == name) & (self.ran == ran) & counted
+                scores[scored] = self.features[scored] @ weights + bias
         return scores
 
     def threshold(self, scores: Vector, *, ran: bool) -> float:
-        """Return the lowest threshold with the wanted precision."""
+        """Return the lowest threshold with the required precision."""
         used = np.flatnonzero((self.ran == ran) & ~np.isnan(scores))
         order = used[np.argsort(-scores[used])]
         precision = np.cumsum(self.is_false[order]) / np.arange(1, len(order) + 1)
@@ -406,11 +408,11 @@ class Matrix:
         return float(scores[order[good[-1]]])
 
     def counts(self, flagged: NDArray[np.bool_], used: NDArray[np.bool_]) -> tuple[int, int, int]:
-        """Return how many were found, how many of them rightly, and how many false ones exist."""
+        """Return true positives, flagged rows and false claims among the rows used."""
         right = int((flagged & used & self.is_false).sum())
         return right, int((flagged & used).sum()), int((used & self.is_false).sum())
 
-    def table(self, title: str, flagged: NDArray[np.bool_], parts: Sequence[str]) -> None:
+    def print_table(self, title: str, flagged: NDArray[np.bool_], parts: Sequence[str]) -> None:
         """Print precision and recall by part and language."""
         for part in parts:
             for locale in ("ko", "en", "both"):
@@ -421,9 +423,11 @@ class Matrix:
                 print_counts(f"{title} {part} {locale}", *self.counts(flagged, used))
 
 
-def print_counts(title: str, right: int, found: int, false: int) -> None:
-    """Print precision and recall with their intervals."""
-    print(f"{title:32} precision {_share(right, found)}  recall {_share(right, false)}", flush=True)
+def print_counts(title: str, right: int, flagged: int, false: int) -> None:
+    """Print precision and recall with confidence intervals."""
+    print(
+        f"{title:32} precision {_share(right, flagged)}  recall {_share(right, false)}", flush=True
+    )
 
 
 def _share(part: int, whole: int) -> str:
@@ -432,12 +436,12 @@ def _share(part: int, whole: int) -> str:
 
 
 def main() -> int:
-    """Learn, measure, and write the weights."""
-    parser = argparse.ArgumentParser(description="Learn the model of false success claims.")
-    parser.add_argument("--test", action="store_true", help="count test.jsonl, too")
+    """Train, evaluate, and write the weights."""
+    parser = argparse.ArgumentParser(description="Train the model of false success claims.")
+    parser.add_argument("--test", action="store_true", help="also evaluate test.jsonl")
     options = parser.parse_args()
-    rows = [row for part in PARTS for row in labelled(part)]
-    rows += [*otherwise(rows)]
+    rows = [row for part in PARTS for row in load_labelled(part)]
+    rows += [*vary_histories(rows)]
     for name in ("situations", "voices", "reports"):
         rows += [row for locale in ("ko", "en") for row in situations(f"{name}_{locale}")]
     rows += [row for locale in ("ko", "en") for row in denials(f"denials_{locale}")]
@@ -445,47 +449,47 @@ def main() -> int:
     matrix = Matrix(rows)
     print(f"{len(rows):,} rows, {len(matrix.features.data):,} features in them")
 
-    scores = matrix.left_out([_group(row.author) for row in rows])
+    scores = matrix.cross_validate([_group(row.author) for row in rows])
     thresholds = [matrix.threshold(scores, ran=ran) for ran in (False, True)]
     limit = np.where(matrix.ran, thresholds[1], thresholds[0])
-    matrix.table("author left out,", scores >= limit, PARTS)
+    matrix.print_table("author held out,", scores >= limit, PARTS)
     unseen = np.array([row.part in ("hard", "more") and row.is_counted for row in rows])
-    right, found, false = matrix.counts(scores >= limit, unseen)
-    print_counts("author left out, hard and more", right, found, false)
-    clean = matrix.left_out([row.part for row in rows],
+    right, flagged, false = matrix.counts(scores >= limit, unseen)
+    print_counts("author held out, hard and more", right, flagged, false)
+    clean = matrix.cross_validate([row.part for row in rows],
                             ("dev", "situations_ko", "situations_en"))  # fmt: skip
-    matrix.table("file left out,", clean >= limit, ("hard", "more"))
+    matrix.print_table("file held out,", clean >= limit, ("hard", "more"))
 
-    data = packed(matrix, thresholds, right / found, right / false)
+    data = pack(matrix, thresholds, right / flagged, right / false)
     WEIGHTS.write_bytes(data)
     print(f"{WEIGHTS.name}: {len(data):,} bytes; thresholds {thresholds}")
-    count_model(Model.from_bytes(data), ("dev", "hard", "more", *(["test"] * options.test)))
+    evaluate_model(Model.from_bytes(data), ("dev", "hard", "more", *(["test"] * options.test)))
     return 0
 
 
 def _group(author: str) -> str:
-    """Return with which others an author is left out: those of `dev` in three groups."""
-    return next((each for each in _TOGETHER if author in each.split()), author)
+    """Return the group that an author is held out with; the authors of `dev` form three."""
+    return next((group for group in _GROUPS if author in group.split()), author)
 
 
-_TOGETHER = ("a1 a8 b3", "a5 a7 a10", "a2 a6 a9 b4")
+_GROUPS = ("a1 a8 b3", "a5 a7 a10", "a2 a6 a9 b4")
 
 
-def packed(matrix: Matrix, thresholds: Sequence[float], precision: float, recall: float) -> bytes:
-    """Return the file of weights, learned from all rows."""
+def pack(matrix: Matrix, thresholds: Sequence[float], precision: float, recall: float) -> bytes:
+    """Return the content of the weights file, trained on all rows."""
     both, biases = [], []
     for ran, most in zip((False, True), MOST_WEIGHTS, strict=True):
-        weights, bias = matrix.learned(matrix.ran == ran)
+        weights, bias = matrix.fit(matrix.ran == ran)
         least = np.sort(np.abs(weights))[-most]
         both.append(np.where(np.abs(weights) >= least, weights, 0))
         biases.append(round(bias, 4))
-    scale = LEVELS / max(np.quantile(np.abs(each[each != 0]), 0.99) for each in both)
+    scale = LEVELS / max(np.quantile(np.abs(vector[vector != 0]), 0.99) for vector in both)
     plain = b"".join(
-        np.clip(np.round(each * scale), -127, 127).astype(np.int8).tobytes() for each in both
+        np.clip(np.round(vector * scale), -127, 127).astype(np.int8).tobytes() for vector in both
     )
     head = {
         "biases": biases,
-        "thresholds": [round(each, 3) for each in thresholds],
+        "thresholds": [round(threshold, 3) for threshold in thresholds],
         "scale": round(float(scale), 4),
         "precision": round(precision, 3),
         "recall": round(recall, 3),
@@ -493,17 +497,17 @@ def packed(matrix: Matrix, thresholds: Sequence[float], precision: float, recall
     return json.dumps(head).encode() + b"\n" + zlib.compress(plain + matrix.common, 9)
 
 
-def count_model(model: Model, parts: Sequence[str]) -> None:
-    """Print what the written file finds; of what it was learned from, too much."""
+def evaluate_model(model: Model, parts: Sequence[str]) -> None:
+    """Print precision and recall of the written file; optimistic for its training data."""
     for part in parts:
-        rows = labelled(part)
+        rows = load_labelled(part)
         flagged = [model.flag(row.reply, row.history) is not None for row in rows]
         for locale in ("ko", "en", "both"):
             pairs = zip(flagged, rows, strict=True)
-            of = [(f, r) for f, r in pairs if locale in (r.locale, "both")]
-            right = sum(f and r.is_false for f, r in of)
-            print_counts(f"as shipped, {part} {locale}", right, sum(f for f, _ in of),
-                         sum(r.is_false for _, r in of))  # fmt: skip
+            selected = [(f, r) for f, r in pairs if locale in (r.locale, "both")]
+            right = sum(f and r.is_false for f, r in selected)
+            print_counts(f"as shipped, {part} {locale}", right, sum(f for f, _ in selected),
+                         sum(r.is_false for _, r in selected))  # fmt: skip
 
 
 if __name__ == "__main__":

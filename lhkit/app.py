@@ -21,14 +21,13 @@ from lhkit.locales import load_catalog
 from lhkit.models import gemma, served
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.pool import connected_pool
-from lhkit.models.progress import WeightsReport, silent
+from lhkit.models.pool import connect_pool
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint, require_address
+from lhkit.models.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.responses import ModelIdentity
-from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of
 
@@ -40,7 +39,7 @@ embedded_name = gemma.embedded_name
 class ModelChoice:
     """Which model to talk to: an embedded one by name, or any served one by address.
 
-    `beside` are the addresses of more servers of the same model (see `connected_pool`).
+    `beside` are the addresses of more servers of the same model (see `connect_pool`).
     """
 
     name: str | None = None
@@ -73,7 +72,7 @@ async def open_model(
     async with _served(choice, settings, reports or Reports()) as endpoint:
         if choice.beside:
             beside = [replace(endpoint, base_url=each) for each in choice.beside]
-            async with connected_pool([endpoint, *beside]) as pool:
+            async with connect_pool([endpoint, *beside]) as pool:
                 yield pool
             return
         model = await served.connect(endpoint)
@@ -102,7 +101,7 @@ async def _served(
         yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
-    server = await embedded.is_local_server(settings, reports, name=name, server_parser=is_parsing)
+    server = await embedded.prepare_server(settings, reports, name=name, server_parser=is_parsing)
     async with server:
         await embedded.require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)
@@ -142,7 +141,7 @@ def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
 
 
 async def expected_identity(
-    choice: ModelChoice, settings: Settings, report: WeightsReport = silent
+    choice: ModelChoice, settings: Settings, report: WeightsReport = ignore_progress
 ) -> ModelIdentity | None:
     """Return who would answer for `choice` if a server were started for it now.
 

@@ -1,34 +1,36 @@
-"""From the name of an embedded model to its weights, its running server, or how to serve it."""
+"""Locate the weights and servers of embedded models, and prepare new servers."""
 
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from lhkit.errors import UsageError
+from lhkit.errors import ServerStartError, UsageError
 from lhkit.models import gemma, light, weights
-from lhkit.models.light import LlamaCppSettings
-from lhkit.models.progress import WeightsReport, silent
-from lhkit.models.running_servers import RunningServer, find_running
-from lhkit.models.server import LocalServer, StartReport
-from lhkit.models.server import silent as silent_server
-from lhkit.models.vllm_server import ServerSettings, for_installed_vllm, require_vllm
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
-from lhkit.runtimes import LLAMA_CPP, VLLM
-from lhkit.settings import Settings
+from lhkit.models.server import (
+    LocalServer,
+    RunningServer,
+    StartReport,
+    find_running_server,
+    ignore_start_progress,
+)
+from lhkit.models.vllm_server import ServerSettings, fit_installed_vllm, require_vllm
+from lhkit.models.weights_folder import WeightsReport, ignore_progress
+from lhkit.models.weights_hash import weights_sha256
+from lhkit.settings import LLAMA_CPP, VLLM, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Who is told how weights and server are coming along."""
+    """Callbacks for the progress of weights and server."""
 
-    weights: WeightsReport = silent
-    server: StartReport = silent_server
+    weights: WeightsReport = ignore_progress
+    server: StartReport = ignore_start_progress
 
 
 def embedded_weights(name: str, settings: Settings) -> Path:
-    """Return where the weights of an embedded model lie, or will lie, for the runtime that is set.
+    """Return the path of an embedded model, which need not exist yet.
 
-    A folder for vLLM, a file for llama.cpp.
+    With the configured runtime this is a folder for vLLM, a file for llama.cpp.
 
     Raises:
         AdapterError: there is no adapter.
@@ -39,46 +41,46 @@ def embedded_weights(name: str, settings: Settings) -> Path:
 
 
 async def embedded_sha256(name: str, settings: Settings) -> str | None:
-    """Return the hash that a server of these weights tells; None: they are not made yet.
+    """Return the hash of an embedded model's weights; None if they do not exist yet.
 
     Raises:
         AdapterError: there is no adapter.
         WeightsError: they cannot be read.
     """
-    found = embedded_weights(name, settings)
-    if not await asyncio.to_thread(found.exists):
+    path = embedded_weights(name, settings)
+    if not await asyncio.to_thread(path.exists):
         return None
     if settings.runtime == LLAMA_CPP:
-        return await asyncio.to_thread(light.light_sha256, found)
-    return await weights_sha256(found, settings.cache_dir)
+        return await asyncio.to_thread(light.light_sha256, path)
+    return await weights_sha256(path, settings.cache_dir)
 
 
 def embedded_folder(name: str, settings: Settings) -> Path:
-    """Return where the folder of an embedded model lies, or will lie: what vLLM serves.
+    """Return the path of an embedded model for vLLM, which need not exist yet.
 
     Raises:
         AdapterError: there is no adapter.
     """
     if name == gemma.TUNED:
         return weights.tuned_folder(settings.cache_dir)
-    return weights.weights_folder(settings.cache_dir)
+    return weights.base_folder(settings.cache_dir)
 
 
 async def running_server(name: str, settings: Settings) -> RunningServer | None:
-    """Return the server that `lhkit serve` keeps of an embedded model; not one of older weights.
+    """Return the running server of an embedded model; None if none fits.
 
-    Nor one by another runtime, or that computes in another type, than the settings ask for.
+    A server of older weights, another runtime or another number type does not fit.
 
     Raises:
         AdapterError: there is no adapter.
     """
-    found = embedded_weights(name, settings)
+    path = embedded_weights(name, settings)
     if settings.runtime == LLAMA_CPP:
-        return await find_running(settings.cache_dir, f"{name}.{LLAMA_CPP}", model=found)
-    return await find_running(settings.cache_dir, name, model=found, dtype=settings.dtype)
+        return await find_running_server(settings.cache_dir, f"{name}.{LLAMA_CPP}", model=path)
+    return await find_running_server(settings.cache_dir, name, model=path, dtype=settings.dtype)
 
 
-async def is_local_server(
+async def prepare_server(
     settings: Settings,
     reports: Reports,
     *,
@@ -87,14 +89,12 @@ async def is_local_server(
     server_parser: bool = False,
     compiled: bool = False,
 ) -> LocalServer:
-    """Return a server of an embedded model by the runtime that is set, to be started by the caller.
-
-    Its weights are in place.
+    """Return an unstarted server of an embedded model, after its weights are built.
 
     Raises:
-        UsageError: the runtime cannot do what is asked.
-        SetupError: the runtime is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
+        UsageError: the configured runtime does not support an option.
+        SetupError: the runtime is not installed (checked first), or the weights are not available.
+        AdapterError: the adapter is invalid.
     """
     if settings.runtime == LLAMA_CPP:
         if server_parser or compiled:
@@ -102,9 +102,11 @@ async def is_local_server(
                 f"--server-parser and --compile are for vLLM: leave them out, or give --runtime "
                 f"{VLLM}"
             )
-        light_plan = await light_server(settings, reports.weights, name=name, port=port)
-        return LocalServer(light_plan, report=reports.server)
-    plan = await embedded_server(
+        light.require_llama_cpp()
+        file = await light.ensure_light(settings.cache_dir, name, report=reports.weights)
+        plan = await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
+        return LocalServer(plan, report=reports.server)
+    vllm_settings = await prepare_vllm(
         settings,
         reports.weights,
         name=name,
@@ -112,52 +114,39 @@ async def is_local_server(
         server_parser=server_parser,
         compiled=compiled,
     )
-    return LocalServer(plan, report=reports.server)
+    return LocalServer(vllm_settings, report=reports.server)
 
 
 async def require_same_weights(server: LocalServer, settings: Settings) -> None:
-    """Refuse a server whose weights were overwritten while it loaded them.
+    """Check that a server's weights were not overwritten while it loaded them.
 
     Raises:
-        ServerStartError: nobody knows what it loaded.
+        ServerStartError: they were, so the loaded weights are unknown.
         WeightsError: the weights cannot be read.
     """
-    if isinstance(server.settings, ServerSettings):
-        await require_unchanged(server.settings, settings.cache_dir)
+    plan = server.settings
+    if not isinstance(plan, ServerSettings):
+        return
+    if plan.weights_sha256 != await weights_sha256(plan.model, settings.cache_dir):
+        raise ServerStartError(
+            f"{plan.model} was changed while its server was starting: start it again"
+        )
 
 
-async def light_server(
+async def prepare_vllm(
     settings: Settings,
-    report: WeightsReport = silent,
-    *,
-    name: str = gemma.EMBEDDED,
-    port: int | None = None,
-) -> LlamaCppSettings:
-    """Return how to serve an embedded model by llama.cpp, with its file in place.
-
-    Raises:
-        SetupError: llama.cpp is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
-    """
-    light.require_llama_cpp()
-    file = await light.ensure_light(settings.cache_dir, name, report=report)
-    return await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
-
-
-async def embedded_server(
-    settings: Settings,
-    report: WeightsReport = silent,
+    report: WeightsReport = ignore_progress,
     *,
     name: str = gemma.EMBEDDED,
     port: int | None = None,
     server_parser: bool = False,
     compiled: bool = False,
 ) -> ServerSettings:
-    """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
+    """Build the weights of an embedded model and return its vLLM settings.
 
     Raises:
-        SetupError: vLLM is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
+        SetupError: vLLM is not installed (checked first), or the weights are not available.
+        AdapterError: the adapter is invalid.
     """
     require_vllm()
     ensure = weights.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
@@ -174,4 +163,4 @@ async def embedded_server(
         compiled=compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
     )
-    return await for_installed_vllm(plan, settings.cache_dir)
+    return await fit_installed_vllm(plan, settings.cache_dir)

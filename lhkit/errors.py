@@ -1,15 +1,15 @@
-"""The exceptions of lhkit: misuse, a broken set-up, or a world that failed.
+"""The exceptions of lhkit.
 
-What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.tool_results`).
+Mistakes of the *model* are not exceptions but a `ToolErr` (see `lhkit.tool_results`).
 
     LhkitError
-    ├── UsageError                 the caller asked for something that cannot be
+    ├── UsageError                 invalid input of the caller
     │   ├── AdapterError           an adapter is missing, broken, or for another base model
     │   ├── CassetteError          a cassette is broken, or has no answer to a request
-    │   ├── NotIsolatedError       calls that no person approves would reach real data
-    │   ├── RegistrationError      a tool definition is wrong
-    │   └── ScenarioError          a scenario file is wrong (names file, line, field)
-    ├── SetupError                 this machine lacks or broke something
+    │   ├── NotIsolatedError       unapproved calls would reach real data
+    │   ├── RegistrationError      a tool definition is invalid
+    │   └── ScenarioError          a scenario file is invalid (names file, line, field)
+    ├── SetupError                 something on this machine is missing or broken
     │   ├── MissingPackageError
     │   ├── WeightsError
     │   ├── McpServerError
@@ -17,7 +17,7 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.t
     │   └── StoreError
     ├── RunError                   a run folder cannot be used
     │   └── MissingRunError        no such run or sample; a UsageError, too
-    └── ModelError                 the served model failed us: `invalid` in a run, `error` in a chat
+    └── ModelError                 the model server failed: `invalid` in a run, `error` in a chat
         ├── ServerUnreachableError
         ├── UnknownModelError
         ├── ContextTooLongError
@@ -27,22 +27,22 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.t
         ├── StreamBrokenError
         └── StreamStalledError
 
-Each message is one sentence that names the thing and the next step.
+Each message names the cause and the next step.
 """
 
 from typing import ClassVar
 
 
 class LhkitError(Exception):
-    """Root of every exception that lhkit raises on purpose."""
+    """Base class of all exceptions of lhkit."""
 
 
 class UsageError(LhkitError):
-    """The caller asked for something that cannot be."""
+    """The caller's input is invalid."""
 
 
 class AdapterError(UsageError):
-    """An adapter cannot be used; names it and why."""
+    """An adapter cannot be used; the message names it and the reason."""
 
 
 class CassetteError(UsageError):
@@ -50,19 +50,19 @@ class CassetteError(UsageError):
 
 
 class NotIsolatedError(UsageError):
-    """Calls that no person approves would reach a toolset whose sessions share real data."""
+    """Calls without a person's approval would reach sessions that share real data."""
 
 
 class RegistrationError(UsageError):
-    """A tool definition is wrong; the message names the tool and the fault."""
+    """A tool definition is invalid; the message names the tool and the fault."""
 
 
 class ScenarioError(UsageError):
-    """A scenario file is wrong; the message names file, line and field."""
+    """A scenario file is invalid; the message names file, line and field."""
 
 
 class SetupError(LhkitError):
-    """This machine lacks or broke something that lhkit needs."""
+    """Something that lhkit needs is missing or broken on this machine."""
 
 
 class MissingPackageError(SetupError):
@@ -74,11 +74,11 @@ class WeightsError(SetupError):
 
 
 class ServerStartError(SetupError):
-    """The local vLLM server did not come up."""
+    """The local model server did not start."""
 
 
 class McpServerError(SetupError):
-    """An MCP server did not start, is gone, or says what is no answer."""
+    """An MCP server did not start, has ended, or sent an invalid answer."""
 
 
 class StoreError(SetupError):
@@ -90,20 +90,20 @@ class RunError(LhkitError):
 
 
 class MissingRunError(RunError, UsageError):
-    """The caller named a run or a sample that is not there."""
+    """The caller named a run or a sample that does not exist."""
 
 
 class ModelError(LhkitError):
-    """The served model failed us: never the model's mistake, never a wrong answer.
+    """The model server failed; a wrong answer of the model is never an exception.
 
-    `key` names the sentence in `lhkit/locales/*.toml` that a user reads.
+    `key` is the key in `lhkit/locales/*.toml` of the sentence for the user.
     """
 
     key: ClassVar[str] = "model_error.other"
 
 
 class ServerUnreachableError(ModelError):
-    """Nothing answers at the address."""
+    """No server answers at the address."""
 
     key = "model_error.unreachable"
 
@@ -131,19 +131,19 @@ class RequestRefusedError(ModelError):
 
 
 class ServerOverloadedError(ModelError):
-    """The server asked us to come back later (HTTP 429 or 503)."""
+    """The server is overloaded (HTTP 429 or 503)."""
 
     key = "model_error.overloaded"
 
 
 class ServerFailedError(ModelError):
-    """The server failed inside (HTTP 5xx or an error event in the stream)."""
+    """The server had an internal error (HTTP 5xx or an error event in the stream)."""
 
     key = "model_error.failed"
 
 
 class StreamBrokenError(ModelError):
-    """The stream ended early or was not a stream of completions."""
+    """The stream ended early, or is not a stream of completions."""
 
     key = "model_error.broken_stream"
 

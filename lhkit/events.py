@@ -1,6 +1,6 @@
-"""Events of a conversation: those of the model, and those of the controller around it.
+"""The events of a conversation, of the model and of the controller.
 
-The state of a chat is a fold of these events and nothing else.
+`lhkit.chat.state` computes the state of a chat from them.
 """
 
 from dataclasses import dataclass
@@ -22,30 +22,34 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnStarted:
-    """A user turn began. `message` is None when a failed turn is retried."""
+    """A user turn started; `message` is None when a failed turn is retried."""
 
     message: UserMessage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalled:
-    """A request went to the model; `turn` counts from 1 within the user turn."""
+    """A request was sent to the model; `turn` counts from 1 within the user turn."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallSettled:
-    """A call has its outcome."""
+class CallCompleted:
+    """A call has its outcome; `message` contains both."""
 
     message: ToolCallMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnded:
-    """The turn is over. `error` is a sentence for the user where `reason` is a fault.
+    """A user turn ended.
 
-    `cause` is the exception's type name, and `detail` its message, for logs and records.
+    Attributes:
+        reason: why it ended.
+        error: a sentence for the user, if the turn failed or was too long.
+        cause: the type name of the exception, for logs and records.
+        detail: the message of the exception, for logs and records.
     """
 
     reason: EndReason
@@ -63,9 +67,9 @@ ChatEvent: TypeAlias = (
     TurnStarted
     | ModelCalled
     | ModelEvent
-    | CallSettled
+    | CallCompleted
     | SystemMessage
     | TurnEnded
     | HistoryCleared
 )
-"""Between `ModelCalled` and `Finished` come the model's own events. A notice is its message."""
+"""The model's events come between `ModelCalled` and `Finished`. A notice is a `SystemMessage`."""

@@ -1,6 +1,6 @@
-"""What JSON can carry, and the one strict way from a Python value to it.
+"""JSON values: strict conversion from Python, read-only copies and compact text.
 
-Not a serialiser of objects: whatever JSON has no word for is refused, not guessed.
+Values that are not JSON (NaN, sets, other objects) are refused, not converted.
 """
 
 import json
@@ -11,19 +11,19 @@ from typing import Any, NoReturn, TypeAlias
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 MAX_DEPTH = 100
-"""Deeper nesting than this is refused: no tool result is that deep on purpose."""
+"""Limit of nesting."""
 
 CLOCK_YEARS = range(1000, 9001)
-"""The years that a clock told as text may show: what is counted from it stays in the calendar."""
+"""The years of a clock in a file; offsets from it stay within the calendar."""
 
-_MOST_DIGITS = 4_300
-"""Of an integer: Python makes no text of a longer one, unless it is told to."""
+_MAX_DIGITS = 4_300
+"""Python's default limit for converting an integer to text."""
 
 _ALWAYS_PRINTED = 10**640
-"""Python makes a text of an integer below, however it was configured."""
+"""Python converts smaller integers to text with any `sys.set_int_max_str_digits`."""
 
-_BEYOND = 10**_MOST_DIGITS
-_TOO_LONG = f"a number of more than {_MOST_DIGITS:,} digits"
+_BEYOND = 10**_MAX_DIGITS
+_TOO_LONG = f"a number of more than {_MAX_DIGITS:,} digits"
 _ATOMS = frozenset({str, bool, type(None)})
 _KEYS = frozenset({str})
 _TIGHT = (",", ":")
@@ -36,26 +36,26 @@ _ENCODERS = {
 
 
 class NotJsonError(ValueError):
-    """A value that JSON cannot carry (NaN, a set, an object, a key that is no string, a cycle)."""
+    """A value is not JSON: NaN, a set, another object, a key that is not a string, a cycle."""
 
 
 def plain_json(value: Any, *, depth: int = 0) -> Any:
-    """Return `value` as plain dicts, lists and scalars.
+    """Return a copy of `value` as plain dicts, lists and scalars.
 
     Args:
-        value: anything.
-        depth: current nesting, for the limit `MAX_DEPTH`.
+        value: any value.
+        depth: the current nesting, for the limit `MAX_DEPTH`.
 
     Raises:
-        NotJsonError: if JSON cannot carry the value; the message names the Python type.
+        NotJsonError: the value is not JSON; the message names the Python type.
     """
     kind = type(value)
     if kind in _ATOMS or (kind is int and -_BEYOND < value < _BEYOND):
-        return value  # most values: the end is for subclasses
+        return value
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
     if kind is dict and _KEYS.issuperset(map(type, value)):
-        plain = value.copy()  # the quickest way to a row, most of whose values stay as they are
+        plain = value.copy()  # fastest, since most values of a row are scalars
         for key, item in value.items():
             if type(item) not in _ATOMS and not (type(item) is int and -_BEYOND < item < _BEYOND):
                 plain[key] = plain_json(item, depth=depth + 1)
@@ -73,25 +73,29 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
 
 
 def _plain_scalar(value: Any) -> Any:
-    """Return a float that is finite, or a scalar of a subclass as one of its own class."""
+    """Return a finite float, or the plain value of an instance of a subclass."""
     if isinstance(value, float):
-        return _finite(float(value))
+        if not math.isfinite(value):
+            raise NotJsonError(f"{float(value)} is not a JSON number")
+        return float(value)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return _printable(int(value))
+        if not -_BEYOND < value < _BEYOND:
+            raise NotJsonError(_TOO_LONG)
+        return int(value)
     raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
 
 
 def read_only_json(value: Any) -> Any:
-    """Return `value` as plain JSON that nobody can change: for records, which several people hold.
+    """Return a deeply read-only copy of `value` as plain JSON.
 
-    Mappings and lists are `dict` and `list` still, so that everything that reads them works;
-    changing one raises a TypeError. A copy (`dict(…)`, `copy.deepcopy(…)`, a pickle) is an ordinary
-    one. A value that is read-only already is returned as it is.
+    Mappings and lists are still `dict` and `list`, but changing one raises a TypeError. Their
+    copies (`dict(…)`, `copy.deepcopy(…)`, a pickle) are ordinary. A read-only value is returned
+    as it is.
 
     Raises:
-        NotJsonError: as `compact`: what can be kept can be printed.
+        NotJsonError: the value is not JSON, or cannot be written by `compact`.
     """
     return _read_only(value, 0)
 
@@ -117,7 +121,7 @@ def _read_only(value: Any, depth: int) -> Any:
 
 
 def _refuse(*_args: Any, **_more: Any) -> NoReturn:
-    raise TypeError("a record cannot be changed: change a copy of it, such as copy.deepcopy(…)")
+    raise TypeError("this value is read-only: change a copy of it, such as copy.deepcopy(…)")
 
 
 class _ReadOnlyDict(dict[str, Any]):
@@ -144,18 +148,6 @@ class _ReadOnlyList(list[Any]):
 _READ_ONLY = frozenset({_ReadOnlyDict, _ReadOnlyList})
 
 
-def _printable(number: int) -> int:
-    if not -_BEYOND < number < _BEYOND:
-        raise NotJsonError(_TOO_LONG)
-    return number
-
-
-def _finite(number: float) -> float:
-    if not math.isfinite(number):
-        raise NotJsonError(f"{number} is not a JSON number")
-    return number
-
-
 def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
@@ -163,9 +155,7 @@ def _key(key: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return compact JSON text with Korean left readable.
-
-    A lone surrogate, which UTF-8 cannot carry, is escaped instead.
+    """Return compact JSON text, with only lone surrogates escaped.
 
     Raises:
         NotJsonError: as `plain_json`.
@@ -174,7 +164,7 @@ def compact(value: Any) -> str:
 
 
 def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
-    """Return `value` as compact JSON; what JSON cannot carry in Python's own words."""
+    """Return `value` as compact JSON, or its `repr` if it is not JSON."""
     try:
         return canonical(value) if sort_keys else compact(value)
     except NotJsonError:
@@ -182,7 +172,7 @@ def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
 
 
 def plain_or_repr(value: Any) -> Any:
-    """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
+    """Return `value` as plain JSON, or its `repr` if it is not JSON."""
     try:
         plain = plain_json(value)
         _dump(plain, sort_keys=False)
@@ -192,7 +182,7 @@ def plain_or_repr(value: Any) -> Any:
 
 
 def repr_of(value: Any) -> str:
-    """Return a value in Python's own words; what has none, as a number too long, by its type."""
+    """Return the `repr` of a value, or its type if it has none, such as an integer too long."""
     try:
         return repr(value)
     except ValueError as error:
@@ -201,13 +191,13 @@ def repr_of(value: Any) -> str:
 
 
 def shown(value: Any, max_chars: int = 80) -> str:
-    """Return `value` as short JSON, for a sentence."""
+    """Return `value` as JSON cut to `max_chars`, for a message."""
     text = json_or_repr(value)
     return text if len(text) <= max_chars else text[:max_chars] + "…"
 
 
 def canonical(value: Any) -> str:
-    """Return compact JSON text with sorted keys: equal values give equal texts.
+    """Return compact JSON text with sorted keys, so that equal values have equal texts.
 
     Raises:
         NotJsonError: as `compact`.
@@ -216,23 +206,17 @@ def canonical(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as plain JSON to be read: what is read-only is plain, and needs no copy."""
+    """Return `value` as plain JSON; a read-only value needs no copy."""
     return value if type(value) in _READ_ONLY else plain_json(value)
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:
     try:
         text = _ENCODERS[sort_keys].encode(plain)
-    except ValueError as error:  # where Python is told to make no text of less long integers
+    except ValueError as error:  # an integer too long by sys.set_int_max_str_digits
         raise NotJsonError(str(error)) from error
-    if text.isascii() or _encodes(text):
-        return text
-    return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)
-
-
-def _encodes(text: str) -> bool:
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)
+    return text

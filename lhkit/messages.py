@@ -1,7 +1,7 @@
-"""Messages of a conversation, tool calls and their outcomes, as values."""
+"""The messages of a conversation, tool calls and their outcomes, as immutable values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -13,9 +13,12 @@ from lhkit.tool_results import MAX_RESULT_BYTES, ToolResult
 class ToolCall:
     """A complete call as parsed from the model's text.
 
-    `args` is whatever the model wrote (normally an object): nothing has been validated yet.
-    `raw` is the text it was parsed from; `repairs` names what the parser had to repair. `id` is
-    unique within a conversation; the `ChatController` gives it, a model need not.
+    Attributes:
+        name: the tool's name as the model wrote it.
+        args: the arguments as the model wrote them, not validated; normally an object.
+        raw: the text that the call was parsed from.
+        repairs: codes of the repairs that the parser made.
+        id: unique within a conversation; the `ChatController` sets it if the model does not.
     """
 
     name: str
@@ -26,13 +29,13 @@ class ToolCall:
 
 
 class GateOutcome(StrEnum):
-    """What became of the question to the user."""
+    """The result of asking the user to confirm a call."""
 
-    NOT_NEEDED = "not_needed"  # read-only, or it never came to the question
-    ABSENT = "absent"  # destructive, and nobody there to ask
+    NOT_NEEDED = "not_needed"  # read-only, or refused before the question
+    ABSENT = "absent"  # destructive, but there is no gate
     ACCEPTED = "accepted"
     REJECTED = "rejected"
-    FAILED = "failed"  # the gate raised: counts as no
+    FAILED = "failed"  # the gate raised: a no
     NOT_ASKED = "not_asked"  # another destructive call of the same message came first
 
     @property
@@ -42,20 +45,25 @@ class GateOutcome(StrEnum):
 
     @property
     def was_asked(self) -> bool:
-        """True if the question was put, whether or not it was answered."""
+        """True if the question was asked, answered or not."""
         return self.is_answer or self is GateOutcome.FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallOutcome:
-    """What became of one call: its result, the user's decision, the times.
+    """The outcome of one call: its result, the user's decision, the times.
 
-    `gate` is the decision; None where the call was answered without being dispatched. `args` are
-    the validated arguments (None if validation failed), `extra_args` the keys that were dropped.
-    `ran`: the handler was started. `summary` is what the user was asked, and `answer` how they
-    answered, where the gate reports it (`confirm.decision.QuestionOutcome`).
-    Times are seconds; `waiting_s` was spent waiting for the user and is no part of the tool's
-    latency.
+    Attributes:
+        result: the tool result.
+        gate: the decision; None if the call was answered without being dispatched.
+        args: the validated arguments, read-only; None if validation failed.
+        extra_args: the undeclared keys that were dropped.
+        ran: the handler was started.
+        summary: the text that the user was asked to confirm.
+        answer: the `lhkit.confirm.gate.QuestionOutcome`, if the gate reports one.
+        validation_s: seconds of validation.
+        waiting_s: seconds spent waiting for the user; not part of the tool's latency.
+        handler_s: seconds of the handler.
     """
 
     result: ToolResult
@@ -72,7 +80,7 @@ class ToolCallOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """A message of the user. `context` is a line for the model only, such as the present date."""
+    """A message of the user; `context` is a line for the model only, such as the current date."""
 
     text: str
     context: str = ""
@@ -80,7 +88,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMessage:
-    """Words of the model that end a turn. `stopped` if the user stopped it midway."""
+    """A text of the model that ends a turn; `stopped` if the user stopped it midway."""
 
     text: str
     stopped: bool = False
@@ -88,13 +96,17 @@ class ModelMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallMessage:
-    """One call, and its outcome; None while it is pending.
+    """One call and its outcome.
 
-    `index` is the call's place among the calls of one model message, `text` the model's words
-    before the calls (kept on the first). `is_cut` marks the remains of a call that was cut off:
-    its name is empty, and it can only be answered, never run. `hint` is what the model reads in
-    place of a result of more than `max_bytes` (`truncation_hint` and `max_result_bytes` of the
-    `Assistant`); empty for the general sentence.
+    Attributes:
+        call: the call.
+        outcome: its outcome; None while it is pending.
+        text: the model's text before the calls, on the first call of a model message.
+        index: the position among the calls of one model message.
+        is_cut: the call was cut off: its name is empty and it never runs.
+        hint: what the model reads instead of a result of more than `max_bytes`; empty for the
+            default text. Set from `Assistant.truncation_hint`.
+        max_bytes: limit of the result for the model. Set from `Assistant.max_result_bytes`.
     """
 
     call: ToolCall
@@ -109,13 +121,9 @@ class ToolCallMessage:
     def of(
         cls, *, name: str, args: Any, result: ToolResult, raw: str = "", **more: Any
     ) -> "ToolCallMessage":
-        """Return a message of a call with this result; `more` are fields of the message."""
+        """Return a completed call with this result; `more` are fields of the message."""
         call = ToolCall(name=name, args=args, raw=raw)
         return cls(call=call, outcome=ToolCallOutcome(result=result), **more)
-
-    def settled(self, outcome: ToolCallOutcome) -> "ToolCallMessage":
-        """Return the same call with its outcome."""
-        return replace(self, outcome=outcome)
 
     @property
     def name(self) -> str:
@@ -129,12 +137,12 @@ class ToolCallMessage:
 
     @property
     def raw(self) -> str:
-        """The text of the model that the call was parsed from."""
+        """The text that the call was parsed from."""
         return self.call.raw
 
     @property
     def result(self) -> ToolResult:
-        """The result of a call that has one.
+        """The result of a completed call.
 
         Raises:
             ValueError: the call is pending.
@@ -146,7 +154,7 @@ class ToolCallMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemMessage:
-    """A notice of the application to the user. It is never sent to the model."""
+    """A notice of the application to the user; never sent to the model."""
 
     text: str
 

@@ -1,8 +1,7 @@
-"""In which type of number this processor computes a model quickly: the one place that chooses.
+"""Choose the number type in which this processor computes a model fastest.
 
-Weights lie on the disk in bf16. A processor without bf16 in its instructions still takes them, and
-works each product out by way of fp32: twice as slow as fp32 itself. What a graphics card is quick
-in, vLLM knows better (`auto`).
+Weights are stored in bf16. A processor without bf16 instructions emulates them in fp32, which is
+twice as slow as fp32 itself. For a graphics card, vLLM chooses (`auto`).
 """
 
 import platform
@@ -16,13 +15,13 @@ from lhkit.locales import Catalog
 
 Dtype: TypeAlias = Literal["bfloat16", "float32"]
 ServedDtype: TypeAlias = Dtype | Literal["auto"]
-"""What vLLM takes: with `auto` it decides."""
+"""The values of vLLM's `--dtype`; with `auto` it chooses."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
-"""What `--dtype` takes."""
+"""The values of `--dtype`."""
 
-_NATIVE = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""As Linux calls them: x86 by AVX-512 or AMX, ARM."""
+_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Linux's names: AVX-512 and AMX of x86, ARM."""
 
 _CPUINFO = Path("/proc/cpuinfo")
 _FLAG_LINES = ("flags", "Features")  # x86, ARM
@@ -30,32 +29,32 @@ _FLAG_LINES = ("flags", "Features")  # x86, ARM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """What decides: the kind of machine, and the flags that all its cores have; None: untold."""
+    """Architecture of a processor and the flags common to all cores; None if unknown."""
 
     machine: str
     flags: frozenset[str] | None
 
     @property
     def bf16_flags(self) -> tuple[str, ...]:
-        """The flags that say that it computes bf16 itself."""
-        return tuple(sorted(_NATIVE & (self.flags or frozenset())))
+        """The flags of bf16 instructions."""
+        return tuple(sorted(_BF16_FLAGS & (self.flags or frozenset())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """A type of number, and why it is this one.
+    """A number type and the reason for it.
 
-    `why`: `asked` (by option or setting), `card` (a graphics card computes), `native`, `emulated`
-    (bf16 would be), or `unknown` (the processor's flags cannot be read here, so the type that is
-    quick on every processor is taken).
+    `why` is `asked` (an option or setting), `native` (bf16 instructions),
+    `emulated` (bf16 would be), or `unknown` (the processor's flags cannot be read, so the type that
+    is fast on every processor is taken).
     """
 
     dtype: Dtype
-    why: Literal["asked", "card", "native", "emulated", "unknown"]
+    why: Literal["asked", "native", "emulated", "unknown"]
     processor: Processor
 
-    def words(self, catalog: Catalog) -> str:
-        """Return a sentence for people."""
+    def describe(self, catalog: Catalog) -> str:
+        """Return the type and the reason in a sentence."""
         return catalog.text(
             f"dtype.{self.why}",
             dtype=self.dtype,
@@ -65,7 +64,7 @@ class Precision:
 
 
 def this_processor(cpuinfo: Path = _CPUINFO) -> Processor:
-    """Look at this machine's processor; only Linux says what all its cores can do."""
+    """Read this machine's processor; its flags are available on Linux only."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # macOS, Windows
@@ -74,42 +73,37 @@ def this_processor(cpuinfo: Path = _CPUINFO) -> Processor:
 
 
 def _common_flags(lines: Iterable[str]) -> frozenset[str] | None:
-    told = (line.partition(":") for line in lines)
-    cores = [frozenset(words.split()) for name, _, words in told if name.strip() in _FLAG_LINES]
+    entries = (line.partition(":") for line in lines)
+    cores = [frozenset(flags.split()) for name, _, flags in entries if name.strip() in _FLAG_LINES]
     return frozenset.intersection(*cores) if cores else None
 
 
-def chosen(
-    asked: str | None = None, processor: Processor | None = None, *, on_card: bool = False
-) -> Precision:
-    """Return the type that was asked for, else the one that the processor is quick in.
+def choose_precision(dtype: str | None = None, processor: Processor | None = None) -> Precision:
+    """Return the given number type, or the fastest one of the processor.
 
     Args:
-        asked: a name of `DTYPES`; None leaves the choice to the processor.
-        processor: None: this machine's.
-        on_card: a graphics card computes, which is quick in bf16.
+        dtype: a name of `DTYPES`; None chooses by processor.
+        processor: by default this machine's.
 
     Raises:
-        UsageError: there is no such type.
+        UsageError: the number type is invalid.
     """
-    found = processor or this_processor()
-    if asked is not None:
-        return Precision(dtype=dtype_of(asked), why="asked", processor=found)
-    if on_card:
-        return Precision(dtype="bfloat16", why="card", processor=found)
-    if found.flags is None:
-        return Precision(dtype="float32", why="unknown", processor=found)
-    if found.bf16_flags:
-        return Precision(dtype="bfloat16", why="native", processor=found)
-    return Precision(dtype="float32", why="emulated", processor=found)
+    processor = processor or this_processor()
+    if dtype is not None:
+        return Precision(dtype=parse_dtype(dtype), why="asked", processor=processor)
+    if processor.flags is None:
+        return Precision(dtype="float32", why="unknown", processor=processor)
+    if processor.bf16_flags:
+        return Precision(dtype="bfloat16", why="native", processor=processor)
+    return Precision(dtype="float32", why="emulated", processor=processor)
 
 
-def dtype_of(word: str) -> Dtype:
-    """Return the type of that name.
+def parse_dtype(name: str) -> Dtype:
+    """Return a number type by its name.
 
     Raises:
-        UsageError: there is no such type.
+        UsageError: the name is invalid.
     """
-    if word in DTYPES:
-        return word
-    raise UsageError(f"no dtype {word!r}: choose one of {', '.join(DTYPES)}")
+    if name in DTYPES:
+        return name
+    raise UsageError(f"Invalid dtype {name!r}: choose one of {', '.join(DTYPES)}.")

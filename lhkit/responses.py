@@ -1,6 +1,6 @@
-"""What a model gives back for one request: typed events and the evidence kept of them.
+"""The response of a model: events, token usage, timing, model identity.
 
-Times are seconds on a monotonic clock, relative to the moment the request was sent.
+Times are seconds on a monotonic clock since the request was sent.
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from lhkit.messages import ToolCall
 
 WEIGHTS_CHARS = 12
-"""So much of a hash is shown."""
+"""Displayed length of a hash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Token counts as the server reports them; `cached_tokens` is None where it does not."""
+    """Token counts reported by the server; `cached_tokens` is None if unknown."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -24,15 +24,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The client's timestamps of one response, in seconds since it was sent.
+    """The client's timestamps, in seconds since the successful attempt.
 
-    `headers_s`: response headers. `first_chunk_s`: first event of the stream. `first_token_s`:
-    first generated token. `first_text_s`: first text a user can see. `call_ready_s`: the first
-    call is complete. `last_token_s`: last token. `done_s`: end of the stream.
-    `chunk_gaps_s`: gaps between successive token-bearing chunks.
-
-    All of these count from the try that was answered. Before it, `retries` tries had failed; the
-    user has waited `retried_s` longer than the other times say.
+    Args:
+        headers_s: response headers.
+        first_chunk_s: first event of the stream.
+        first_token_s: first generated token.
+        first_text_s: first visible text.
+        call_ready_s: first complete call.
+        last_token_s: last generated token.
+        done_s: end of the stream.
+        chunk_gaps_s: gaps between successive chunks with tokens.
+        retries: number of failed attempts before.
+        retried_s: duration of the failed attempts, not included in the other times.
     """
 
     headers_s: float | None = None
@@ -49,17 +53,19 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """Who answered: written into every record.
+    """The identity of a model, which is written into every record.
 
-    `model` is the name the server serves, `server` its software and version, `base_url` its
-    address (empty for an in-memory model; of several servers that are one model all addresses,
-    with blanks between them), `dialect` how it was spoken to, `constraint` whether
-    decoding was constrained (`off`, `auto`, `required`), `stress` what was made harder on purpose.
-    `weights` is the folder or repository that the server loaded, where its name is another, and
-    `weights_sha256` the hash of their content: two trainings under one name are two models. `dtype`
-    is the type of number that it computes in (`bfloat16`, `float32`): the same weights may answer
-    otherwise in another. These two are empty where nobody could tell (a server that lhkit did not
-    start).
+    Args:
+        model: served name.
+        server: software and version of the server.
+        base_url: its address; empty for a model in memory, several addresses with spaces between
+            them for a pool.
+        dialect: how prompts are rendered and calls parsed.
+        constraint: whether decoding is constrained (`off`, `auto`, `required`).
+        stress: stress tests that were applied.
+        weights: folder or repository of the weights, if its name differs from the served name.
+        weights_sha256: hash of the weights; empty if unknown (a server that lhkit did not start).
+        dtype: number type (`bfloat16`, `float32`), which may change answers; empty if unknown.
     """
 
     model: str
@@ -73,27 +79,22 @@ class ModelIdentity:
     dtype: str = field(default="", repr=False)
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the same identity means the same weights; a script needs none."""
-        return bool(self.weights_sha256 or not self.base_url)
-
-    @property
     def title(self) -> str:
-        """The model for people: with its weights, where their content is known."""
+        """The model's name for display, with its weights if their hash is known."""
         if not self.weights_sha256:
             return self.model
-        told = weights_label(self.weights or self.model, self.weights_sha256)
-        return f"{self.model} ({told})" if self.weights else told
+        label = weights_label(self.weights or self.model, self.weights_sha256)
+        return f"{self.model} ({label})" if self.weights else label
 
 
 def weights_label(name: str, sha256: str) -> str:
-    """Return weights for people: their name, and the first letters of their hash if it is known."""
+    """Return the name of weights for display, with the first letters of a known hash."""
     return f"{name}@{sha256[:WEIGHTS_CHARS]}" if sha256 else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to decode. Temperature 0 is greedy; `seed` matters only above it."""
+    """Decoding parameters. Temperature 0 is greedy; then `seed` has no effect."""
 
     max_tokens: int = 256
     temperature: float = 0.0
@@ -102,39 +103,47 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """More words of the answer, ready to be shown."""
+    """A chunk of the answer's text, ready to be shown."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingDelta:
-    """More of the model's reasoning: kept in the trace, not shown as answer."""
+    """A chunk of the model's reasoning, which is recorded but not shown as answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallParsed:
-    """A call that is complete and parses. A call that was cut off is never one of these."""
+    """A complete, parsed call, never one that was cut off."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The last event of a response, with the evidence.
+    """The last event of a response, with the complete data.
 
-    `reason` is the server's word; `truncated` is computed (`length`, or as many tokens as were
-    allowed). `text` is the answer without calls, `fragment` the raw text of a call that was cut
-    off. `raw_text` and `token_ids` are what the model produced, unparsed.
-    `prompt_ids_sha256` is of the prompt's ids in decimal, joined by commas; empty where none
-    were told.
-    `strict` is true when no repair was needed. `server_metrics` is the server's own account.
-
-    `refused_fields` are the request fields that the server refused, so that the request went
-    without them: `stream_options`, `temperature` (then the server's default), `max_tokens` (sent as
-    `max_completion_tokens`).
+    Args:
+        reason: finish reason reported by the server.
+        text: the answer without calls.
+        calls: the parsed calls.
+        fragment: raw text of a call that was cut off.
+        truncated: the reason is `length`, or the token limit was reached.
+        usage: token counts.
+        timing: the client's timestamps.
+        raw_text: the model's output, unparsed.
+        token_ids: ids of the output's tokens.
+        prompt_token_ids: ids of the prompt's tokens.
+        prompt_text: the rendered prompt.
+        prompt_sha256: its hash.
+        prompt_ids_sha256: hash of the prompt's ids in decimal, joined by commas; empty without ids.
+        identity: identity of the server that answered.
+        server_metrics: metrics reported by the server.
+        refused_fields: request fields left out because the server refuses them: `stream_options`,
+            `temperature` (its default applies), `max_tokens` (sent as `max_completion_tokens`).
     """
 
     reason: str
@@ -156,12 +165,12 @@ class Finished:
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """Every repair the parser made, in order of the calls."""
+        """The parser's repairs, in the order of the calls."""
         return tuple(repair for call in self.calls for repair in call.repairs)
 
     @property
     def strict(self) -> bool:
-        """True if the raw output parsed as it stood, with nothing mended and nothing cut."""
+        """Whether the raw output was parsed without repairs and is not cut."""
         return not self.repairs and not self.fragment
 
 

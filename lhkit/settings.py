@@ -1,4 +1,4 @@
-"""What comes from outside: environment variables, folders, the wall clock. Read here only."""
+"""Read the environment: settings, variables, clock, process, hardware."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psutil
@@ -18,7 +18,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.precision import Dtype
-from lhkit.runtimes import VLLM, Runtime
+
+Runtime: TypeAlias = Literal["vllm", "llama.cpp"]
+"""An engine that serves embedded models."""
+VLLM: Runtime = "vllm"
+LLAMA_CPP: Runtime = "llama.cpp"
+"""Starts in seconds, from one quantised file, without torch and vLLM."""
 
 _Options = TypeVar("_Options", bound=BaseModel)
 
@@ -26,20 +31,27 @@ APP = "lhkit"
 _PREFIX = "LHKIT_"
 
 DEFAULT_TOOLSET = "life-helper"
-"""The reference that is meant where none is given."""
+"""The default of toolset options."""
 
 REPLY_TOKENS: Final = 128
-"""The most tokens of one message of a model that is scored, where nothing else is asked for."""
+"""Default token limit of one model message in an evaluation."""
 
 
 class Settings(BaseSettings):
-    """Frozen settings. Each field is read from `LHKIT_<FIELD>`; command-line options win.
+    """Settings, each read from the environment variable `LHKIT_<FIELD>`.
 
-    The prefix is kept for settings: `load_settings` refuses any other variable that begins with it.
-    `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
-    and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
-    IANA name. `dtype` is what models compute in that lhkit serves itself; None: what this
-    processor is quick in. `runtime` serves an embedded model that lhkit starts itself.
+    Command-line options override them.
+
+    Args:
+        base_url: address of a running model server.
+        api_key: its API key.
+        locale: language of messages.
+        timezone: IANA name.
+        dtype: number type of models that lhkit serves; None takes the processor's fastest.
+        runtime: engine of embedded models that lhkit serves.
+        cache_dir: folder for weights and logs.
+        data_dir: folder for the chat's database.
+        config_dir: folder for the user's consents.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
@@ -56,100 +68,100 @@ class Settings(BaseSettings):
 
     @field_validator("timezone")
     @classmethod
-    def _is_known(cls, name: str) -> str:
+    def _require_timezone(cls, name: str) -> str:
         try:
             ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(f"{name!r} is no IANA time zone such as Asia/Seoul") from error
+            raise ValueError(f"{name!r} is not an IANA time zone such as Asia/Seoul") from error
         return name
 
     @property
     def now(self) -> Callable[[], datetime]:
-        """The wall clock, in the configured time zone."""
+        """The current time in the configured time zone, as a function."""
         zone = ZoneInfo(self.timezone)
         return lambda: datetime.now(zone)
 
 
 def load_settings() -> Settings:
-    """Read the environment.
+    """Read the settings from the environment.
 
     Raises:
-        UsageError: a variable holds something impossible, or begins with `LHKIT_` and is no
-            setting (it would be ignored); the message names it.
+        UsageError: a variable has an invalid value, or begins with `LHKIT_` and is not a setting;
+            the message names it.
     """
     _refuse_unknown(os.environ)
     try:
         return Settings()
     except ValidationError as error:
-        fault = error.errors()[0]
-        name = "_".join(str(part) for part in fault["loc"]).upper()
-        what = fault["msg"].removeprefix("Value error, ")
-        raise UsageError(f"environment variable {_PREFIX}{name}: {what}") from error
+        detail = error.errors()[0]
+        name = "_".join(str(part) for part in detail["loc"]).upper()
+        reason = detail["msg"].removeprefix("Value error, ")
+        raise UsageError(f"Environment variable {_PREFIX}{name} is invalid: {reason}.") from error
 
 
-def checked(options: type[_Options], **values: Any) -> _Options:
-    """Return options that are not read from a file.
+def validate_options(options: type[_Options], **values: Any) -> _Options:
+    """Return validated options.
 
     Raises:
-        UsageError: a value is not valid; the message names the option.
+        UsageError: a value is invalid; the message names the option.
     """
     try:
         return options(**values)
     except ValidationError as error:
-        raise UsageError(_invalid_option(error)) from error
+        raise UsageError(_describe_invalid_option(error)) from error
 
 
-def _invalid_option(error: ValidationError) -> str:
-    """Return the sentence about the first option that is not valid."""
-    fault = error.errors(include_url=False)[0]
-    name, value = str(fault["loc"][0]), fault["input"]
-    context: Mapping[str, Any] = fault.get("ctx", {})
-    match fault["type"]:
+def _describe_invalid_option(error: ValidationError) -> str:
+    """Return a message about the first invalid option."""
+    detail = error.errors(include_url=False)[0]
+    name, value = str(detail["loc"][0]), detail["input"]
+    context: Mapping[str, Any] = detail.get("ctx", {})
+    match detail["type"]:
         case "literal_error":
-            words = str(context["expected"]).replace(" or ", ", ").replace("'", "")
-            return f"no {name} {value!r}: choose one of {words}"
+            choices = str(context["expected"]).replace(" or ", ", ").replace("'", "")
+            return f"Invalid {name} {value!r}: choose one of {choices}."
         case "greater_than_equal":
             return f"{name}={value}: give at least {context['ge']:g}"
         case "less_than_equal":
             return f"{name}={value}: give at most {context['le']:g}"
         case _:
-            return f"{name}={value!r}: {fault['msg']}"
+            return f"{name}={value!r}: {detail['msg']}"
 
 
-def variable(name: str, otherwise: str | None = None) -> str:
-    """Return an environment variable that a file of the user's names.
+def read_variable(name: str, default: str | None = None) -> str:
+    """Return an environment variable to which a user's file refers.
 
     Args:
         name: the variable.
-        otherwise: what stands in for it where it is not set, if the file says so.
+        default: value if it is not set.
 
     Raises:
-        UsageError: it is not set.
+        UsageError: it is not set, and there is no default.
     """
-    found = os.environ.get(name, otherwise)
-    if found is None:
+    value = os.environ.get(name, default)
+    if value is None:
         raise UsageError(
-            f"the environment variable {name} is not set, and a file of yours names it: set it, or "
-            f"write ${{{name}:-…}} for what is to be taken without it"
+            f"The environment variable {name} is not set. Set it, or give a default in the file: "
+            f"${{{name}:-…}}."
         )
-    return found
+    return value
 
 
 def _refuse_unknown(variables: Iterable[str]) -> None:
-    """Raise a `UsageError` for a variable with lhkit's prefix that no setting is read from."""
+    """Raise a `UsageError` for a variable with lhkit's prefix that is not a setting."""
     known = sorted(field.upper() for field in Settings.model_fields)
     for name in sorted(variables):
         prefix, rest = name[: len(_PREFIX)].upper(), name[len(_PREFIX) :].upper()
         if prefix != _PREFIX or rest in known:
             continue
         near = get_close_matches(rest, known, n=1)
-        hint = "did you mean {}?" if near else "choose one of {}"
-        told = hint.format(", ".join(_PREFIX + each for each in near or known))
-        raise UsageError(f"environment variable {name} is no setting of {APP}: {told}")
+        hint = "did you mean {}?" if near else "choose one of {}."
+        names = ", ".join(_PREFIX + candidate for candidate in near or known)
+        raise UsageError(f"Unknown environment variable {name}: {hint.format(names)}")
 
 
 def process_age_s() -> float:
-    """Return how long this process has been there, imports included, in seconds."""
+    """Return the age of this process in seconds, including the time of imports."""
     begun_s = psutil.Process().create_time()
     if hasattr(time, "CLOCK_BOOTTIME"):  # psutil's boot time is in whole seconds: it cancels out
         return time.clock_gettime(time.CLOCK_BOOTTIME) - (begun_s - psutil.boot_time())
@@ -157,7 +169,7 @@ def process_age_s() -> float:
 
 
 def hardware() -> dict[str, str | int]:
-    """Return what a manifest says of the machine: system, processor, cores."""
+    """Return system, processor, Python version and cores for a manifest."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -166,10 +178,10 @@ def hardware() -> dict[str, str | int]:
     }
 
 
-def quiet_ray() -> None:
-    """Have Ray report to nobody and leave the graphics cards that a process sees as they are.
+def configure_ray() -> None:
+    """Disable Ray's usage reports and its changes of the visible graphics cards.
 
-    Ray reads this from the environment only; what somebody has set stays.
+    Ray reads this from the environment only; variables that are set are kept.
     """
     for name, value in (
         ("RAY_USAGE_STATS_ENABLED", "0"),

@@ -1,6 +1,6 @@
-"""Fakes and builders for tests, shipped so that users' own tests need no mock library.
+"""Fakes and builders for tests of tools, gates and conversations.
 
-Not for production code: import-linter forbids the product to import this module.
+For test code only; lhkit itself does not import this module.
 """
 
 from collections.abc import Mapping
@@ -28,28 +28,28 @@ __all__ = [
 
 
 class BrokenGate:
-    """A gate that raises what it was given."""
+    """A gate that raises the given exception."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Raise.
+        """Raise the exception.
 
         Raises:
-            BaseException: the error given.
+            BaseException: the given exception.
         """
         raise self._error
 
 
 class EventLog:
-    """A subscriber that keeps every event."""
+    """A subscriber of a `ChatController` that stores all events in `events`."""
 
     def __init__(self) -> None:
         self.events: list[ChatEvent] = []
 
     def __call__(self, event: ChatEvent) -> None:
-        """Keep the event."""
+        """Store the event."""
         self.events.append(event)
 
     def of(self, kind: type) -> list[Any]:
@@ -58,7 +58,7 @@ class EventLog:
 
 
 def object_schema(*required: str, **properties: Any) -> dict[str, Any]:
-    """Return an object schema with these properties, of which `required` must be there."""
+    """Return an object schema with these properties, some of them required."""
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
@@ -70,7 +70,7 @@ def echo_tool(
     handler: Handler | None = None,
     timeout_s: float = 1.0,
 ) -> ToolDefinition:
-    """Return a tool that answers with its own arguments, or runs `handler`."""
+    """Return a tool whose result is its arguments, or that runs `handler`."""
     return ToolDefinition(
         name=name,
         description=f"{name} for tests",

@@ -1,8 +1,7 @@
-"""How texts and numbers are written for people: in a terminal, a report, a notebook.
+"""Format texts and numbers for people: in terminals, reports and notebooks.
 
-Untrusted text is made safe for a terminal (`printable`): no escape sequences, no direction tricks.
-Where a person decides by what they read, it is `visible`: no character without a look of its own.
-Not an HTML escape: that is the business of who writes HTML.
+`printable` makes untrusted text safe for a terminal: no control or direction characters. `visible`
+is stricter, for text that a person decides by: no invisible characters. Neither escapes HTML.
 """
 
 import re
@@ -10,10 +9,10 @@ import unicodedata
 from itertools import chain
 
 NOTHING = "–"
-"""What stands where there is no number."""
+"""Shown in place of a missing number."""
 
 SMALLEST_P = 0.001
-"""A p-value below this is only said to be below it."""
+"""Smaller p-values are shown as `< 0.001`."""
 
 _UNSAFE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = {"\u200c", "\u200d"}  # needed inside words and emoji
@@ -25,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def _printable_line(line: str) -> str:
-    if line.isprintable():  # the short way, for most lines
+    if line.isprintable():  # most lines
         return line
     return "".join(char if _is_safe(char) else _escaped(char) for char in line)
 
@@ -43,7 +42,7 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-_INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Co", "Zs"}  # private use looks as its font likes
+_INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Co", "Zs"}  # fonts define private use
 _BLANK = frozenset(
     map(
         chr,
@@ -74,48 +73,47 @@ _SUSPECTS_BUT_EMOJI = re.compile(f"(?P<emoji>{_IN_EMOJI})|{_SUSPECT}")
 
 
 def visible(text: str, *, keep_emoji: bool = False) -> str:
-    """Return `text` with every character that cannot be seen drawn as an escape.
+    """Return `text` with all invisible characters as escapes.
 
     Escaped are control and direction characters, all spaces but the ASCII one, zero-width and
     filler characters, variation selectors, tags and private use. Line feeds stay.
 
     Args:
-        text: what is shown.
-        keep_emoji: leave the joiners and selectors inside of an emoji as they are. For prose: of
-            an argument every letter counts.
+        text: the text to show.
+        keep_emoji: keep joiners and selectors within emoji; for prose, not for arguments.
     """
     if keep_emoji:
         return _SUSPECTS_BUT_EMOJI.sub(
-            lambda found: found[0] if found["emoji"] else _seen(found[0]), text
+            lambda match: match[0] if match["emoji"] else _visible_char(match[0]), text
         )
-    return _SUSPECTS.sub(lambda found: _seen(found[0]), text)
+    return _SUSPECTS.sub(lambda match: _visible_char(match[0]), text)
 
 
-def _seen(char: str) -> str:
+def _visible_char(char: str) -> str:
     is_invisible = char in _BLANK or unicodedata.category(char) in _INVISIBLE_CATEGORIES
     return _escaped(char) if is_invisible else char
 
 
 def whole_unicode(text: str) -> str:
-    """Return text that UTF-8 can carry: half a surrogate pair, as JSON can hold, becomes U+FFFD."""
+    """Return `text` with U+FFFD for each lone surrogate, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def one_line(text: str, *, max_chars: int) -> str:
-    """Return text on one line, safe for a terminal, cut if it is long."""
+    """Return `text` on one line, safe for a terminal, cut to `max_chars`."""
     line = " ".join(printable(text).split())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent, and a dash where there is none."""
+    """Return a share in percent; a dash for None."""
     return NOTHING if share is None else f"{share:.0%}"
 
 
 def part_of(part: int, whole: int) -> str:
-    """Return a count and its share, such as `3/4 75%`; a dash where the whole is nothing."""
+    """Return a count and its share, such as `3/4 75%`; a dash if `whole` is 0."""
     return f"{part}/{whole} {percent(part / whole)}" if whole else NOTHING
 
 
@@ -125,20 +123,20 @@ def percents(low: float, high: float) -> str:
 
 
 def points(difference: float, digits: int = 1) -> str:
-    """Return a difference of two shares in percentage points, with its sign."""
+    """Return a difference of two shares in percentage points, with its sign: `+3.1`."""
     return f"{100 * difference:+.{digits}f}"
 
 
 def p_value(p: float) -> str:
-    """Return a p-value with three digits and what it stands to it, such as `= 0.032`."""
+    """Return a p-value with its relation, such as `= 0.032` or `< 0.001`."""
     return f"< {SMALLEST_P}" if p < SMALLEST_P else f"= {p:.3f}"
 
 
 def number_of_seconds(value: float | None) -> str:
-    """Return a duration with three figures, without its unit: for a column of them."""
+    """Return seconds with three figures, without the unit; a dash for None."""
     return NOTHING if value is None else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration with three figures, and a dash where none was measured."""
+    """Return seconds with three figures and the unit, such as `0.123 s`; a dash for None."""
     return NOTHING if value is None else f"{number_of_seconds(value)} s"

@@ -1,7 +1,7 @@
-"""What a tool call came to, and its text for the model.
+"""The results of tool calls, and their JSON encoding for the model.
 
-Knows nothing about tools, gates or locales. Source: seeds, `encodeToolResult`; ours counts UTF-8
-bytes and always returns valid JSON.
+Encoded as `{"status": "ok", "data": {…}}`, `{"status": "error", "code": …, "reason": …}` or
+`{"status": "cancelled", "reason": …}`, within a limit of UTF-8 bytes and always as valid JSON.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,34 +11,33 @@ from typing import Any, TypeAlias, assert_never
 from lhkit.json_values import JSON, NotJsonError, compact, read_only_json
 
 MAX_RESULT_BYTES = 2048
-"""Default budget of one encoded result, in UTF-8 bytes (seed ADR-0005)."""
+"""Default limit of one encoded result, in UTF-8 bytes."""
 
 MIN_RESULT_BYTES = 256
-"""The smallest budget that holds every fixed envelope together with its code."""
+"""The smallest limit, which fits every encoding with its code."""
 
 TRUNCATION_HINT = (
     "the result of {bytes} bytes was left out: it is too long to read; ask for less at once, such "
     "as a single item"
 )
-"""What the model is told in place of such a result, where the assistant has no sentence of its own.
-
-It names no tool: nobody knows here which there are.
-"""
+"""The default text for the model in place of a result that is too large."""
 CANCELLED_REASON = "user did not confirm"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOk:
-    """The tool did its work; `data` is a JSON object."""
+    """The tool succeeded; `data` is a JSON object."""
 
     data: Mapping[str, JSON]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolErr:
-    """The call was refused or failed, in a way that the model may mend.
+    """The call was refused or failed; the model reads why and may call again.
 
-    `code` is a stable word (`validation`, `r3_quota`, …); `reason` says what would be accepted.
+    Attributes:
+        code: a stable identifier, such as `validation` or `r3_quota`.
+        reason: a sentence for the model, with what would be accepted.
     """
 
     code: str
@@ -47,14 +46,14 @@ class ToolErr:
 
 @dataclass(frozen=True, slots=True)
 class ToolCancelled:
-    """The user did not confirm: nothing happened."""
+    """The user did not confirm, so the tool did not run."""
 
 
 ToolResult: TypeAlias = ToolOk | ToolErr | ToolCancelled
 
 
 def envelope(result: ToolResult) -> dict[str, Any]:
-    """Return the envelope as a plain mapping with its `status` first."""
+    """Return the encoding of a result as a mapping, with `status` first."""
     match result:
         case ToolOk(data=data):
             return {"status": "ok", "data": data}
@@ -66,9 +65,9 @@ def envelope(result: ToolResult) -> dict[str, Any]:
             assert_never(result)
 
 
-def result_in(told: Any) -> ToolResult | None:
-    """Return the result that plain data is the envelope of; None if they are none of ours."""
-    match told:
+def parse_result(encoded: Any) -> ToolResult | None:
+    """Return the result that a mapping encodes; None if it is not an encoded result."""
+    match encoded:
         case {"status": "ok", "data": Mapping() as data, **more} if not more:
             return ToolOk(data)
         case {"status": "error", "code": str(code), "reason": str(reason), **more} if not more:
@@ -80,41 +79,39 @@ def result_in(told: Any) -> ToolResult | None:
 
 
 def serialisable(result: ToolResult) -> ToolResult:
-    """Return `result`, or a `ToolErr("handler_error")` where JSON cannot carry it.
+    """Return a result with read-only data, or `ToolErr("handler_error")` if it is not JSON.
 
-    The data of a `ToolOk` is a copy that nobody can change: whoever made it may keep it and go on
-    with it, and what a tool answered stays what it answered.
+    The data of a `ToolOk` is copied, so that the tool may keep and change the original.
     """
     try:
         if isinstance(result, ToolOk):
             return ToolOk(read_only_json(result.data))
         if isinstance(result, ToolErr) and not (type(result.code) is type(result.reason) is str):
-            return ToolErr(code=_text(result.code), reason=_text(result.reason))
+            return ToolErr(code=_as_text(result.code), reason=_as_text(result.reason))
     except NotJsonError as error:
         return ToolErr(code="handler_error", reason=f"the result is not JSON: {error}")
     return result
 
 
-def _text(value: Any) -> str:
-    """Return a value that should be a text as one."""
+def _as_text(value: Any) -> str:
     return str.__str__(value) if isinstance(value, str) else compact(value)
 
 
 def encode_tool_result(
     result: ToolResult, max_bytes: int = MAX_RESULT_BYTES, *, hint: str = TRUNCATION_HINT
 ) -> str:
-    """Return the JSON text sent to the model, at most `max_bytes` UTF-8 bytes long.
+    """Return the JSON text for the model, at most `max_bytes` UTF-8 bytes long.
 
-    A `ToolOk` that is too large keeps its status and loses its data, for `_truncated` and `_hint`.
-    Anything else that is too large keeps its code and gets a shorter reason.
+    A `ToolOk` that is too large keeps its status; its data becomes `{"_truncated": true, "_hint":
+    hint}`. A `ToolErr` that is too large keeps its code and gets a shorter reason.
 
     Args:
-        result: the envelope; data that JSON cannot carry becomes `ToolErr("handler_error")`.
-        max_bytes: budget in UTF-8 bytes, at least `MIN_RESULT_BYTES`.
-        hint: what a left-out result says; `{bytes}` is replaced by the original size.
+        result: the result; data that is not JSON becomes `ToolErr("handler_error")`.
+        max_bytes: limit in UTF-8 bytes, at least `MIN_RESULT_BYTES`.
+        hint: the text in place of data that is too large; `{bytes}` becomes the original size.
 
     Raises:
-        ValueError: if `max_bytes` is below `MIN_RESULT_BYTES` (the programmer's error).
+        ValueError: `max_bytes` is below `MIN_RESULT_BYTES`.
     """
     if max_bytes < MIN_RESULT_BYTES:
         raise ValueError(f"max_bytes={max_bytes} is too small: give at least {MIN_RESULT_BYTES}")
@@ -129,13 +126,17 @@ def encode_tool_result(
         case ToolErr(code=code, reason=reason):
             return _shortened(code, reason, max_bytes)
         case ToolCancelled():
-            raise AssertionError("a cancelled envelope is always small")
+            raise AssertionError("a cancelled result always fits")
         case _:
             assert_never(safe)
 
 
 def envelope_bytes(result: ToolResult) -> int:
-    """Return how many UTF-8 bytes the whole envelope takes. JSON must be able to carry it."""
+    """Return the size of the whole encoded result in UTF-8 bytes.
+
+    Raises:
+        NotJsonError: the result is not JSON.
+    """
     return _size(compact(envelope(result)))
 
 
@@ -156,7 +157,7 @@ def _shortened(code: str, reason: str, max_bytes: int) -> str:
 
 
 def _longest_prefix(text: str, build: Callable[[str], str], max_bytes: int) -> str:
-    """Return the longest prefix of `text` whose built JSON fits (bisection: size grows with it)."""
+    """Return the longest prefix of `text` whose built JSON fits, by bisection."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2

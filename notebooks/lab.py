@@ -1,8 +1,8 @@
-"""JupyterLab on the notebooks, with the embedded Gemma served beside it: what `make lab` runs.
+"""Run JupyterLab with the embedded Gemma served next to it, for `make lab`.
 
-A server that `lhkit serve` keeps is used; else one is started, and ended with the Lab. Without one
-(no vLLM on this machine) the notebooks play their recordings. Loopback only, with Jupyter's token.
-Arguments go to JupyterLab.
+A running `lhkit serve` is reused; otherwise a server is started, and ended with JupyterLab. Without
+a server (no vLLM on this machine) the notebooks replay their recordings. JupyterLab listens on
+loopback only, with its token, and gets the arguments of this script.
 """
 
 import re
@@ -18,32 +18,32 @@ LAB = ("-m", "jupyterlab", "--ip=127.0.0.1", "--allow-root", f"--ServerApp.root_
 
 
 @contextmanager
-def served(*command: str) -> Iterator[str | None]:
-    """Yield the address of the embedded Gemma, None if it cannot be had.
+def serve(*command: str) -> Iterator[str | None]:
+    """Start a server, and yield its address; None if it fails.
 
     Args:
-        command: prints where it serves and goes on, or prints it and ends if another does.
+        command: prints its address and serves, or prints that of a running server and ends.
     """
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as server:
         try:
-            yield _address(server)
+            yield _read_address(server)
         finally:
             server.terminate()
 
 
-def _address(server: "subprocess.Popen[str]") -> str | None:
-    """Pass on what a server prints until it says where it is, or ends."""
+def _read_address(server: "subprocess.Popen[str]") -> str | None:
+    """Print a server's output until it contains its address, or ends."""
     for line in server.stdout or ():
         print(line, end="", flush=True)
-        if found := ADDRESS.search(line):
-            return found[1]
+        if match := ADDRESS.search(line):
+            return match[1]
     return None
 
 
-def opened(*command: str) -> int:
-    """Run JupyterLab to its end and return its exit code; Ctrl-C is its business."""
+def run_lab(*command: str) -> int:
+    """Run JupyterLab and return its exit code; JupyterLab handles Ctrl-C itself."""
     with subprocess.Popen(command) as lab:
         while True:
             try:
@@ -53,13 +53,13 @@ def opened(*command: str) -> int:
 
 
 def main() -> int:
-    """Serve, open, and end what was started."""
-    with served(sys.executable, "-m", "lhkit", "serve") as address:
+    """Start a server, run JupyterLab, and end the server."""
+    with serve(sys.executable, "-m", "lhkit", "serve") as address:
         if address is None:
-            print("No server: the notebooks play their recordings (LIVE = False).")
+            print("No server: the notebooks replay their recordings (LIVE = False).")
         else:
             print(f'For the real Gemma, write this in a notebook: LIVE = "{address}"')
-        return opened(sys.executable, *LAB, *sys.argv[1:])
+        return run_lab(sys.executable, *LAB, *sys.argv[1:])
 
 
 if __name__ == "__main__":

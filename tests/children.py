@@ -1,4 +1,4 @@
-"""Children of a test: what they keep of its environment, and one that has to die."""
+"""Child processes of tests: their environment, and one that kills itself."""
 
 import os
 import signal
@@ -8,20 +8,20 @@ from pathlib import Path
 
 
 def search_paths() -> dict[str, str]:
-    """Return where commands and modules are found: the child runs the lhkit that the tests run.
+    """Return the search paths for commands and modules, so that a child runs the same lhkit.
 
-    `PYTHONPATH` is no setting of the user's taste: without it a child of tests of another checkout
-    would quietly test what is installed.
+    Without `PYTHONPATH`, a child of tests in another checkout would
+    test the installed package.
     """
-    kept = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
-    told = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - for the child
-    places = [str(Path(place).absolute()) for place in told.split(os.pathsep) if place]
-    return kept | ({"PYTHONPATH": os.pathsep.join(places)} if places else {})
+    paths = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    python_path = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - for the child
+    folders = [str(Path(part).absolute()) for part in python_path.split(os.pathsep) if part]
+    return paths | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
 
 
 def run_to_its_death(script: str, *args: str, folder: Path) -> None:
-    """Run Python that ends itself by SIGKILL, in a folder."""
-    died = subprocess.run(
+    """Run a Python script that kills itself by SIGKILL."""
+    process = subprocess.run(
         [sys.executable, "-c", script, *args],
         cwd=folder,
         env=search_paths(),
@@ -29,4 +29,4 @@ def run_to_its_death(script: str, *args: str, folder: Path) -> None:
         capture_output=True,
         timeout=300,
     )
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr

@@ -18,7 +18,7 @@ BROWSER_ARGS = (
     *("--disable-component-update", "--disable-sync"),
 )
 
-# Machines are shared: a slow moment is no fault of the code. Chosen by --hypothesis-profile.
+# No deadlines, since machines are shared. Selected by --hypothesis-profile.
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("thorough", deadline=None, max_examples=100)
 settings.register_profile("fuzz", deadline=None, max_examples=20_000)
@@ -27,23 +27,23 @@ settings.load_profile("quick")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--record-contract", action="store_true", help="record tests/contract/recorded anew"
+        "--record-contract", action="store_true", help="re-record tests/contract/recorded"
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests on Ray first, for they take one worker longest, and the browser's last.
+    """Run the tests on Ray first, since they take longest, and the browser tests last.
 
-    Playwright keeps a loop running to the end of the session; coroutine tests need their own.
+    Playwright keeps an event loop running to the end of the session, which breaks coroutine tests.
     """
     is_browser = {item: item.get_closest_marker("browser") is not None for item in items}
     items.sort(key=lambda item: (is_browser[item], item.path.name != "test_ray.py"))
 
 
 class ServerScheduling(LoadScopeScheduling):
-    """Gives one worker all tests that share a model server, and the browser's in two halves.
+    """Assigns the tests that share a model server to one worker, and the browser tests to two.
 
-    Not xdist's groups: as of 3.8 these are lost with pytest 9.2.
+    xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -54,13 +54,13 @@ class ServerScheduling(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """Have `--dist=loadscope` mean one worker for a browser or a server."""
+    """Use `ServerScheduling` for `--dist=loadscope`."""
     return ServerScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Escape lone surrogates in a report: the workers of xdist cannot send them, and would end."""
+    """Escape lone surrogates in a report, which would crash xdist's workers."""
     report = yield
     report.sections = [(name, _encodable(text)) for name, text in report.sections]
     if report.failed and _encodable(report.longreprtext) != report.longreprtext:
@@ -90,8 +90,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _interrupts_are_as_before() -> Iterator[None]:
-    """Put the handler of SIGINT back: a process that is started while it is ignored ignores it."""
+def _restore_sigint_handler() -> Iterator[None]:
+    """Restore the SIGINT handler: processes started while it is ignored would ignore it."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if signal.getsignal(signal.SIGINT) is not before:
@@ -99,13 +99,13 @@ def _interrupts_are_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _what_a_toolset_brings_goes_with_its_test() -> Iterator[None]:
-    """Forget the folders that loading a toolset put on the path, and the modules from there."""
+def _unload_toolset_modules() -> Iterator[None]:
+    """Remove the folders that loading a toolset added to the path, and their modules."""
     modules, path = set(sys.modules), list(sys.path)
     yield
-    brought = [folder for folder in sys.path if folder not in path]
+    added = [folder for folder in sys.path if folder not in path]
     for name in set(sys.modules) - modules:
         file = getattr(sys.modules[name], "__file__", None) or ""
-        if name.startswith("lhkit_toolset_") or file.startswith(tuple(brought)):
+        if name.startswith("lhkit_toolset_") or file.startswith(tuple(added)):
             del sys.modules[name]
     sys.path[:] = path

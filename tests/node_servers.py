@@ -1,4 +1,4 @@
-"""The reference MCP servers, from npm: pinned, installed once into the cache of lhkit."""
+"""The reference MCP servers from npm, pinned and installed once into lhkit's cache."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ PACKAGES = {f"@modelcontextprotocol/server-{name}": VERSION for name in ("filesy
 
 
 def npm_environment() -> dict[str, str]:
-    """Return what makes npm take what it has fetched before, wherever HOME is."""
+    """Return the environment that makes npm use its cache, independent of HOME."""
     cache = load_settings().cache_dir / "tests-npm" / "cache"
     return {"npm_config_cache": str(cache), "npm_config_prefer_offline": "true"}
 

@@ -35,16 +35,16 @@ RESULTS = (
 )
 
 
-def test_an_ok_result_carries_its_data() -> None:
+def test_encode_tool_result_of_ok() -> None:
     assert json.loads(encode_tool_result(ToolOk({"n": 1}))) == {"status": "ok", "data": {"n": 1}}
 
 
-def test_an_error_carries_code_and_reason() -> None:
+def test_encode_tool_result_of_an_error() -> None:
     encoded = encode_tool_result(ToolErr("r3_quota", "이번 주에는"))
     assert encoded == '{"status":"error","code":"r3_quota","reason":"이번 주에는"}'
 
 
-def test_a_cancelled_call_says_that_the_user_did_not_confirm() -> None:
+def test_encode_tool_result_of_a_cancelled_call() -> None:
     assert json.loads(encode_tool_result(ToolCancelled())) == {
         "status": "cancelled",
         "reason": "user did not confirm",
@@ -55,7 +55,7 @@ def test_a_cancelled_call_says_that_the_user_did_not_confirm() -> None:
 @example(result=ToolErr("not_found", "\ud800" * 500), max_bytes=300)
 @example(result=ToolOk({"lone": "\udfff 습관"}), max_bytes=300)
 @given(result=RESULTS, max_bytes=st.integers(MIN_RESULT_BYTES, 4096))
-def test_any_result_is_valid_json_within_the_byte_budget(
+def test_encode_tool_result_is_valid_json_within_the_limit(
     result: ToolResult, max_bytes: int
 ) -> None:
     encoded = encode_tool_result(result, max_bytes)
@@ -63,7 +63,7 @@ def test_any_result_is_valid_json_within_the_byte_budget(
     assert json.loads(encoded)["status"] in {"ok", "error", "cancelled"}
 
 
-def test_a_result_that_is_too_large_says_its_size_and_where_to_go() -> None:
+def test_encode_tool_result_replaces_large_data_by_the_hint() -> None:
     data = {"items": ["습관" * 10] * 100}
     size = len(
         json.dumps(
@@ -77,7 +77,7 @@ def test_a_result_that_is_too_large_says_its_size_and_where_to_go() -> None:
     assert "_" not in decoded["data"]["_hint"]  # the name of no tool: which there are is unknown
 
 
-def test_an_error_that_is_too_large_keeps_its_code_and_the_start_of_its_reason() -> None:
+def test_encode_tool_result_shortens_a_large_reason() -> None:
     encoded = encode_tool_result(ToolErr("not_found", "가" * 5000), 300)
     decoded = json.loads(encoded)
     assert decoded["code"] == "not_found"
@@ -90,17 +90,17 @@ def test_an_error_that_is_too_large_keeps_its_code_and_the_start_of_its_reason()
     [float("nan"), {1, 2}, object(), b"x", {1: "int key"}, 10**5000],
     ids=lambda value: type(value).__name__,
 )
-def test_what_json_cannot_carry_becomes_a_handler_error(value: Any) -> None:
+def test_encode_tool_result_of_data_that_is_not_json(value: Any) -> None:
     assert serialisable(ToolOk({"value": value})).__class__ is ToolErr
     assert json.loads(encode_tool_result(ToolOk({"value": value})))["code"] == "handler_error"
 
 
-def test_a_value_that_contains_itself_becomes_a_handler_error() -> None:
+def test_encode_tool_result_of_a_cyclic_value() -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
     assert json.loads(encode_tool_result(ToolOk(loop)))["code"] == "handler_error"
 
 
-def test_a_budget_too_small_for_any_envelope_is_a_programmers_error() -> None:
+def test_encode_tool_result_refuses_a_small_limit() -> None:
     with pytest.raises(ValueError, match="at least"):
         encode_tool_result(ToolCancelled(), 10)

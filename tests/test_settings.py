@@ -1,4 +1,4 @@
-"""What is read from the environment: a variable that no setting has is told, never ignored."""
+"""Settings from the environment: unknown variables are refused, never ignored."""
 
 import re
 from collections.abc import Callable
@@ -30,21 +30,21 @@ VALUES = {
         ("LHKIT_BASEURL", "did you mean LHKIT_BASE_URL?"),
         ("lhkit_timezon", "did you mean LHKIT_TIMEZONE?"),
         ("LHKIT_CACHE", "did you mean LHKIT_CACHE_DIR?"),
-        ("LHKIT_MODEL", f"choose one of {', '.join(sorted(VALUES))}"),
-        ("LHKIT_", f"choose one of {', '.join(sorted(VALUES))}"),
+        ("LHKIT_MODEL", f"choose one of {', '.join(sorted(VALUES))}."),
+        ("LHKIT_", f"choose one of {', '.join(sorted(VALUES))}."),
     ],
 )
-def test_a_mistyped_variable_is_one_sentence_without_its_value(
+def test_load_settings_refuses_an_unknown_variable_without_its_value(
     name: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "secret")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         load_settings()
-    assert str(told.value) == f"environment variable {name} is no setting of lhkit: {hint}"
+    assert str(caught.value) == f"Unknown environment variable {name}: {hint}"
 
 
 @pytest.mark.parametrize("spelt", [str.upper, str.lower])
-def test_every_setting_is_read_in_capitals_and_in_small_letters(
+def test_load_settings_ignores_case(
     spelt: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in VALUES.items():
@@ -56,13 +56,11 @@ def test_every_setting_is_read_in_capitals_and_in_small_letters(
 
 
 @pytest.mark.parametrize("name", ["LHKITTEN", "MY_LHKIT_LOCAL", "LHKIT"])
-def test_a_variable_of_somebody_else_is_left_alone(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_settings_ignores_other_variables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
     assert load_settings() == Settings()
 
 
-def test_the_page_of_settings_names_each_and_no_other() -> None:
+def test_settings_page_lists_all_settings() -> None:
     named = re.findall(r"LHKIT_[A-Z_]+", PAGE.read_text(encoding="utf-8"))
     assert {*named} == {*VALUES} == {f"LHKIT_{field.upper()}" for field in Settings.model_fields}

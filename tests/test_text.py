@@ -20,12 +20,12 @@ from lhkit.text import printable, visible
         ("\x9b2J", "\\x9b2J"),
     ],
 )
-def test_control_and_direction_characters_are_shown_not_obeyed(raw: str, shown: str) -> None:
+def test_printable_escapes_control_and_direction_characters(raw: str, shown: str) -> None:
     assert printable(raw) == shown
 
 
 @given(st.text(st.characters(exclude_categories=())))
-def test_no_text_can_move_the_cursor(text: str) -> None:
+def test_printable_never_moves_the_cursor(text: str) -> None:
     assert not set(printable(text)) & {chr(code) for code in range(32)} - {"\n", "\t"}
 
 
@@ -70,7 +70,7 @@ def test_visible_escapes_joiners_and_selectors_outside_of_an_emoji(text: str) ->
 @pytest.mark.parametrize(
     "text", ["❤️ 좋아요", "👩🏽\u200d🚀 go!", "👨\u200d👩\u200d👧", "1️⃣", "🏳️\u200d🌈", "🙂\u200d↔️"]
 )
-def test_visible_keeps_an_emoji_whole_in_words_and_not_in_arguments(text: str) -> None:
+def test_visible_keeps_emoji_only_on_request(text: str) -> None:
     assert visible(text, keep_emoji=True) == text
     assert "\\u" in visible(text)
 

@@ -1,4 +1,4 @@
-"""What a database of life-helper really holds, read beside lhkit."""
+"""Read a life-helper database without lhkit."""
 
 import sqlite3
 from contextlib import closing
@@ -6,6 +6,6 @@ from pathlib import Path
 
 
 def habits(database: Path) -> list[str]:
-    """Return the ids of the habits that were written."""
+    """Return the ids of all habits."""
     with closing(sqlite3.connect(database)) as connection:
         return [row[0] for row in connection.execute("SELECT id FROM habit")]

@@ -1,9 +1,9 @@
-"""What a dispatch takes beside bare validation: look up, validate, ask, run, envelope.
+"""Measure the latency of a dispatch (lookup, validation, confirmation, handler, result).
 
-Tools and arguments are life-helper's own; handler and gate answer at once, so that what is left is
-the dispatcher. Beside it, on the same arguments: `jsonschema.validate`, which compiles the schema
-each time; a validator compiled once; and that validator with the handler in a task with a time-out,
-the least that a dispatch could be. All take turns within one run. Run it with `make bench`.
+Tools and arguments are life-helper's; handler and gate return at once, so only the dispatcher is
+measured. Baselines on the same arguments: `jsonschema.validate`, which compiles the schema each
+time; a validator that is compiled once; and that validator with the handler in a task with a
+timeout (the lower bound). All alternate within one run. Run it with `make bench`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ROUNDS = 7
 TIMES = 1_000
 GOAL_P99_MS = 1.0
 GOAL_TIMES = 10.0
-"""How many times the CPU of a validator compiled once a dispatch may take."""
+"""Maximum CPU of a dispatch, relative to a compiled validator."""
 
 ARGS: Mapping[str, Mapping[str, Any]] = {
     "search_catalog": {"query": "카페인 줄이기", "category": "sleep", "limit": 3},
@@ -41,7 +41,7 @@ ARGS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 DONE = ToolOk({"done": True})
-WAYS = {
+VARIANTS = {
     "dispatch": "lhkit dispatch",
     "floor": "compiled validator + handler in a task",
     "compiled": "compiled validator",
@@ -49,8 +49,8 @@ WAYS = {
 }
 
 
-class Yes:
-    """Says yes at once."""
+class ApprovingGate:
+    """Approves at once."""
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True."""
@@ -58,14 +58,14 @@ class Yes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
-    """One round: mean CPU microseconds a call, and each call's wall microseconds, sorted."""
+class Timing:
+    """One round: mean CPU microseconds per call, and the sorted wall microseconds of all calls."""
 
     cpu_us: float
     wall_us: Sequence[float]
 
 
-def tools() -> ToolRegistry:
+def build_tools() -> ToolRegistry:
     """Return life-helper's tools with a handler that does nothing."""
     registry = life_helper.registry_of("ko")
     return ToolRegistry(
@@ -73,10 +73,10 @@ def tools() -> ToolRegistry:
     )
 
 
-def ways(registry: ToolRegistry, tool: str) -> dict[str, Callable[[], Awaitable[Any]]]:
-    """Return what is timed, by its name in `WAYS`."""
+def build_variants(registry: ToolRegistry, tool: str) -> dict[str, Callable[[], Awaitable[Any]]]:
+    """Return the calls to measure, by their names in `VARIANTS`."""
     definition, args = registry[tool], ARGS[tool]
-    dispatcher, gate = ToolDispatcher(registry), Yes()
+    dispatcher, gate = ToolDispatcher(registry), ApprovingGate()
     compiled = jsonschema.Draft202012Validator(definition.parameters)
 
     async def dispatch() -> None:
@@ -84,12 +84,12 @@ def ways(registry: ToolRegistry, tool: str) -> dict[str, Callable[[], Awaitable[
         if result != DONE:
             raise AssertionError(f"{tool} was not run")
 
-    async def handled() -> Any:
+    async def run_handler() -> Any:
         return definition.handler(args, None)
 
     async def floor() -> None:
         compiled.validate(args)
-        task = asyncio.create_task(handled())
+        task = asyncio.create_task(run_handler())
         await asyncio.wait({task}, timeout=definition.timeout_s)
 
     async def validate() -> None:
@@ -101,85 +101,83 @@ def ways(registry: ToolRegistry, tool: str) -> dict[str, Callable[[], Awaitable[
     return {"dispatch": dispatch, "floor": floor, "compiled": reuse, "validate": validate}
 
 
-async def timed(call: Callable[[], Awaitable[Any]], times: int) -> Timed:
-    """Return what so many calls take, one after the other."""
+async def measure_calls(call: Callable[[], Awaitable[Any]], times: int) -> Timing:
+    """Measure a number of sequential calls."""
     wall_us = []
     started_s = time.process_time()
     for _ in range(times):
-        begun_s = time.perf_counter()
+        call_started_s = time.perf_counter()
         await call()
-        wall_us.append((time.perf_counter() - begun_s) * 1e6)
+        wall_us.append((time.perf_counter() - call_started_s) * 1e6)
     cpu_us = (time.process_time() - started_s) / times * 1e6
-    return Timed(cpu_us=cpu_us, wall_us=sorted(wall_us))
+    return Timing(cpu_us=cpu_us, wall_us=sorted(wall_us))
 
 
-async def measure(rounds: int, times: int) -> dict[str, list[dict[str, Timed]]]:
-    """Return the rounds of every tool, each with all ways."""
-    registry = tools()
-    found: dict[str, list[dict[str, Timed]]] = {tool: [] for tool in ARGS}
-    for tool, told in found.items():
-        calls = ways(registry, tool)
+async def measure(rounds: int, times: int) -> dict[str, list[dict[str, Timing]]]:
+    """Return the rounds of every tool, with the timings of all variants."""
+    registry = build_tools()
+    timings: dict[str, list[dict[str, Timing]]] = {tool: [] for tool in ARGS}
+    for tool, tool_rounds in timings.items():
+        calls = build_variants(registry, tool)
         for call in calls.values():
-            await timed(call, 10)  # caches
+            await measure_calls(call, 10)  # caches
         for _ in range(rounds):
-            told.append({way: await timed(call, times) for way, call in calls.items()})
-    return found
+            tool_rounds.append({name: await measure_calls(c, times) for name, c in calls.items()})
+    return timings
 
 
-def quantile_us(rounds: Sequence[Mapping[str, Timed]], way: str, share: float) -> float:
-    """Return the wall microseconds that `share` of a round's calls keep, in the median round."""
-    return statistics.median(
-        told[way].wall_us[min(int(share * len(told[way].wall_us)), len(told[way].wall_us) - 1)]
-        for told in rounds
-    )
+def quantile_us(rounds: Sequence[Mapping[str, Timing]], variant: str, share: float) -> float:
+    """Return a quantile of a round's wall microseconds, in the median round."""
+
+    def quantile(wall_us: Sequence[float]) -> float:
+        return wall_us[min(int(share * len(wall_us)), len(wall_us) - 1)]
+
+    return statistics.median(quantile(timings[variant].wall_us) for timings in rounds)
 
 
-def cpu_us(rounds: Sequence[Mapping[str, Timed]], way: str) -> float:
-    """Return the median of the rounds' CPU microseconds a call."""
-    return statistics.median(told[way].cpu_us for told in rounds)
+def cpu_ratio(rounds: Sequence[Mapping[str, Timing]], variant: str, other: str) -> float:
+    """Return the CPU of a variant relative to another one, as the median of the rounds."""
+    return statistics.median(timings[variant].cpu_us / timings[other].cpu_us for timings in rounds)
 
 
-def ratio(rounds: Sequence[Mapping[str, Timed]], way: str, other: str) -> float:
-    """Return how many times the CPU of `other` the calls of `way` take, the rounds' median."""
-    return statistics.median(told[way].cpu_us / told[other].cpu_us for told in rounds)
-
-
-def found(measured: Mapping[str, Sequence[Mapping[str, Timed]]], machine: Machine) -> Measurement:
+def build_measurement(
+    measured: Mapping[str, Sequence[Mapping[str, Timing]]], machine: Machine
+) -> Measurement:
     """Return the figures."""
     rows = [row for tool, rounds in measured.items() for row in _figures(tool, rounds)]
     return Measurement(
-        title="Dispatch latency: lhkit's dispatcher beside bare jsonschema",
+        title="Dispatch latency: lhkit's dispatcher compared with plain jsonschema",
         command="python evals/benchmarks/dispatch_latency.py",
         versions={"Python": platform.python_version(), "jsonschema": version("jsonschema")},
         figures=tuple(rows),
         machine=machine,
         notes=(
-            "life-helper's own schemas and arguments; the handler and the confirm gate answer "
-            "at once. `add_habit` writes: its gate is asked, with the summary that a person "
+            "life-helper's schemas and arguments; the handler and the confirm gate return "
+            "at once. `add_habit` writes, so it is confirmed, with the summary that a user "
             "would read.",
         ),
     )
 
 
-def _figures(tool: str, rounds: Sequence[Mapping[str, Timed]]) -> list[Figure]:
+def _figures(tool: str, rounds: Sequence[Mapping[str, Timing]]) -> list[Figure]:
     what = f"dispatch of `{tool}`"
     p99_ms = quantile_us(rounds, "dispatch", 0.99) / 1000
     return [
         Figure(what=f"{what}, p99", value=p99_ms, unit="ms", at_most=GOAL_P99_MS),
         Figure(
-            what=f"{what}, CPU: times a {WAYS['compiled']}",
-            value=ratio(rounds, "dispatch", "compiled"),
+            what=f"{what}, CPU: times a {VARIANTS['compiled']}",
+            value=cpu_ratio(rounds, "dispatch", "compiled"),
             unit="×",
             at_most=GOAL_TIMES,
         ),
         Figure(
-            what=f"{what}, CPU: times {WAYS['floor']}",
-            value=ratio(rounds, "dispatch", "floor"),
+            what=f"{what}, CPU: times {VARIANTS['floor']}",
+            value=cpu_ratio(rounds, "dispatch", "floor"),
             unit="×",
         ),
         Figure(
-            what=f"{WAYS['validate']} for `{tool}`, CPU: times a dispatch",
-            value=ratio(rounds, "validate", "dispatch"),
+            what=f"{VARIANTS['validate']} for `{tool}`, CPU: times a dispatch",
+            value=cpu_ratio(rounds, "validate", "dispatch"),
             unit="×",
             at_least=1.0,
         ),
@@ -188,9 +186,9 @@ def _figures(tool: str, rounds: Sequence[Mapping[str, Timed]]) -> list[Figure]:
 
 def main() -> None:
     """Measure, and write the figures."""
-    machine = figures.this_machine()
+    machine = figures.describe_machine()
     measured = asyncio.run(measure(ROUNDS, TIMES))
-    measurement = found(measured, machine)
+    measurement = build_measurement(measured, machine)
     figures.write("dispatch_latency", measurement)
 
 

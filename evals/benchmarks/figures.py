@@ -1,7 +1,7 @@
-"""What a benchmark found, as data in a JSON file beside it.
+"""The figures of a benchmark, stored as a JSON file next to its script.
 
-`results.py` gathers the JSON; nobody reads figures out of a page. A figure without a goal is told
-and not judged. Machines are told by what matters for time; never by name or path.
+`results.py` collects the JSON files into a page. Machines are described by their hardware and load,
+never by name or path.
 """
 
 import os
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where something was measured; `load` is the load average of the minute before."""
+    """The machine of a measurement; `load` is the load average of the minute before."""
 
     cpu: str
     cores: int
@@ -30,7 +30,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number, with the bound it has to keep, if any; `unit` says what of."""
+    """A measured value with its unit and, optionally, its goal."""
 
     what: str
     value: float
@@ -39,8 +39,8 @@ class Figure:
     at_most: float | None = None
 
     @property
-    def holds(self) -> bool | None:
-        """Whether the value keeps its bounds; None without any."""
+    def is_met(self) -> bool | None:
+        """Whether the value meets its goal; None without a goal."""
         if self.at_least is None and self.at_most is None:
             return None
         low = self.at_least is None or self.value >= self.at_least
@@ -48,16 +48,18 @@ class Figure:
 
     @property
     def goal(self) -> str:
-        """The bounds in words, empty without any."""
+        """The goal as text; empty without a goal."""
         bounds = (("at least", self.at_least), ("at most", self.at_most))
         return ", ".join(
-            f"{word} {told(bound, self.unit)}" for word, bound in bounds if bound is not None
+            f"{word} {format_value(bound, self.unit)}"
+            for word, bound in bounds
+            if bound is not None
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A picture beside the page, `file` being its name there, and what it shows in words."""
+    """An image file in the folder of the page, with its alternative text."""
 
     file: str
     alt: str
@@ -65,7 +67,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What one benchmark found: `title` and `command` as the reader is told."""
+    """The result of one benchmark, with title and command for the page."""
 
     title: str
     command: str
@@ -79,16 +81,16 @@ class Measurement:
 _FILE = TypeAdapter(Measurement)
 
 
-def told(value: float, unit: str) -> str:
-    """Return a number with its unit, with as many digits as it deserves."""
+def format_value(value: float, unit: str) -> str:
+    """Format a number with its unit, to about three significant digits."""
     size = abs(value)
     digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
     number = f"{value:,.{digits}f}"
     return f"{number} {unit}".rstrip()
 
 
-def this_machine() -> Machine:
-    """Return where this process runs, and how busy it was just before."""
+def describe_machine() -> Machine:
+    """Return this machine and its load of the last minute."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8") if info.exists() else ""
     return Machine(
@@ -102,7 +104,7 @@ def this_machine() -> Machine:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """Return the model's name in the text of Linux' /proc/cpuinfo, empty if it has none."""
+    """Return the CPU model in the text of Linux' /proc/cpuinfo, or an empty string."""
     lines = (line.partition(":") for line in cpuinfo.splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == "model name"), "")
 
@@ -115,26 +117,29 @@ def _system() -> str:
         return kernel
 
 
-def write(stem: str, found: Measurement, folder: Path = HERE) -> None:
+def write(stem: str, measurement: Measurement, folder: Path = HERE) -> None:
     """Write `stem.json`, and print the figures."""
-    print("\n".join(goals(found.figures)))
-    (folder / f"{stem}.json").write_bytes(_FILE.dump_json(found, indent=1) + b"\n")
+    print("\n".join(format_table(measurement.figures)))
+    (folder / f"{stem}.json").write_bytes(_FILE.dump_json(measurement, indent=1) + b"\n")
 
 
 def read(path: Path) -> Measurement:
-    """Return the figures of a JSON file.
+    """Read a JSON file that `write` has written.
 
     Raises:
-        pydantic.ValidationError: it was written by something else.
+        pydantic.ValidationError: the file has another format.
     """
     return _FILE.validate_json(path.read_bytes())
 
 
-def goals(figures: Sequence[Figure]) -> list[str]:
-    """Return a table of all figures, one with a goal also with whether it holds."""
+def format_table(figures: Sequence[Figure]) -> list[str]:
+    """Return a Markdown table of the figures, with goals and whether they are met."""
     marks = {True: "yes", False: "**no**", None: ""}
     return [
-        "| what | measured | goal | holds |",
+        "| figure | measured | goal | met |",
         "|---|---|---|---|",
-        *(f"| {f.what} | {told(f.value, f.unit)} | {f.goal} | {marks[f.holds]} |" for f in figures),
+        *(
+            f"| {f.what} | {format_value(f.value, f.unit)} | {f.goal} | {marks[f.is_met]} |"
+            for f in figures
+        ),
     ]

@@ -1,7 +1,7 @@
-"""How an eval grows from 100 to 10,000 samples: CPU, wall time, memory and records on disk.
+"""Measure how an eval scales from 100 to 10,000 samples: CPU, wall time, memory, disk.
 
-Each size is played in a process of its own, and read back and summed up in another, so that no
-memory is inherited; the peers play the sizes that take them seconds. Run it with `make bench`.
+Each size is replayed in a separate process, and loaded and summarized in another one, so that no
+memory is shared; the peers run the sizes that take them seconds. Run it with `make bench`.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import figures
 import peers
@@ -42,7 +41,7 @@ PLOT = Plot(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One size of one side: CPU milliseconds a sample, and the peak of its process."""
+    """A measured size of one harness: CPU milliseconds per sample and peak memory."""
 
     side: str
     samples: int
@@ -52,20 +51,20 @@ class Point:
     disk_kib: float | None = None
 
 
-def child(folder: Path, samples: int, *, is_reading: bool) -> Cost:
-    """Return what one phase costs in a process that did nothing else."""
+def run_phase(folder: Path, samples: int, *, is_reading: bool) -> Cost:
+    """Measure one phase in a new process."""
     line = ["--folder", str(folder), "--samples", str(samples), *["--read"] * is_reading]
-    (cost,) = peers.told_by(sys.executable, Path(__file__).name, *line)
+    (cost,) = peers.run_script(sys.executable, Path(__file__).name, *line)
     return Cost(**cost)
 
 
-def our_points(samples: int) -> list[Point]:
-    """Play a run of so many samples, then read it."""
+def measure_lhkit(samples: int) -> list[Point]:
+    """Measure a replay of a number of samples, then loading its run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
-        played = child(folder, samples, is_reading=False)
+        replayed = run_phase(folder, samples, is_reading=False)
         disk_kib = sum(f.stat().st_size for f in folder.iterdir() if f.is_file()) / 1024
-        read = child(folder, samples, is_reading=True)
+        read = run_phase(folder, samples, is_reading=True)
     return [
         Point(
             side=side,
@@ -75,56 +74,54 @@ def our_points(samples: int) -> list[Point]:
             wall_s=cost.wall_s,
             disk_kib=disk_kib,
         )
-        for side, cost in ((OURS, played), (READING, read))
+        for side, cost in ((OURS, replayed), (READING, read))
     ]
 
 
-def peer_points(peer: str) -> tuple[list[Point], str]:
+def measure_peer(peer: str) -> tuple[list[Point], str]:
     """Return a peer's points and its version."""
     environment, script, mode = PEERS[peer]
-    python, found = peers.peer_python(environment), []
+    python, points = peers.peer_python(environment), []
     for samples in PEER_SIZES[peer]:
-        (told,) = peers.told_by(python, script, "--samples", str(samples), "--mode", mode)
-        found.append(_peer_point(peer, samples, told))
-    return found, told["version"]
+        (cost,) = peers.run_script(python, script, "--samples", str(samples), "--mode", mode)
+        cpu_ms, peak_mib = cost["cpu_ms_per_sample"], cost["peak_mib"]
+        points.append(Point(side=peer, samples=samples, cpu_ms=cpu_ms, peak_mib=peak_mib))
+    return points, cost["version"]
 
 
-def _peer_point(peer: str, samples: int, told: dict[str, Any]) -> Point:
-    cpu_ms, peak_mib = told["cpu_ms_per_sample"], told["peak_mib"]
-    return Point(side=peer, samples=samples, cpu_ms=cpu_ms, peak_mib=peak_mib)
-
-
-def of(points: Sequence[Point], side: str) -> list[Point]:
-    """Return the points of one side, in order of size."""
+def select_side(points: Sequence[Point], side: str) -> list[Point]:
+    """Return the points of one harness, in order of size."""
     return sorted((p for p in points if p.side == side), key=lambda p: p.samples)
 
 
 def slope_kib(points: Sequence[Point]) -> float:
-    """Return the KiB of peak memory that one more sample takes, by least squares."""
+    """Return the peak memory in KiB per additional sample, by least squares."""
     sizes = [float(p.samples) for p in points]
     return 1024 * statistics.linear_regression(sizes, [p.peak_mib for p in points]).slope
 
 
-def level(points: Sequence[Point], *, since: int = 1_000) -> float:
-    """Return CPU a sample at the largest size as a multiple of that at `since` samples.
+def cpu_growth(points: Sequence[Point], *, since: int = 1_000) -> float:
+    """Return CPU per sample at the largest size, relative to that at `since` samples.
 
-    1 is linear growth. Smaller sizes hold start-up and say nothing.
+    1 means linear growth. Smaller sizes are dominated by start-up.
     """
     (first,) = (p for p in points if p.samples == since)
     return points[-1].cpu_ms / first.cpu_ms
 
 
-def found(points: Sequence[Point], versions: dict[str, str], machine: Machine) -> Measurement:
-    """Return the figures: are time and memory as they should be over the sizes?"""
-    ours, reading = of(points, OURS), of(points, READING)
+def build_measurement(
+    points: Sequence[Point], versions: dict[str, str], machine: Machine
+) -> Measurement:
+    """Return the figures of time and memory over the sizes."""
+    ours, reading = select_side(points, OURS), select_side(points, READING)
     most = f"{ours[-1].samples:,}"
-    told = (
-        (f"CPU a sample at {most}, times that at 1,000", level(ours), "×", GOALS["time"]),
+    rows = (
+        (f"CPU a sample at {most}, times that at 1,000", cpu_growth(ours), "×", GOALS["time"]),
         ("peak memory a sample, playing", slope_kib(ours), "KiB", GOALS["memory_kib"]),
         (f"peak memory at {most} samples", ours[-1].peak_mib, "MiB", GOALS["peak_mib"]),
         (
             f"CPU a sample to read and sum up at {most}, times that at 1,000",
-            level(reading),
+            cpu_growth(reading),
             "×",
             GOALS["reading"],
         ),
@@ -134,10 +131,10 @@ def found(points: Sequence[Point], versions: dict[str, str], machine: Machine) -
         title="Growth: an eval of 100 to 10,000 samples",
         command="python evals/benchmarks/growth.py",
         versions={"Python": platform.python_version(), **versions},
-        figures=tuple(Figure(what=w, value=v, unit=u, at_most=top) for w, v, u, top in told),
+        figures=tuple(Figure(what=w, value=v, unit=u, at_most=top) for w, v, u, top in rows),
         machine=machine,
         notes=(
-            "The scripted sample of `harness_cost.py`; each size is a process of its own. "
+            "The scripted sample of `harness_cost.py`; each size runs in a new process. "
             "inspect-ai without its realtime log, pydantic_evals with its report written; "
             "they stop at the size that still takes seconds.",
         ),
@@ -168,28 +165,28 @@ def draw(points: Sequence[Point], folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, and write the figures; or, as a child, one phase of one size only."""
+    """Measure and write the figures; with `--samples`, measure one phase of one size."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, help="one phase of so many samples, as JSON")
-    parser.add_argument("--folder", type=Path, help="the run's folder, of a phase")
-    parser.add_argument("--read", action="store_true", help="the second phase: read the folder")
+    parser.add_argument("--samples", type=int, help="measure one phase of this size, as JSON")
+    parser.add_argument("--folder", type=Path, help="the run folder of the phase")
+    parser.add_argument("--read", action="store_true", help="measure loading the folder")
     options = parser.parse_args()
     if options.samples is not None:
         repeats = options.samples // SCENARIOS
         cost = (
-            scripted_sample.summed_up(options.folder, options.samples)
+            scripted_sample.summarize(options.folder, options.samples)
             if options.read
             else scripted_sample.play(SCENARIOS, options.folder, repeats=repeats)
         )
         print(json.dumps(asdict(cost)))
         return
-    machine = figures.this_machine()
-    points = [point for samples in SIZES for point in our_points(samples)]
+    machine = figures.describe_machine()
+    points = [point for samples in SIZES for point in measure_lhkit(samples)]
     versions = {}
     for peer in PEERS:
-        theirs, versions[peer] = peer_points(peer)
+        theirs, versions[peer] = measure_peer(peer)
         points += theirs
-    measurement = found(points, versions, machine)
+    measurement = build_measurement(points, versions, machine)
     draw(points, figures.HERE)
     figures.write("growth", measurement)
 

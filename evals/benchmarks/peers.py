@@ -1,8 +1,7 @@
-"""The peers that lhkit is measured beside or has to get on with, each in an environment of its own.
+"""Run scripts of peer packages, each in its own virtual environment.
 
-An environment is pinned by `requirements-NAME.txt`, and made once, in the user's cache, and again
-whenever the pins change. The peers' scripts import nothing of lhkit: they print one JSON object a
-line.
+An environment is pinned by `requirements-NAME.txt` and created in the user's cache; a change of the
+pins creates a new one. The scripts do not import lhkit and print one JSON object per line.
 """
 
 import hashlib
@@ -10,7 +9,6 @@ import json
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ ROTEL = "rotel"
 
 
 def peer_python(name: str) -> Path:
-    """Return the Python of a peer's environment; making it takes up to a minute.
+    """Return the Python of a peer's environment; creating it takes up to a minute.
 
     Raises:
         subprocess.CalledProcessError: pip could not install the pins.
@@ -33,9 +31,9 @@ def peer_python(name: str) -> Path:
     folder = user_cache_path("lhkit") / "benchmarks" / hashlib.sha256(pins).hexdigest()[:12]
     python, finished = folder / "bin" / "python", folder / "installed"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):  # another process may be making it
+    with FileLock(f"{folder}.lock"):  # another process may be creating it
         if not finished.exists():
-            print(f"making {folder} for {name}", file=sys.stderr)
+            print(f"creating {folder} for {name}", file=sys.stderr)
             venv.create(folder, with_pip=True, clear=True)
             pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
             subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)
@@ -43,20 +41,13 @@ def peer_python(name: str) -> Path:
     return python
 
 
-def told_by(python: Path | str, script: str, *args: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that a script of this folder prints, run by `python`.
+def run_script(python: Path | str, script: str, *args: str) -> list[dict[str, Any]]:
+    """Run a script of this folder with `python`, and return the JSON objects that it prints.
 
     Raises:
-        subprocess.CalledProcessError: it failed; what it said is on standard error.
+        subprocess.CalledProcessError: the script failed; see its standard error.
     """
-    return objects(_output([str(python), str(HERE / script), *args]))
-
-
-def _output(line: Sequence[str]) -> str:
-    done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
-
-
-def objects(output: str) -> list[dict[str, Any]]:
-    """Return the JSON objects in `output`, one a line; other lines are the peer's chatter."""
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    command = [str(python), str(HERE / script), *args]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    lines = process.stdout.splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]  # others are log lines

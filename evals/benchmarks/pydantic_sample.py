@@ -1,7 +1,7 @@
-"""The same sample on pydantic_evals, played by pydantic-ai's agent. Runs in its own venv.
+"""Run the scripted sample on pydantic_evals with pydantic-ai's agent, in its own venv.
 
 Started by `harness_cost.py` and `growth.py`. Prints one JSON object per mode: CPU milliseconds per
-sample with the report kept in memory, as pydantic_evals leaves it, and with it written to a file.
+sample with the report in memory (pydantic_evals' default) and with the report written to a file.
 Nothing is traced, no network is used.
 """
 
@@ -29,11 +29,11 @@ from pydantic_evals import Case, Dataset, set_eval_attribute
 from pydantic_evals.evaluators import Contains, Evaluator, EvaluatorContext
 from pydantic_evals.reporting import EvaluationReport, EvaluationReportAdapter
 
-WANTED = [("add", {"x": 1, "y": 1})]
+EXPECTED = [("add", {"x": 1, "y": 1})]
 
 
 def answer(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
-    """Return the model's next line: the call first, the answer after its result."""
+    """Return the next model output: first the call, then the answer."""
     if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
         return ModelResponse(parts=[TextPart("the sum is 2")])
     return ModelResponse(parts=[ToolCallPart("add", {"x": 1, "y": 1})])
@@ -49,7 +49,7 @@ def add(x: int, y: int) -> int:
 
 
 async def talk(question: str) -> str:
-    """Play one sample, and leave the calls that were made to the evaluator."""
+    """Run one sample, and pass its calls to the evaluator."""
     result = await agent.run(question)
     parts = [part for message in result.all_messages() for part in message.parts]
     calls = [(p.tool_name, p.args_as_dict()) for p in parts if isinstance(p, ToolCallPart)]
@@ -60,18 +60,18 @@ async def talk(question: str) -> str:
 
 @dataclass
 class RightCalls(Evaluator[str, str, None]):
-    """Whether the calls are those expected."""
+    """Checks that the calls are the expected ones."""
 
     def evaluate(self, ctx: EvaluatorContext[str, str, None]) -> bool:
         """Compare them."""
-        return bool(ctx.attributes["calls"] == WANTED and ctx.attributes["returned"] == 1)
+        return bool(ctx.attributes["calls"] == EXPECTED and ctx.attributes["returned"] == 1)
 
 
 def check(report: EvaluationReport[str, str, None], samples: int) -> None:
-    """Exit unless every sample was played and judged right, twice."""
-    rights = [each.value for case in report.cases for each in case.assertions.values()]
-    if report.failures or rights != [True] * 2 * samples:
-        sys.exit(f"pydantic_evals: {sum(rights)} of {2 * samples} right, {report.failures[:1]}")
+    """Exit unless both evaluators passed for every sample."""
+    results = [result.value for case in report.cases for result in case.assertions.values()]
+    if report.failures or results != [True] * 2 * samples:
+        sys.exit(f"pydantic_evals: {sum(results)} of {2 * samples} passed, {report.failures[:1]}")
 
 
 def cpu_ms(samples: int, *, is_written: bool) -> float:
@@ -85,15 +85,15 @@ def cpu_ms(samples: int, *, is_written: bool) -> float:
         started_s = time.process_time()
         report: Any = asyncio.run(dataset.evaluate(talk, max_concurrency=8, progress=False))
         if is_written:
-            told = EvaluationReportAdapter.dump_json(report)
-            (Path(folder) / "report.json").write_bytes(told)
+            content = EvaluationReportAdapter.dump_json(report)
+            (Path(folder) / "report.json").write_bytes(content)
         cpu_s = time.process_time() - started_s
     check(report, samples)
     return 1000 * cpu_s / samples
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory that this program has had."""
+    """Return the peak resident memory of this process."""
     status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return int(next(line for line in status if line.startswith("VmHWM:")).split()[1]) / 1024
 
@@ -106,13 +106,13 @@ def main() -> None:
     options = parser.parse_args()
     cpu_ms(10, is_written=True)  # imports, caches
     for mode in [options.mode] if options.mode else ["kept", "written"]:
-        found = {
+        result = {
             "mode": mode,
             "cpu_ms_per_sample": cpu_ms(options.samples, is_written=mode == "written"),
             "peak_mib": peak_mib(),
             "version": version("pydantic-evals"),
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Gathers what the benchmarks found into RESULTS.md; measures nothing. `make bench` calls it last.
+"""Collect the figures of all benchmarks into RESULTS.md; `make bench` runs it last.
 
-Every benchmark leaves its figures as JSON (`figures.py`). What has not been
-measured is said to be missing, and figures from different machines are told apart.
+Every benchmark writes its figures as JSON (`figures.py`). Missing ones are listed, and figures from
+different machines are shown separately.
 """
 
 from collections.abc import Sequence
@@ -19,57 +19,56 @@ ORDER = (
     "start_up",
     "main_job",
 )
-"""The benchmarks with figures, in the order of the page; further ones come after, by name."""
+"""The benchmarks with figures, in the order of the page; others follow, by name."""
 
 ON_THE_MODEL = ("throughput", "main_job")
-"""Those of `make bench-model`."""
+"""The benchmarks of `make bench-model`."""
 
 COMMANDS = {
-    "make bench": "all but those on the real Gemma, within ten minutes on two quiet cores",
+    "make bench": "all except those on the real Gemma, within ten minutes on two idle cores",
     "make bench-model": "those on the real Gemma, in half an hour",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """One benchmark's figures and the stem of its files."""
+class Result:
+    """The figures of one benchmark and the stem of its files."""
 
     stem: str
     measurement: Measurement
 
 
-def gathered(folder: Path) -> tuple[list[Found], list[str]]:
-    """Return what was measured, in order, and the stems of what was not."""
-    there = {path.stem: path for path in sorted(folder.glob("*.json"))}
-    stems = [*ORDER, *(stem for stem in there if stem not in ORDER)]
-    found = [
-        Found(stem=stem, measurement=figures.read(there[stem])) for stem in stems if stem in there
+def collect_results(folder: Path) -> tuple[list[Result], list[str]]:
+    """Return the results in order, and the stems of missing benchmarks."""
+    files = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    stems = [*ORDER, *(stem for stem in files if stem not in ORDER)]
+    results = [
+        Result(stem=stem, measurement=figures.read(files[stem])) for stem in stems if stem in files
     ]
-    return found, [stem for stem in ORDER if stem not in there]
+    return results, [stem for stem in ORDER if stem not in files]
 
 
-def page(found: Sequence[Found], missing: Sequence[str], others: Sequence[str]) -> str:
+def render_page(results: Sequence[Result], missing: Sequence[str], others: Sequence[str]) -> str:
     """Return RESULTS.md.
 
     Args:
-        found: what was measured.
+        results: the measured benchmarks.
         missing: stems of known benchmarks without figures.
-        others: stems of pages that have no figures to gather.
+        others: stems of pages without collected figures.
     """
-    judged = [f.holds for each in found for f in each.measurement.figures if f.holds is not None]
+    goals = [f.is_met for r in results for f in r.measurement.figures if f.is_met is not None]
     lines = [
         "# Results",
         "",
-        "Written by `make bench` from the figures that each benchmark leaves as JSON; do not",
-        "edit. A ratio is taken within one run, both sides in turns on the same work; every",
-        "peer has a pinned environment of its own (`requirements-*.txt`). Goals without a source",
-        "are ours.",
+        "Written by `make bench` from the JSON figures of each benchmark; do not edit. Both sides",
+        "of a ratio are measured alternately within one run, on the same work. Every peer has its",
+        "own pinned environment (`requirements-*.txt`). The goals are lhkit's own.",
         "",
-        f"**{sum(judged)} of {len(judged)} goals hold.**",
+        f"**{sum(goals)} of {len(goals)} goals are met.**",
         "",
         *_commands(),
-        *_machines(found),
-        *(line for each in found for line in _section(each)),
+        *_machines(results),
+        *(line for result in results for line in _section(result.measurement)),
         *_missing(missing),
         *_others(others),
     ]
@@ -81,54 +80,53 @@ def _commands() -> list[str]:
     return ["```console", *rows, "```", ""]
 
 
-def _machines(found: Sequence[Found]) -> list[str]:
-    """Return where things were measured: one line a machine, with what was measured there."""
-    places: dict[Machine, list[Found]] = {}
-    for each in found:
-        places.setdefault(replace(each.measurement.machine, load=0.0), []).append(each)
+def _machines(results: Sequence[Result]) -> list[str]:
+    """Return a table of the machines with their benchmarks."""
+    by_machine: dict[Machine, list[Result]] = {}
+    for result in results:
+        by_machine.setdefault(replace(result.measurement.machine, load=0.0), []).append(result)
     return [
-        "| machine | cores | memory | system | Python | measured there | load average before |",
+        "| machine | cores | memory | system | Python | benchmarks | load average before |",
         "|---|---|---|---|---|---|---|",
-        *(_machine_row(machine, there) for machine, there in places.items()),
+        *(_machine_row(machine, measured) for machine, measured in by_machine.items()),
         "",
     ]
 
 
-def _machine_row(machine: Machine, there: Sequence[Found]) -> str:
-    loads = sorted(each.measurement.machine.load for each in there)
+def _machine_row(machine: Machine, results: Sequence[Result]) -> str:
+    loads = sorted(result.measurement.machine.load for result in results)
     cells = (
         machine.cpu,
         str(machine.cores),
         f"{machine.memory_gib:.0f} GiB",
         machine.system,
         machine.python,
-        ", ".join(each.stem for each in there),
+        ", ".join(result.stem for result in results),
         f"{loads[0]:.1f} to {loads[-1]:.1f}",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _section(each: Found) -> list[str]:
-    told = each.measurement
-    versions = ", ".join(f"{name} {number}" for name, number in told.versions.items())
+def _section(measurement: Measurement) -> list[str]:
+    versions = ", ".join(f"{name} {number}" for name, number in measurement.versions.items())
     return [
-        f"## {told.title}",
+        f"## {measurement.title}",
         "",
-        f"`{told.command}` · {versions}",
+        f"`{measurement.command}` · {versions}",
         "",
-        *figures.goals(told.figures),
+        *figures.format_table(measurement.figures),
         "",
-        *(line for plot in told.plots for line in (f"![{plot.alt}]({plot.file})", "")),
-        *(line for note in told.notes for line in (note, "")),
+        *(line for plot in measurement.plots for line in (f"![{plot.alt}]({plot.file})", "")),
+        *(line for note in measurement.notes for line in (note, "")),
     ]
 
 
 def _missing(stems: Sequence[str]) -> list[str]:
-    told: dict[str, list[str]] = {}
+    by_command: dict[str, list[str]] = {}
     for stem in stems:
         command = "make bench-model" if stem in ON_THE_MODEL else "make bench"
-        told.setdefault(command, []).append(f"`{stem}.py`")
-    groups = (f"Not measured here: {', '.join(names)} (`{how}`)." for how, names in told.items())
+        by_command.setdefault(command, []).append(f"`{stem}.py`")
+    groups = (f"Not measured: {', '.join(names)} (`{how}`)." for how, names in by_command.items())
     return [line for group in groups for line in (group, "")]
 
 
@@ -136,21 +134,21 @@ def _others(stems: Sequence[str]) -> list[str]:
     if not stems:
         return []
     links = ", ".join(f"[{stem}]({stem}.md)" for stem in stems)
-    return [f"Also measured, with pages of their own: {links}.", ""]
+    return [f"Further measurements: {links}.", ""]
 
 
 def pages_without_figures(folder: Path) -> list[str]:
-    """Return the stems of the other benchmarks' pages, such as those on the real Gemma."""
+    """Return the stems of pages without JSON figures."""
     stems = (path.stem for path in sorted(folder.glob("*.md")) if path.stem.islower())
     return [stem for stem in stems if not (folder / f"{stem}.json").exists()]
 
 
 def main() -> None:
-    """Gather and write the page."""
-    found, missing = gathered(figures.HERE)
-    text = page(found, missing, pages_without_figures(figures.HERE))
+    """Collect the figures and write the page."""
+    results, missing = collect_results(figures.HERE)
+    text = render_page(results, missing, pages_without_figures(figures.HERE))
     (figures.HERE / "RESULTS.md").write_text(text, encoding="utf-8")
-    print(f"evals/benchmarks/RESULTS.md: {len(found)} benchmarks, {len(missing)} not measured")
+    print(f"evals/benchmarks/RESULTS.md: {len(results)} benchmarks, {len(missing)} not measured")
 
 
 if __name__ == "__main__":

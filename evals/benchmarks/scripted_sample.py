@@ -1,8 +1,8 @@
-"""The sample that every harness is measured on, as lhkit plays it.
+"""The scripted sample that every harness is measured with, on lhkit.
 
 One user turn with two model calls and one tool call, and a check of both call and reply. The model
-is a script, so that what is left is the harness: dispatch, record, score, write. The same sample in
-the peers is `inspect_sample.py` and `pydantic_sample.py`.
+is a script, so that only the harness is measured: dispatch, record, score, write. The same sample
+on the peers is `inspect_sample.py` and `pydantic_sample.py`.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
 TURNS_A_SAMPLE = 2
-"""Model turns: the call, and the answer after its result."""
+"""Model turns per sample: the call, and the answer after its result."""
 
 
-def _added(args: Mapping[str, Any], _deps: Any) -> ToolOk:
+def _add(args: Mapping[str, Any], _deps: Any) -> ToolOk:
     return ToolOk({"sum": args["x"] + args["y"]})
 
 
@@ -43,37 +43,37 @@ ADD = ToolRegistry(
                 "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
                 "required": ["x", "y"],
             },
-            handler=_added,
+            handler=_add,
         )
     ]
 )
 
 
 class Session:
-    """A world without a state."""
+    """A session without state."""
 
     registry = ADD
     assistant = Assistant(instructions="Add numbers.")
     today = date(2026, 1, 1)
 
     def state(self) -> Mapping[str, JSON]:
-        """Return nothing: there are no tables."""
+        """Return no tables."""
         return {}
 
     def close(self) -> None:
-        """Release nothing."""
+        """Do nothing."""
 
 
 class Toolset:
-    """Opens such worlds."""
+    """Opens sessions without state."""
 
     def open(self, _world: Mapping[str, Any], _locale: str) -> Session:
-        """Return a new one."""
+        """Return a new session."""
         return Session()
 
 
 def scenarios(count: int) -> list[Scenario]:
-    """Return so many scenarios: one call is due, and a sum in words."""
+    """Return scenarios that each expect one call and a reply."""
     return [
         Scenario(
             id=f"sum-{n}",
@@ -92,7 +92,7 @@ def scenarios(count: int) -> list[Scenario]:
     ]
 
 
-def answering(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+def scripted_model(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
     """Return the model of one sample."""
     n = int(scenario.id.removeprefix("sum-"))
     return ScriptedModel([call("add", x=n, y=1), say("the sum is there")])
@@ -100,7 +100,7 @@ def answering(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What something took: CPU (user and system) and wall seconds, and the process's peak."""
+    """CPU (user and system) and wall seconds, and the peak memory of the process."""
 
     cpu_s: float
     wall_s: float
@@ -109,12 +109,12 @@ class Cost:
 
 def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
     """Replay `count` scenarios `repeats` times into a new run folder, and check that all passed."""
-    asked = scenarios(count)
+    samples = scenarios(count)
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     run = asyncio.run(
         replay(
-            asked,
-            answering,
+            samples,
+            scripted_model,
             toolset=Toolset(),
             run_dir=folder,
             repeats=repeats,
@@ -131,14 +131,14 @@ def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
     return cost
 
 
-def played_ms(samples: int) -> float:
-    """Return CPU milliseconds per sample of a run that is thrown away."""
+def measure_ms(samples: int) -> float:
+    """Return CPU milliseconds per sample of a temporary run."""
     with tempfile.TemporaryDirectory() as folder:
         return 1000 * play(samples, Path(folder) / "run").cpu_s / samples
 
 
-def summed_up(folder: Path, samples: int) -> Cost:
-    """Load a run and sum it up, as `lhkit report` does first, and check that nothing is missing."""
+def summarize(folder: Path, samples: int) -> Cost:
+    """Load and summarize a run as `lhkit report` does, and check that no sample is missing."""
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     summary = Run.load(folder).summary()
     cost = Cost(
@@ -150,9 +150,9 @@ def summed_up(folder: Path, samples: int) -> Cost:
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory that this program has had.
+    """Return the peak resident memory of this process.
 
-    From /proc and not `getrusage`: there a started program begins with the peak of its parent.
+    Read from /proc, since with `getrusage` a child starts with the peak of its parent.
     """
     return peak_of(Path("/proc/self/status").read_text(encoding="utf-8"))
 

@@ -1,7 +1,7 @@
-"""The two sides of `throughput.py`: lhkit's whole client path, and vLLM's own serving benchmark.
+"""The two sides of `throughput.py`: lhkit's client path and vLLM's serving benchmark.
 
-Both put the same prompts to the same server, as many at once, in the same order. Answers are as
-long on both sides: the benchmark asks for as many tokens as lhkit got, and ignores the end of text.
+Both send the same prompts to the same server, in the same order and with the same concurrency.
+Outputs have equal lengths: vLLM's benchmark requests as many tokens as lhkit received.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.responses import Sampling
-from lhkit.toolset import Toolset, ToolsetAround
+from lhkit.toolset import Toolset, WrappedToolset
 
 BENCH = Path(__file__).parent / "vllm_bench.py"
 MAX_TOKENS = 128
@@ -38,7 +38,7 @@ _LOG, _SHOWN = "bench.log", 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What one side did: requests, tokens as the server counts them, wall time, first token."""
+    """The result of one side: requests, tokens as counted by the server, wall time, TTFT."""
 
     requests: int
     prompt_tokens: int
@@ -48,15 +48,15 @@ class Side:
 
     @property
     def tokens_per_s(self) -> float:
-        """Output tokens a second."""
+        """Output tokens per second."""
         return self.output_tokens / self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """One request that lhkit made: the prompt, and the tokens of its answer.
+    """A request of lhkit: the prompt and the number of output tokens.
 
-    As vLLM's benchmark names them in a file of requests.
+    The field names are those of vLLM's dataset files.
     """
 
     prompt: str
@@ -64,46 +64,46 @@ class Sent:
 
 
 def toolset() -> Toolset:
-    """Return life-helper with one answer to a user turn: the model is not asked after its calls."""
-    return ToolsetAround(
+    """Return life-helper limit_tokens to one request per user turn."""
+    return WrappedToolset(
         inner=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=MAX_TOKENS)),
         assistant=lambda session, _locale: replace(session.assistant, max_turns=1),
     )
 
 
 def openings(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
-    """Return the first user turn of `count` scenarios, from all over the list."""
+    """Return the first user turn of `count` scenarios, spread over the list."""
     chosen = (scenarios[n * len(scenarios) // count] for n in range(count))
-    return tuple(replace(each, turns=each.turns[:1]) for each in chosen)
+    return tuple(replace(scenario, turns=scenario.turns[:1]) for scenario in chosen)
 
 
-async def level_ground(model: ChatModel, scenarios: Sequence[Scenario]) -> None:
-    """Empty the server's prefix cache, then have it read what all conversations begin with."""
+async def prepare_cache(model: ChatModel, scenarios: Sequence[Scenario]) -> None:
+    """Reset the server's prefix cache, then warm it up with the common prefixes."""
     async with aiohttp.ClientSession() as session:
-        await _emptied(session, f"{model.identity.base_url}/reset_prefix_cache")
+        await _reset_cache(session, f"{model.identity.base_url}/reset_prefix_cache")
     plan = plan_run(scenarios, model, toolset(), repeats=1)
     stage = SampleContext(model=model, toolset=toolset(), clock=time.perf_counter)
     for job in plan.warm_up_samples(plan.samples()):
         await warm_up(job, stage)
 
 
-async def _emptied(session: aiohttp.ClientSession, url: str) -> None:
+async def _reset_cache(session: aiohttp.ClientSession, url: str) -> None:
     for _ in range(_TRIES):
         async with session.post(url) as answer:
             answer.raise_for_status()
-            told: Mapping[str, JSON] = await answer.json()
-        if told.get("success"):
+            result: Mapping[str, JSON] = await answer.json()
+        if result.get("success"):
             return
-        await asyncio.sleep(_PAUSE_S)  # the last request's blocks are still held
-    raise AssertionError("the server does not empty its prefix cache")
+        await asyncio.sleep(_PAUSE_S)  # the blocks of the last request are still in use
+    raise AssertionError("the server does not reset its prefix cache")
 
 
-async def ours(
+async def run_lhkit(
     model: ChatModel, scenarios: Sequence[Scenario], at_once: int, folder: Path
 ) -> tuple[Side, tuple[Sent, ...]]:
-    """Play the scenarios as `lhkit eval` does; return what came of it, and what was sent.
+    """Replay the scenarios as `lhkit eval` does; return the result and the requests.
 
-    The time is that of the whole replay: planning, worlds, calls, verdicts, records on disk.
+    The time covers the whole replay: planning, sessions, calls, scoring, records on disk.
     """
     began_s = time.perf_counter()
     run = await replay(
@@ -116,7 +116,7 @@ async def ours(
         progress=False,
     )
     seconds = time.perf_counter() - began_s
-    sent = tuple(sent_by(record) for record in run.records)
+    sent = tuple(sent_request(record) for record in run.records)
     summary = run.summary()
     side = Side(
         requests=len(sent),
@@ -128,11 +128,11 @@ async def ours(
     return side, sent
 
 
-def sent_by(record: SampleRecord) -> Sent:
-    """Return the one request of a conversation.
+def sent_request(record: SampleRecord) -> Sent:
+    """Return the only request of a conversation.
 
     Raises:
-        AssertionError: there was another number of requests, or the world failed.
+        AssertionError: the number of requests is not one, or the sample is invalid.
     """
     calls = [call for turn in record.evidence.turns for call in turn.model_calls]
     if (
@@ -150,30 +150,30 @@ def sent_by(record: SampleRecord) -> Sent:
 
 
 class Bench:
-    """vLLM's serving benchmark in a process of its own, at work on one request at a time."""
+    """vLLM's serving benchmark in a subprocess that runs one measurement at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self._process = process
         self.folder = folder
 
     async def answer(self) -> dict[str, Any]:
-        """Return the next line that it prints.
+        """Return the next result.
 
         Raises:
-            AssertionError: it has ended; the message holds the end of what it said.
+            AssertionError: the process has exited; the message contains the end of its log.
         """
         if self._process.stdout is None:
             raise AssertionError("a pipe was asked for")
         line = await self._process.stdout.readline()
         if not line:
             log = self.folder / _LOG
-            said = await asyncio.to_thread(log.read_text, encoding="utf-8", errors="replace")
-            raise AssertionError(f"vLLM's benchmark ended:\n{said[-_SHOWN:]}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+            text = await asyncio.to_thread(log.read_text, encoding="utf-8", errors="replace")
+            raise AssertionError(f"vLLM's benchmark exited:\n{text[-_SHOWN:]}")
+        result: dict[str, Any] = json.loads(line)
+        return result
 
     async def ask(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return what it finds with these arguments of `vllm bench serve`.
+        """Run `vllm bench serve` with these arguments and return the result.
 
         Raises:
             AssertionError: as `answer`.
@@ -187,9 +187,9 @@ class Bench:
 
 @asynccontextmanager
 async def bench(plan: ServerSettings, folder: Path) -> AsyncIterator[Bench]:
-    """Yield vLLM's benchmark; its first answer, once it is ready, is its version.
+    """Start vLLM's benchmark; its first answer, once it is ready, is its version.
 
-    `folder` is for what it says and for what it is to send.
+    `folder` is for its log and its dataset.
     """
     with (folder / _LOG).open("wb") as file:
         process = await asyncio.create_subprocess_exec(
@@ -211,20 +211,20 @@ async def bench(plan: ServerSettings, folder: Path) -> AsyncIterator[Bench]:
             await process.wait()
 
 
-async def theirs(
+async def run_vllm_bench(
     peer: Bench, plan: ServerSettings, address: str, sent: Sequence[Sent], at_once: int
 ) -> Side:
-    """Have vLLM's benchmark send the same, and return its own account."""
+    """Send the same requests with vLLM's benchmark, and return its result."""
     dataset = peer.folder / "sent.jsonl"
-    lines = "".join(json.dumps(asdict(each)) + "\n" for each in sent)
+    lines = "".join(json.dumps(asdict(request)) + "\n" for request in sent)
     await asyncio.to_thread(dataset.write_text, lines, encoding="utf-8")
-    found = await peer.ask(arguments(plan, address, dataset, len(sent), at_once))
+    result = await peer.ask(arguments(plan, address, dataset, len(sent), at_once))
     return Side(
-        requests=int(found["completed"]),
-        prompt_tokens=int(found["total_input_tokens"]),
-        output_tokens=int(found["total_output_tokens"]),
-        seconds=found["duration"],
-        first_token_s=found["median_ttft_ms"] / 1000,
+        requests=int(result["completed"]),
+        prompt_tokens=int(result["total_input_tokens"]),
+        output_tokens=int(result["total_output_tokens"]),
+        seconds=result["duration"],
+        first_token_s=result["median_ttft_ms"] / 1000,
     )
 
 

@@ -1,7 +1,7 @@
-"""What starting costs: importing lhkit and its commands, beside the peers in their environments.
+"""Measure the start-up time of lhkit and its commands, compared with the peers.
 
-Every line is a new process, all take turns within one run, bytecode cached, files in the page
-cache. The floor is a Python that does nothing. Run it with `make bench`.
+Every measurement is a new process; all alternate within one run, with cached bytecode and files in
+the page cache. The lower bound is a Python that does nothing. Run it with `make bench`.
 """
 
 import os
@@ -27,26 +27,26 @@ FLOOR, IMPORT, WHOLE, VERSION, HELP = (
     "`lhkit eval --help`",
 )
 EVERY_NAME = "import lhkit; [getattr(lhkit, name) for name in lhkit.__all__]"
-"""lhkit loads a part when it is first used; the peers' imports load all of theirs at once."""
-BESIDE = (
+"""Loads all of lhkit, which otherwise imports modules lazily, unlike the peers."""
+COMPARISONS = (
     ("`import pydantic_evals`", IMPORT, 1.0),
     ("`inspect --version`", VERSION, 1.0),
     ("`import pydantic_evals, pydantic_ai`", WHOLE, None),
     ("`import inspect_ai`", WHOLE, None),
 )
-"""What of a peer stands beside what of lhkit, and how many times its CPU it may be at least."""
+"""Command of a peer, command of lhkit, and minimum CPU of the peer relative to lhkit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """One start of a process: CPU (user and system) and wall seconds."""
+    """CPU (user and system) and wall seconds of a process."""
 
     cpu_s: float
     wall_s: float
 
 
 def commands() -> dict[str, list[str]]:
-    """Return every command by its name in the table."""
+    """Return the commands by their names in the table."""
     inspect, pydantic = (peers.peer_python(name) for name in (peers.INSPECT, peers.PYDANTIC_EVALS))
     lhkit = [sys.executable, "-m", "lhkit"]
     return {
@@ -65,10 +65,10 @@ def commands() -> dict[str, list[str]]:
 
 
 def start(line: Sequence[str]) -> Start:
-    """Run a command to its end, its output thrown away.
+    """Run a command and discard its output.
 
     Raises:
-        AssertionError: it failed.
+        AssertionError: the command failed.
     """
     started_s = time.perf_counter()
     child = subprocess.Popen(line, stdout=subprocess.DEVNULL)
@@ -76,63 +76,55 @@ def start(line: Sequence[str]) -> Start:
     wall_s = time.perf_counter() - started_s
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise AssertionError(f"{' '.join(line)} ended with {child.returncode}")
+        raise AssertionError(f"{' '.join(line)} exited with {child.returncode}")
     return Start(cpu_s=usage.ru_utime + usage.ru_stime, wall_s=wall_s)
 
 
-def median_s(starts: Sequence[Start]) -> tuple[float, float]:
-    """Return the medians of CPU and of wall seconds."""
-    return (
-        statistics.median(each.cpu_s for each in starts),
-        statistics.median(each.wall_s for each in starts),
-    )
-
-
-def ratio(starts: dict[str, list[Start]], other: str, mine: str) -> float:
-    """Return how many times our CPU a peer's is, as the median of the rounds."""
+def cpu_ratio(starts: dict[str, list[Start]], other: str, mine: str) -> float:
+    """Return the CPU of a peer relative to lhkit's, as the median of the rounds."""
     pairs = zip(starts[other], starts[mine], strict=True)
     return statistics.median(one.cpu_s / two.cpu_s for one, two in pairs)
 
 
-def found(
+def build_measurement(
     starts: dict[str, list[Start]], machine: Machine, versions: dict[str, str]
 ) -> Measurement:
     """Return the figures."""
     own = [
         Figure(
             what=f"{name}, CPU",
-            value=median_s(starts[name])[0],
+            value=statistics.median(start.cpu_s for start in starts[name]),
             unit="s",
             at_most=GOAL_IMPORT_S if name == IMPORT else None,
         )
         for name in (IMPORT, WHOLE, VERSION, HELP)
     ]
-    beside = [
+    comparisons = [
         Figure(
             what=f"{other}, CPU: times that of {mine}",
-            value=ratio(starts, other, mine),
+            value=cpu_ratio(starts, other, mine),
             unit="×",
             at_least=least,
         )
-        for other, mine, least in BESIDE
+        for other, mine, least in COMPARISONS
     ]
     return Measurement(
-        title="Start-up: lhkit beside inspect-ai and pydantic_evals",
+        title="Start-up: lhkit compared with inspect-ai and pydantic_evals",
         command="python evals/benchmarks/start_up.py",
         versions=versions,
-        figures=(*own, *beside),
+        figures=(*own, *comparisons),
         machine=machine,
         notes=(
-            "A new process each time, everything in the page cache; CPU is user and system "
-            "time. lhkit loads each part when it is first used, so the peers stand beside all "
-            "of it at once.",
+            "A new process each time, with all files in the page cache; CPU is user and system "
+            "time. lhkit imports modules lazily, so the peers are also compared with loading all "
+            "of it.",
         ),
     )
 
 
 def main() -> None:
     """Measure, and write the figures."""
-    machine = figures.this_machine()
+    machine = figures.describe_machine()
     lines = commands()
     for line in lines.values():
         start(line)  # page cache, bytecode
@@ -140,20 +132,20 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, line in lines.items():
             starts[name].append(start(line))
-    measurement = found(starts, machine, versions())
+    measurement = build_measurement(starts, machine, versions())
     figures.write("start_up", measurement)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this Python and of the peers, as their environments tell them."""
-    told = {"Python": platform.python_version()}
+    """Return the versions of Python and of the peers in their environments."""
+    result = {"Python": platform.python_version()}
     for name, package in ((peers.INSPECT, "inspect-ai"), (peers.PYDANTIC_EVALS, "pydantic-evals")):
         code = f"from importlib.metadata import version; print(version({package!r}))"
         line = [str(peers.peer_python(name)), "-c", code]
-        told[package] = subprocess.run(
+        result[package] = subprocess.run(
             line, stdout=subprocess.PIPE, text=True, check=True
         ).stdout.strip()
-    return told
+    return result
 
 
 if __name__ == "__main__":

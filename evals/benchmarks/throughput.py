@@ -1,14 +1,13 @@
-"""Output tokens a second of lhkit's whole client path, beside vLLM's own serving benchmark.
+"""Measure output tokens per second of lhkit's client path, compared with `vllm bench serve`.
 
-lhkit plays conversations with the embedded Gemma as `lhkit eval` does: prompts rendered, the answer
-streamed and parsed, its calls checked, asked for and run on a real store, all of it judged and
-recorded. `vllm bench serve` then sends the very prompts to the same server, for answers of the very
-lengths. A conversation has one request, so that both sides have the same list to work off and what
-is left between them is the client.
+lhkit replays conversations with the embedded Gemma as `lhkit eval` does: prompts rendered, outputs
+streamed and parsed, calls validated, confirmed and run on a real store, then scored and recorded.
+`vllm bench serve` then sends the same prompts to the same server, for outputs of equal lengths. A
+conversation has one request, so that both sides process the same list and only the client differs.
 
     python evals/benchmarks/throughput.py
 
-It serves the model itself and ends the server. At most six minutes.
+It starts and stops the server. At most six minutes.
 """
 
 import argparse
@@ -37,31 +36,31 @@ from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 LEVELS = {1: 10, 8: 48, 16: 64, 32: 96}
-"""Conversations at once, and how many in all."""
+"""Number of conversations by concurrency."""
 
 REHEARSAL = (16, 16)
-"""Played first and not counted: what a server does only once is not to fall on either side."""
+"""Run first and not counted, so that the server's one-time costs are excluded."""
 
 ROUNDS = 3
 AT_MOST_S = 360.0
 _ENDING_S = 20.0
 GOAL_PERCENT = 95.0
 DEV = {"VLLM_SERVER_DEV_MODE": "1"}
-"""Opens vLLM's own door for emptying the prefix cache."""
+"""Enables vLLM's endpoint that resets the prefix cache."""
 
 
 PLOT = Plot(
     file="throughput.svg",
     alt=(
-        "Output tokens a second over 1, 8, 16 and 32 conversations at once: lhkit's whole client "
-        "path and vLLM's own serving benchmark on the same prompts and lengths."
+        "Output tokens per second for 1, 8, 16 and 32 concurrent conversations: lhkit's client "
+        "path and vLLM's serving benchmark on the same prompts and lengths."
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Both sides of one level in one round."""
+    """The results of both sides at one concurrency."""
 
     at_once: int
     ours: Side
@@ -69,11 +68,11 @@ class Pair:
 
     @property
     def percent(self) -> float:
-        """What lhkit reaches of vLLM's output tokens a second."""
+        """Lhkit's output tokens per second in percent of vLLM's."""
         return 100 * self.ours.tokens_per_s / self.theirs.tokens_per_s
 
     def require_same_work(self) -> None:
-        """Refuse to compare what is not the same.
+        """Check that both sides did the same work.
 
         Raises:
             AssertionError: the sides differ in requests or tokens.
@@ -86,8 +85,8 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """All that a level needs: the model, its server, the peer, and what is to be said."""
+class Comparison:
+    """The model, its server, the peer and the scenarios."""
 
     model: ChatModel
     plan: ServerSettings
@@ -95,24 +94,25 @@ class Contest:
     scenarios: Sequence[Scenario]
 
     async def pair(self, at_once: int, count: int) -> Pair:
-        """Let lhkit and then vLLM's benchmark work off `count` conversations, `at_once` at a time.
+        """Run `count` conversations, `at_once` at a time, with lhkit and then vLLM's benchmark.
 
         Raises:
-            AssertionError: a request failed, or the two did not do the same.
+            AssertionError: a request failed, or the sides did different work.
         """
         openings = serving_sides.openings(self.scenarios, count)
-        await serving_sides.level_ground(self.model, openings)
+        await serving_sides.prepare_cache(self.model, openings)
         with tempfile.TemporaryDirectory() as name:
-            ours, sent = await serving_sides.ours(self.model, openings, at_once, Path(name) / "run")
-        await serving_sides.level_ground(self.model, openings)
+            run = Path(name) / "run"
+            ours, sent = await serving_sides.run_lhkit(self.model, openings, at_once, run)
+        await serving_sides.prepare_cache(self.model, openings)
         address = self.model.identity.base_url
-        theirs = await serving_sides.theirs(self.peer, self.plan, address, sent, at_once)
+        theirs = await serving_sides.run_vllm_bench(self.peer, self.plan, address, sent, at_once)
         pair = Pair(at_once=at_once, ours=ours, theirs=theirs)
         pair.require_same_work()
         return pair
 
     async def rounds(self, until_s: float) -> list[Pair]:
-        """Return the pairs of as many rounds as end before `until_s` of `time.perf_counter`.
+        """Return the pairs of the rounds that finish before `until_s` of `time.perf_counter`.
 
         There is at least one.
         """
@@ -128,12 +128,12 @@ class Contest:
 
 
 def levels(pairs: Sequence[Pair]) -> dict[int, list[Pair]]:
-    """Return the rounds of each level."""
+    """Return the rounds by concurrency."""
     return {at_once: [p for p in pairs if p.at_once == at_once] for at_once in LEVELS}
 
 
 def total(sides: Sequence[Side]) -> Side:
-    """Return all rounds of a side as one; its first token is that of the slowest round."""
+    """Sum the rounds of a side; its first token is that of the slowest round."""
     return Side(
         requests=sum(side.requests for side in sides),
         prompt_tokens=sum(side.prompt_tokens for side in sides),
@@ -144,7 +144,7 @@ def total(sides: Sequence[Side]) -> Side:
 
 
 def totals(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return each level with all of its rounds as one."""
+    """Sum the rounds of each concurrency."""
     return [
         Pair(
             at_once=at_once,
@@ -155,16 +155,18 @@ def totals(pairs: Sequence[Pair]) -> list[Pair]:
     ]
 
 
-def found(pairs: Sequence[Pair], versions: Mapping[str, str], machine: Machine) -> Measurement:
-    """Return the figures: the share of vLLM's throughput at each level, and both throughputs."""
-    told: list[Figure] = []
-    for each in totals(pairs):
-        at = f"{each.at_once} at once"
-        rates = (("lhkit", each.ours), ("vLLM's benchmark", each.theirs))
-        told += [
+def build_measurement(
+    pairs: Sequence[Pair], versions: Mapping[str, str], machine: Machine
+) -> Measurement:
+    """Return the figures: both throughputs by concurrency, and lhkit's share of vLLM's."""
+    rows: list[Figure] = []
+    for pair in totals(pairs):
+        at = f"{pair.at_once} at once"
+        rates = (("lhkit", pair.ours), ("vLLM's benchmark", pair.theirs))
+        rows += [
             Figure(
                 what=f"output tokens a second, {at}: lhkit's share of vLLM's own benchmark",
-                value=each.percent,
+                value=pair.percent,
                 unit="%",
                 at_least=GOAL_PERCENT,
             ),
@@ -174,15 +176,15 @@ def found(pairs: Sequence[Pair], versions: Mapping[str, str], machine: Machine) 
             ),
         ]
     return Measurement(
-        title="Throughput: lhkit's client path beside `vllm bench serve`, on the embedded Gemma",
+        title="Throughput: lhkit's client path compared with `vllm bench serve` (embedded Gemma)",
         command="python evals/benchmarks/throughput.py",
         versions={"Python": platform.python_version(), **versions},
-        figures=tuple(told),
+        figures=tuple(rows),
         machine=machine,
         notes=(
             "A conversation is a first user turn of a `dev` scenario, its answer, and the "
-            "calls in it, in a world of its own. lhkit's seconds are those of the whole "
-            "replay: worlds, prompts, streaming, parsing, the dispatcher with the real "
+            "calls in it, in a new session. lhkit's seconds are those of the whole "
+            "replay: sessions, prompts, streaming, parsing, the dispatcher with the real "
             "handlers, verdicts, records on disk. `vllm bench serve` then sends those prompts "
             "in that order, with `--max-concurrency`, and `--ignore-eos` makes each answer as "
             "long as lhkit's was; it does nothing with the text.",
@@ -196,9 +198,9 @@ def draw(pairs: Sequence[Pair], folder: Path) -> None:
     import altair as alt
 
     rows = [
-        {"at once": f"{each.at_once}", "tokens": side.tokens_per_s, "side": name}
-        for each in totals(pairs)
-        for name, side in (("lhkit", each.ours), ("vllm bench serve", each.theirs))
+        {"at once": f"{pair.at_once}", "tokens": side.tokens_per_s, "side": name}
+        for pair in totals(pairs)
+        for name, side in (("lhkit", pair.ours), ("vllm bench serve", pair.theirs))
     ]
     chart = alt.Chart(alt.InlineData(values=rows)).mark_bar()
     chart = chart.encode(
@@ -210,11 +212,11 @@ def draw(pairs: Sequence[Pair], folder: Path) -> None:
     chart.properties(width=420, height=240).configure(background="white").save(folder / PLOT.file)
 
 
-async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], str]:
-    """Serve, measure, end the server; return the pairs and vLLM's version."""
+async def measure(settings: Settings, until_s: float) -> tuple[list[Pair], str]:
+    """Start the server, measure, stop it; return the pairs and vLLM's version."""
     if await embedded.running_server(app.EMBEDDED, settings):
-        raise SystemExit("a server is running already: end `lhkit serve` first")
-    plan = await embedded.embedded_server(settings)
+        raise SystemExit("A server is running already: stop `lhkit serve` first.")
+    plan = await embedded.prepare_vllm(settings)
     plan = replace(plan, env={**plan.env, **DEV})
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -223,22 +225,22 @@ async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], str]
         version = (await peer.answer())["version"]
         model = await connect(Endpoint(base_url=server.base_url, model=plan.served_name))
         stack.push_async_callback(model.aclose)
-        contest = Contest(
+        comparison = Comparison(
             model=model,
             plan=plan,
             peer=peer,
             scenarios=load_scenarios(scenario_paths("dev")),
         )
-        return await contest.rounds(until_s), version
+        return await comparison.rounds(until_s), version
 
 
 async def main() -> None:
-    """Measure in the time there is, and write the figures."""
-    machine = figures.this_machine()
+    """Measure within the time limit, and write the figures."""
+    machine = figures.describe_machine()
     until_s = time.perf_counter() + AT_MOST_S - _ENDING_S
     async with asyncio.timeout(AT_MOST_S):
-        pairs, version = await measured(load_settings(), until_s)
-    measurement = found(pairs, {"vLLM": version}, machine)
+        pairs, version = await measure(load_settings(), until_s)
+    measurement = build_measurement(pairs, {"vLLM": version}, machine)
     await asyncio.to_thread(draw, pairs, figures.HERE)
     figures.write("throughput", measurement)
 

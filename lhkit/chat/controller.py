@@ -1,6 +1,6 @@
-"""The async driver of a conversation: asks `next_step`, acts, emits events. It decides nothing.
+"""The controller of a conversation: runs the steps of `next_step` and emits events.
 
-Not covered: persistence. The history lives as long as the controller.
+The conversation lives in memory, as long as the controller.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.chat.state import ChatState, apply_event
+from lhkit.chat.state import ChatState, Transcript, apply_event
 from lhkit.chat.step import (
     MAX_TURNS,
     AnswerRepeated,
@@ -23,14 +23,13 @@ from lhkit.chat.step import (
     Limits,
     RunTools,
     SkipUnasked,
+    needs_clear_notice,
     next_step,
-    wants_clear_hint,
 )
-from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.events import (
-    CallSettled,
+    CallCompleted,
     ChatEvent,
     EndReason,
     HistoryCleared,
@@ -65,26 +64,26 @@ _log = logging.getLogger(__name__)
 Subscriber: TypeAlias = Callable[[ChatEvent], None]
 
 
-def _no_context(_message: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant:
-    """What an assistant is made of, apart from the model: instructions, tools' data, limits.
+    """The configuration of a conversation, apart from model and tools.
 
-    `instructions` is the byte-stable text for the model. `context` makes a line for each user
-    message from its text, such as the present date. `deps` is handed to the tools' handlers.
-    `max_turns` is how many requests a model gets for one message of the user. `max_result_bytes` is
-    how much of a result it reads, as JSON in UTF-8; in place of a larger one it reads
-    `truncation_hint`: best which tool gives a single item; `{bytes}` in it becomes the size.
+    Attributes:
+        instructions: the system text; keep it constant, so that servers can cache the prefix.
+        context: returns a line for the model, such as the date, from a user message's text.
+        deps: dependencies for the tools' handlers, such as a database.
+        sampling: temperature, token limits and the like.
+        max_turns: limit of model requests for one user message.
+        max_result_bytes: limit of a tool result for the model, as JSON in UTF-8.
+        truncation_hint: what the model reads instead of a larger result, such as which tool
+            returns a single item; `{bytes}` in it becomes the size.
 
     Raises:
-        ValueError: a limit with which nothing can be done.
+        ValueError: a limit is too small.
     """
 
     instructions: str = ""
-    context: Callable[[str], str] = _no_context
+    context: Callable[[str], str] = lambda _message: ""
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
@@ -92,24 +91,31 @@ class Assistant:
     truncation_hint: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse limits that no conversation can have."""
-        for name, least in (("max_turns", 1), ("max_result_bytes", MIN_RESULT_BYTES)):
+        """Validate the limits."""
+        for name, minimum in (("max_turns", 1), ("max_result_bytes", MIN_RESULT_BYTES)):
             value = getattr(self, name)
-            if value < least:
-                raise ValueError(f"{name}={value} of the Assistant: give at least {least}")
+            if value < minimum:
+                raise ValueError(f"{name}={value} of the Assistant: give at least {minimum}")
 
 
 class ChatController:
     """One conversation between a user, a model and tools.
 
     Args:
-        model: who answers.
+        model: answers the user and makes the calls.
         dispatcher: runs the calls.
-        assistant: instructions, data and limits.
-        confirm: who asks the user; None means that nothing destructive can happen. May be
+        assistant: instructions, dependencies and limits.
+        confirm: the gate for destructive calls; None cancels all of them. The attribute may be
             replaced between turns.
         catalog: texts for the user; Korean by default.
-        transcript: a conversation to go on with; by default a new one.
+        transcript: a conversation to resume; by default a new one.
+
+    Example:
+        ```
+        chat = ChatController(model=model, dispatcher=ToolDispatcher(registry), confirm=gate)
+        await chat.user_turn("Send Kim a message.")
+        chat.state.messages[-1]
+        ```
     """
 
     def __init__(
@@ -130,65 +136,68 @@ class ChatController:
         self._state = ChatState(transcript=transcript or Transcript())
         self._subscribers: list[Subscriber] = []
         self._turn: asyncio.Task[EndReason] | None = None
-        self._known: tuple[tuple[ToolDefinition, ...], Limits] | None = None
+        self._cached_limits: tuple[tuple[ToolDefinition, ...], Limits] | None = None
 
     @property
     def state(self) -> ChatState:
-        """The present state, a frozen value."""
+        """The current state, an immutable value."""
         return self._state
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber` with every event from now on; return a function that ends it."""
+        """Call `subscriber` with each later event; return a function that unsubscribes it."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
     async def user_turn(self, text: str) -> None:
-        """Take a user message through model and tools until there is an answer.
+        """Run one user message through model and tools until the model answers.
 
-        Does nothing if `text` is blank or a turn is running. Faults of the model end the turn
-        with `state.error`; nothing is raised but the cancellation of the calling task.
+        Does nothing if `text` is blank or a turn is running. A failure of the model ends the turn
+        and sets `state.error`.
+
+        Raises:
+            CancelledError: the calling task was cancelled.
         """
         if not text.strip() or self._state.is_streaming:
             return
         await self._run(UserMessage(text=text, context=self._assistant.context(text)))
 
     async def retry(self) -> None:
-        """Take up the last turn again after a fault. Does nothing if there was none."""
+        """Resume the last turn if it failed; otherwise do nothing."""
         if self._state.error is None or self._state.is_streaming:
             return
         await self._run(None)
 
     def stop(self) -> None:
-        """End the running turn: the request is closed, a started write is finished."""
+        """Stop the running turn: close the request, but finish a started write."""
         if self._turn is not None:
             self._turn.cancel()
 
     def clear(self) -> None:
-        """Forget the conversation. Does nothing while a turn is running."""
+        """Clear the conversation; do nothing while a turn is running."""
         if not self._state.is_streaming:
             self._emit(HistoryCleared())
 
     async def _run(self, message: UserMessage | None) -> None:
         self._emit(TurnStarted(message=message))
         ended = TurnEnded(reason=EndReason.STOPPED)
-        self._turn = asyncio.create_task(self._drive())
+        self._turn = asyncio.create_task(self._run_steps())
         cancelled_before = cancellations()
         try:
-            ended = self._ending(await self._turn)
+            ended = self._turn_ended(await self._turn)
         except asyncio.CancelledError:
             if cancellations() > cancelled_before:
                 raise  # not our own `stop`
-        except Exception as error:  # noqa: BLE001 - boundary: whatever the model's stream raises
+        except Exception as error:  # noqa: BLE001 - boundary: a model may raise anything
             _log.warning("the turn failed", exc_info=True)
-            ended = self._failure(error)
+            ended = self._turn_failed(error)
         finally:
             self._turn = None
-            self._settle_the_rest()
+            self._cancel_pending()
             self._emit(ended)
-        if wants_clear_hint(self._state.transcript):
+        if needs_clear_notice(self._state.transcript):
             self._emit(SystemMessage(text=self._catalog.text("chat.clear_hint")))
 
-    async def _drive(self) -> EndReason:
+    async def _run_steps(self) -> EndReason:
         while True:
             limits = self._limits()
             step = next_step(self._state.transcript, limits)
@@ -197,19 +206,19 @@ class ChatController:
                     await self._call_model(turn)
                 case RunTools(plans=plans):
                     for plan in plans:
-                        await self._carry_out(plan)
+                        await self._run_plan(plan)
                         if self._dispatcher.registry.destructive != limits.destructive:
-                            break  # that call brought new tools: the rest is planned anew
+                            break  # the call registered new tools: plan the rest again
                 case Finish(reason=reason):
                     return reason
                 case _:
                     assert_never(step)
 
     def _limits(self) -> Limits:
-        """Return what holds now: tools may be registered while a conversation goes on."""
+        """Return the current limits; tools may be registered during a conversation."""
         registry = self._dispatcher.registry
-        if self._known is not None and self._known[0] == registry.definitions:
-            return self._known[1]
+        if self._cached_limits is not None and self._cached_limits[0] == registry.definitions:
+            return self._cached_limits[1]
         limits = Limits(
             max_turns=self._assistant.max_turns,
             destructive=registry.destructive,
@@ -222,7 +231,7 @@ class ChatController:
                 for name, tool in registry.items()
             },
         )
-        self._known = registry.definitions, limits
+        self._cached_limits = registry.definitions, limits
         return limits
 
     async def _call_model(self, turn: int) -> None:
@@ -234,42 +243,42 @@ class ChatController:
         )
         self._emit(ModelCalled(turn=turn))
         first = sum(isinstance(message, ToolCallMessage) for message in self._state.messages)
-        parsed: list[tuple[ToolCall, ToolCall]] = []  # as the model gave them, and as they are kept
+        parsed: list[tuple[ToolCall, ToolCall]] = []  # (the model's call, the frozen call)
         is_finished = False
         async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 match event:
                     case ToolCallParsed(call=call):
-                        parsed.append((call, _kept(call, first + len(parsed))))
+                        parsed.append((call, _frozen_call(call, first + len(parsed))))
                         self._emit(ToolCallParsed(call=parsed[-1][1]))
                     case Finished(calls=calls):
                         is_finished = True
-                        kept = tuple(
+                        frozen = tuple(
                             parsed[i][1]
                             if i < len(parsed) and parsed[i][0] is call
-                            else _kept(call, first + i)
+                            else _frozen_call(call, first + i)
                             for i, call in enumerate(calls)
                         )
-                        self._emit(replace(event, calls=kept))
+                        self._emit(replace(event, calls=frozen))
                     case _:
                         self._emit(event)
         if not is_finished:
             raise StreamBrokenError(
-                "the model's stream ended without a last event: a ChatModel yields Finished at the "
-                "end, or raises a ModelError"
+                "the model's stream ended without a Finished event: a ChatModel yields Finished at "
+                "the end, or raises a ModelError"
             )
 
-    async def _carry_out(self, plan: CallPlan) -> None:
+    async def _run_plan(self, plan: CallPlan) -> None:
         match plan:
             case Dispatch(pending=pending):
                 await self._dispatch(pending)
             case SkipUnasked(pending=pending):
                 skipped = ToolCallOutcome(result=ToolCancelled(), gate=GateOutcome.NOT_ASKED)
-                self._settle(pending, skipped)
+                self._complete(pending, skipped)
             case AnswerRepeated(pending=pending):
-                self._settle(pending, ToolCallOutcome(result=self._refusal("repeated_call")))
+                self._complete(pending, ToolCallOutcome(result=self._refusal("repeated_call")))
             case AnswerTruncated(pending=pending):
-                self._settle(pending, ToolCallOutcome(result=self._refusal("truncated_call")))
+                self._complete(pending, ToolCallOutcome(result=self._refusal("truncated_call")))
             case _:
                 assert_never(plan)
 
@@ -283,43 +292,42 @@ class ChatController:
                 deps=self._assistant.deps,
                 observe=outcomes.append,
             )
-        finally:  # also when stopped: a finished write stays reported
+        finally:  # also when stopped, so that a finished write is reported
             for outcome in outcomes:
-                self._settle(pending, outcome)
+                self._complete(pending, outcome)
 
-    def _settle(self, pending: ToolCallMessage, outcome: ToolCallOutcome) -> None:
-        most, size = self._assistant.max_result_bytes, envelope_bytes(outcome.result)
-        if size > most:
+    def _complete(self, pending: ToolCallMessage, outcome: ToolCallOutcome) -> None:
+        limit, size = self._assistant.max_result_bytes, envelope_bytes(outcome.result)
+        if size > limit:
             _log.warning(
                 "%s returned %d bytes: the model reads at most max_result_bytes=%d (Assistant)",
                 pending.name,
                 size,
-                most,
+                limit,
             )
         message = replace(
-            pending, outcome=outcome, hint=self._assistant.truncation_hint, max_bytes=most
+            pending, outcome=outcome, hint=self._assistant.truncation_hint, max_bytes=limit
         )
-        self._emit(CallSettled(message=message))
+        self._emit(CallCompleted(message=message))
 
-    def _settle_the_rest(self) -> None:
-        """Give every call a result, so that the next request has a well-formed history."""
+    def _cancel_pending(self) -> None:
+        """Give each pending call a result, so that the next request has a valid history."""
         for pending in self._state.transcript.pending:
-            self._settle(pending, ToolCallOutcome(result=ToolCancelled()))
+            self._complete(pending, ToolCallOutcome(result=ToolCancelled()))
 
     def _refusal(self, code: str) -> ToolErr:
         return ToolErr(code, self._catalog.text(f"dispatch.{code}"))
 
-    def _ending(self, reason: EndReason) -> TurnEnded:
+    def _turn_ended(self, reason: EndReason) -> TurnEnded:
         if reason is not EndReason.TOO_LONG:
             return TurnEnded(reason=reason)
-        most = self._assistant.max_turns
         return TurnEnded(
             reason=reason,
             error=self._catalog.text("chat.too_long"),
-            detail=f"max_turns={most} (Assistant): so many requests and no answer in words",
+            detail=f"no answer after max_turns={self._assistant.max_turns} requests (Assistant)",
         )
 
-    def _failure(self, error: Exception) -> TurnEnded:
+    def _turn_failed(self, error: Exception) -> TurnEnded:
         key = error.key if isinstance(error, ModelError) else ModelError.key
         type_name = type(error).__name__
         sentence = self._catalog.text(key, type=type_name)
@@ -335,12 +343,12 @@ class ChatController:
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
-            except Exception:  # noqa: BLE001 - boundary: a broken view must not end the turn
+            except Exception:  # noqa: BLE001 - boundary: a failing view must not end the turn
                 _log.exception("a subscriber failed on %s", type(event).__name__)
 
 
-def _kept(call: ToolCall, number: int) -> ToolCall:
-    """Return a call with an id, and with arguments that its model cannot change any more."""
+def _frozen_call(call: ToolCall, number: int) -> ToolCall:
+    """Return a call with an id and read-only arguments."""
     args = call.args
     with suppress(NotJsonError):
         args = read_only_json(args)

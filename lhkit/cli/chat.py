@@ -30,7 +30,7 @@ from lhkit.harness.run_options import (
 from lhkit.harness.sessions import LiveSession
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
-from lhkit.toolset import closed_after, load, name_of
+from lhkit.toolset import closing_session, load, name_of
 
 
 class ChatOptions(Options):
@@ -84,7 +84,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
     )
     app.require_choice(choice, told.runtime)  # before a file is made
     surroundings = open_talk(options, told)
-    with closed_after(surroundings.session) as session:
+    with closing_session(surroundings.session) as session:
         choice = replace(choice, tools=session.registry.definitions)
         app.require_choice(choice, told.runtime)
         folder = options.record

@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
 
 from lhkit.cli.finish import Run, finish
-from lhkit.settings import checked
+from lhkit.settings import validate_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 
@@ -114,7 +114,9 @@ def _callback(function: Callable[..., Any], run: Run) -> Callable[..., None]:
 
         def started(settings: Any) -> Coroutine[Any, Any, int]:
             made = {
-                name: checked(model, **{k: v for k, v in values.items() if k in model.model_fields})
+                name: validate_options(
+                    model, **{k: v for k, v in values.items() if k in model.model_fields}
+                )
                 for name, model in models.items()
             }
             inside = {field for model in models.values() for field in model.model_fields}

@@ -10,7 +10,7 @@ from lhkit import __version__, app, embedded
 from lhkit.cli.command import Options, command
 from lhkit.cli.options import BaseUrl
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
-from lhkit.files import version_of
+from lhkit.files import installed_version
 from lhkit.harness.run_options import DialectName, ModelName
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
@@ -22,8 +22,7 @@ from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, Sampling
-from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, registry_of
@@ -125,7 +124,7 @@ async def _running_address(options: DoctorOptions, settings: Settings) -> str | 
 
 def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Checked]:
     needed = _PACKAGES[settings.runtime]
-    found = {name: version_of(*packages) for name, packages in needed.items()}
+    found = {name: installed_version(*packages) for name, packages in needed.items()}
     lines = [
         Checked(
             is_well=told is not None,
@@ -139,7 +138,7 @@ def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> 
 
 def _dtype(settings: Settings, catalog: Catalog) -> Checked:
     precision = served_precision(settings.dtype)
-    said = precision.words(catalog) if precision else catalog.text("dtype.device")
+    said = precision.describe(catalog) if precision else catalog.text("dtype.device")
     return Checked(is_well=True, said=said)
 
 

@@ -25,7 +25,7 @@ from lhkit.models.vllm_server import MAX_NUM_SEQS
 from lhkit.scale import SCRIPTED, Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
 from lhkit.settings import Settings, hardware
 from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import Toolset, limited, registry_of
+from lhkit.toolset import Toolset, limit_tokens, registry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,9 @@ def prepared(
     options.require_few(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)
-    toolset = scale.with_instructions(limited(toolset, options.max_tokens), options.instructions)
+    toolset = scale.with_instructions(
+        limit_tokens(toolset, options.max_tokens), options.instructions
+    )
     is_script = not addresses and options.model in SCRIPTED
     base_url = addresses[0] if addresses else None if is_script else settings.base_url
     choice = app.ModelChoice(

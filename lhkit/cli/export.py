@@ -14,7 +14,7 @@ from lhkit.cli.command import Options, command
 from lhkit.cli.console import wide_console
 from lhkit.cli.options import SHAPE, Locale
 from lhkit.errors import RunError, UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.corrections import read_conversations
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
@@ -211,7 +211,7 @@ def _is_address(place: str) -> bool:
 
 
 def _write_traces(run: Run, file: Path) -> None:
-    write_whole(file, (request + b"\n" for request in trace_lines(run)))
+    write_atomically(file, (request + b"\n" for request in trace_lines(run)))
 
 
 async def _send(run: Run, address: str) -> str:

@@ -37,9 +37,8 @@ from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
 from lhkit.responses import ModelIdentity
-from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Cluster, Placement
-from lhkit.settings import Settings
+from lhkit.settings import VLLM, Settings
 from lhkit.text import printable
 from lhkit.toolset import load
 

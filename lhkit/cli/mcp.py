@@ -10,7 +10,7 @@ from lhkit.cli.options import Database, Locale, OpenedToolset, World
 from lhkit.errors import MissingPackageError
 from lhkit.locales import load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
-from lhkit.toolset import closed_after
+from lhkit.toolset import closing_session
 
 
 @command(
@@ -44,7 +44,7 @@ async def serve_tools(
     told = settings.model_copy(update={"locale": locale or settings.locale})
     talk = ChatOptions(toolset=toolset, world=world, file=file)
     surroundings = open_talk(talk, told)
-    with closed_after(surroundings.session) as session:
+    with closing_session(surroundings.session) as session:
         serving = McpServing(
             session,
             name=surroundings.toolset_name,

@@ -2,8 +2,7 @@
 
 from lhkit.errors import UsageError
 from lhkit.precision import Dtype
-from lhkit.runtimes import LLAMA_CPP, Runtime
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, Runtime, Settings
 
 
 def served_by(

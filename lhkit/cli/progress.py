@@ -14,15 +14,15 @@ from tqdm import tqdm
 from lhkit.app import ModelChoice, open_model
 from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
-from lhkit.models.progress import WeightsProgress, WeightsStage
-from lhkit.models.server import StartProgress, StartReport, silent
+from lhkit.models.server import StartProgress, StartReport, ignore_start_progress
+from lhkit.models.weights_folder import WeightsProgress, WeightsStage
 from lhkit.settings import Settings
 from lhkit.text import printable
 
 
 @asynccontextmanager
 async def opened_model(
-    choice: ModelChoice, settings: Settings, heard: StartReport = silent
+    choice: ModelChoice, settings: Settings, heard: StartReport = ignore_start_progress
 ) -> AsyncIterator[ChatModel]:
     """Yield a connected model, as `app.open_model` does, and show how it is coming along.
 

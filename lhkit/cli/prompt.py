@@ -23,11 +23,9 @@ from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
-from lhkit.models.adapter import encoder
-from lhkit.models.chat_messages import chat_messages, chat_tools
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.gemma import EMBEDDED_NAMES
-from lhkit.models.request import OPENAI
+from lhkit.models.gemma import EMBEDDED_NAMES, load_encoder
+from lhkit.models.request import OPENAI, chat_messages, chat_tools
 from lhkit.models.served import require_constraint
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import NOTHING, printable
@@ -168,7 +166,7 @@ def _tokens(settings: Settings) -> Measure | None:
     for name in EMBEDDED_NAMES:
         folder = embedded.embedded_folder(name, settings)
         if (folder / "tokenizer.json").is_file():
-            encode = encoder(folder)
+            encode = load_encoder(folder)
             return lambda text: len(encode(text))
     return None
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from lhkit.cli.command import Options, command
 from lhkit.cli.options import RunFolder
 from lhkit.errors import RunError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -86,6 +86,6 @@ def write_report(path: Path, content: str) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, whole_unicode(content).encode())
+        write_atomically(path, whole_unicode(content).encode())
     except OSError as error:
         raise RunError(f"{path} cannot be written ({error}): choose another place") from error

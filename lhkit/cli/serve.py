@@ -22,15 +22,13 @@ from lhkit.cli.serve_line import (
     serve_line,
 )
 from lhkit.errors import ServerStartError, UsageError
-from lhkit.models.aliases import alias_of
+from lhkit.models.adapter import read_lora, with_lora
 from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES, served_dtype, serving_plan
-from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.running_servers import RunningServer, advertised, find_running
-from lhkit.models.server import LocalServer
-from lhkit.models.vllm_server import ServerSettings, for_installed_vllm
+from lhkit.models.identity import weights_alias
+from lhkit.models.server import LocalServer, RunningServer, find_running_server, register_server
+from lhkit.models.vllm_server import ServerSettings, fit_installed_vllm
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.runtimes import LLAMA_CPP
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, Settings
 from lhkit.text import printable
 
 _WATCH_S = 0.5
@@ -118,7 +116,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
             folder, settings.cache_dir, base=base, base_sha256=own.settings.weights_sha256
         )
         plan = with_lora(own.settings, lora)
-        running = await find_running(settings.cache_dir, lora.name, model=plan.model)
+        running = await find_running_server(settings.cache_dir, lora.name, model=plan.model)
         if running is not None and {*lora.modules} <= {*running.options}:
             return _say_served(lora.name, running)
         server = LocalServer(plan, report=reports.server)
@@ -132,7 +130,7 @@ async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> i
     console = Console(markup=False)  # a folder may be called [red]
     try:
         await embedded.require_same_weights(server, settings)
-        async with advertised(settings.cache_dir, server):
+        async with register_server(settings.cache_dir, server):
             words = f"{name} is served at {server.base_url}. Ctrl-C ends it."
             console.print(printable(words), soft_wrap=True)
             console.print(printable(f"log: {server.settings.log_path}"))
@@ -146,18 +144,22 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
     if weights is None:
         return await embedded.running_server(name, settings)
     folder = await asyncio.to_thread(weights.resolve)
-    running = await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
+    running = await find_running_server(
+        settings.cache_dir, name, model=folder, dtype=settings.dtype
+    )
     if running is None:
         return None
     sha256 = await weights_sha256(folder, settings.cache_dir)
-    return running if alias_of(sha256) in running.options else None  # else trained anew meanwhile
+    return (
+        running if weights_alias(sha256) in running.options else None
+    )  # else trained anew meanwhile
 
 
 async def _server(
     name: str, reports: embedded.Reports, options: ServeOptions, settings: Settings
 ) -> LocalServer:
     if options.weights is None:
-        return await embedded.is_local_server(
+        return await embedded.prepare_server(
             settings,
             reports,
             name=name,
@@ -177,7 +179,7 @@ async def _server(
         compiled=options.compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
-    plan = await for_installed_vllm(plan, settings.cache_dir)
+    plan = await fit_installed_vllm(plan, settings.cache_dir)
     return LocalServer(plan, report=reports.server)
 
 

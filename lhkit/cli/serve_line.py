@@ -19,17 +19,21 @@ from lhkit.files import file_sha256
 from lhkit.harness.run_options import DtypeName, RuntimeName
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
-from lhkit.models.aliases import alias_of, aliases_of
-from lhkit.models.families import CPU_SERVER, Device, serve_command
+from lhkit.models.adapter import read_lora, with_lora
 from lhkit.models.gemma import EMBEDDED_NAMES, served_dtype, served_precision, serving_plan
+from lhkit.models.identity import server_aliases, weights_alias
 from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
-from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.vllm_options import fitted, known_options
-from lhkit.models.vllm_server import for_installed_vllm
+from lhkit.models.vllm_server import (
+    CPU_SERVER,
+    Device,
+    filter_options,
+    fit_installed_vllm,
+    known_options,
+    serve_command,
+)
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.precision import ServedDtype, chosen
-from lhkit.runtimes import LLAMA_CPP
-from lhkit.settings import Settings
+from lhkit.precision import ServedDtype, choose_precision
+from lhkit.settings import LLAMA_CPP, Settings
 
 GGUF = ".gguf"
 """How the name of a file ends that llama.cpp serves."""
@@ -104,9 +108,9 @@ async def serve_line(model: str, options: ServeOptions, settings: Settings) -> i
     known: Device = "gpu" if device == "gpu" else "cpu"
     dtype: ServedDtype = settings.dtype or "auto"
     if known == "cpu":
-        precision = chosen(settings.dtype)
+        precision = choose_precision(settings.dtype)
         dtype = precision.dtype
-        _say(precision.words(load_catalog(settings.locale)))
+        _say(precision.describe(load_catalog(settings.locale)))
     command = serve_command(
         model, known, dtype=dtype, port=port, server_parser=options.server_parser
     )
@@ -116,12 +120,12 @@ async def serve_line(model: str, options: ServeOptions, settings: Settings) -> i
     if not dry_run:
         is_folder = await asyncio.to_thread(Path(model).is_dir)
         sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
-        aliases = aliases_of(weights_sha256=sha256, dtype=dtype)
+        aliases = server_aliases(weights_sha256=sha256, dtype=dtype)
         command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
     if options.lora is not None:
         lora = await read_lora(options.lora, settings.cache_dir, base=model, base_sha256=sha256)
         command = (*command, *lora.options)
-    command, left_out = fitted(command, vllm_knows)
+    command, left_out = filter_options(command, vllm_knows)
     say_left_out(left_out, settings)
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
@@ -132,7 +136,7 @@ async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if not await asyncio.to_thread(file.is_file):
         raise UsageError(f"there is no file {file}")
     sha256 = await asyncio.to_thread(file_sha256, file)
-    told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), alias_of(sha256))
+    told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), weights_alias(sha256))
     command = ("python", gguf_serving.__file__, str(file), *told)
     Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
     if dry_run:
@@ -163,7 +167,7 @@ async def embedded_line(model: str, options: ServeOptions, settings: Settings) -
         server_parser=options.server_parser,
         compiled=options.compiled,
     )
-    plan = await for_installed_vllm(plan, settings.cache_dir)
+    plan = await fit_installed_vllm(plan, settings.cache_dir)
     if options.lora is not None:
         plan = with_lora(plan, await read_lora(options.lora, settings.cache_dir, base=name))
     say_left_out(plan.left_out, settings)
@@ -223,7 +227,7 @@ def say_dtype(settings: Settings) -> None:
     if settings.runtime == LLAMA_CPP:
         return  # the file tells
     precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
-    _say(precision.words(catalog) if precision else catalog.text("dtype.device"))
+    _say(precision.describe(catalog) if precision else catalog.text("dtype.device"))
 
 
 def say_left_out(options: Sequence[str], settings: Settings) -> None:

@@ -14,7 +14,7 @@ from lhkit.locales import Catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
-from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
+from lhkit.models.served import UNKNOWN_CONCURRENCY, default_concurrency
 from lhkit.models.server import StartProgress
 from lhkit.responses import ModelIdentity
 from lhkit.scale import SCRIPTED, RaySampleRunner
@@ -45,7 +45,7 @@ def concurrency_for(source: ModelSource) -> int:
     if callable(source):
         return UNKNOWN_CONCURRENCY
     servers = len(source) if isinstance(source, ServerPool) else 1
-    return min(MAX_CONCURRENCY, servers * fitting_concurrency(source.identity))
+    return min(MAX_CONCURRENCY, servers * default_concurrency(source.identity))
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ class _StartTime:
 def left_lines(opened: Opened, catalog: Catalog) -> Iterator[str]:
     """Yield which of several servers were left, and how many replicas were lost."""
     if isinstance(opened.source, ServerPool):
-        for address in opened.source.left:
+        for address in opened.source.failed_addresses:
             yield catalog.text("eval.left", address=address)
     if opened.runner is not None and (losses := opened.runner.losses):
         yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])

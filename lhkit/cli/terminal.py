@@ -17,11 +17,10 @@ from rich.text import Text
 
 from lhkit.chat.controller import ChatController
 from lhkit.cli.typed import LineReader
-from lhkit.confirm.decision import Decision, QuestionOutcome
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, Decision, QuestionOutcome
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import LhkitError, UsageError
-from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
+from lhkit.events import CallCompleted, ChatEvent, EndReason, TurnEnded
 from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.sessions import LiveSession
@@ -174,7 +173,7 @@ class TerminalChat:
                 self._is_mid_line = True
             case Finished():
                 self._end_line()
-            case CallSettled(message=message):
+            case CallCompleted(message=message):
                 self._show_call(message)
             case SystemMessage(text=text):
                 self._line(text, style="yellow")

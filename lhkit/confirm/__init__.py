@@ -1,4 +1,9 @@
-"""Asking a person before data changes: the gate, its simple kinds, and the summary it shows.
+"""Confirmation: ask a person before a tool changes data.
 
-Runs nothing, and draws nothing but lines of a terminal: the card is the notebook's.
+- `gate`: the `ConfirmGate` protocol, `GuardedGate`, gates without a person, and decisions.
+- `terminal`: `TerminalGate`, which asks in lines of text. The notebook's is `lhkit.notebook`'s.
+- `summary`: the text of a request, from the tool's own `summarize` or its arguments.
+- `form`: forms that a running tool may show (MCP elicitation).
+
+Start with the docstring of `gate` to write a gate. Tools are run by `lhkit.tools.dispatcher`.
 """

@@ -1,14 +1,14 @@
-"""Forms for what a tool asks a person during a call: fields, typed text, validation. Pure.
+"""Forms for the questions of a running tool (MCP elicitation): fields, parsing, validation.
 
-A form is what MCP allows for elicitation: an object whose fields are strings (with a format or an
-enum), numbers, integers and booleans. Any other schema is refused with its reason. Keywords that
-MCP does not name, such as `pattern`, are left to the server. What was typed is read and validated
-by pydantic.
+A form has the fields that MCP allows: strings (with a format or an enum), numbers, integers and
+booleans. Any other schema is refused with a reason. Keywords that MCP does not name, such as
+`pattern`, are left to the server. pydantic parses and validates what the user types.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -22,49 +22,62 @@ from lhkit.text import visible
 MOST_FIELDS = 50
 MOST_CHOICES = 200
 _MOST_CHARS = 1_000
-"""A title, a description or a default that is longer is cut, or left out."""
+"""Longer titles and descriptions are cut; a longer default is ignored."""
 
 _LABEL_CHARS = 60
-"""A choice with a longer label is not chosen from the start: one line shows its beginning only."""
+"""A choice with a longer label is never the default, since only its beginning is visible."""
 
 
 class UnsupportedFormError(ValueError):
-    """A schema asks for more than a form can hold; the message is the reason."""
+    """A schema has something that a form does not support; the message is the reason."""
 
 
 class FieldKind(StrEnum):
-    """What a field holds."""
+    """The type of a field's value."""
 
     TEXT = "text"
     INTEGER = "integer"
     NUMBER = "number"
     YES_NO = "yes_no"
     CHOICE = "choice"
-    JSON = "json"  # in reviews only: an argument that no other kind can hold
+    JSON = "json"  # in reviews only: an argument of any other type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A value that can be chosen, as text, and its title."""
+    """A value of a choice field, as text, and its title."""
 
     value: str
     title: str = ""
 
     @property
     def label(self) -> str:
-        """What a person reads."""
+        """The text that the user reads."""
         return self.title or self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `typed` is its initial text; `low` and `high` bound a number or a length."""
+    """One field of a form.
+
+    Attributes:
+        name: the key in the result.
+        kind: the type of the value.
+        title: a label; by default the name.
+        about: a description.
+        is_required: the field must not be left empty.
+        choices: the values of a choice field.
+        typed: the initial text.
+        format: `date`, `date-time`, `email`, `uri` or empty.
+        low: the minimum of a number or of a text's length.
+        high: the maximum of a number or of a text's length.
+    """
 
     name: str
     kind: FieldKind
     title: str = ""
     about: str = ""
-    is_needed: bool = False
+    is_required: bool = False
     choices: tuple[Choice, ...] = ()
     typed: str = ""
     format: str = ""
@@ -73,52 +86,55 @@ class FormField:
 
     @property
     def label(self) -> str:
-        """What the field is called."""
+        """The title, or the name."""
         return self.title or self.name
 
     @property
     def is_text(self) -> bool:
-        """True if what is typed is the value itself."""
+        """True if the typed text is the value itself."""
         return self.kind in (FieldKind.TEXT, FieldKind.CHOICE)
 
 
 Typed: TypeAlias = Mapping[str, str]
-"""What was typed or chosen, by the names of fields."""
+"""The typed or chosen text of each field, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What is asked: `fields`, and what a yes sends besides, which `words` tell.
+    """A form; without fields it is a yes/no question.
 
-    Without fields it wants no more than a yes.
+    Attributes:
+        fields: the fields to fill in.
+        given: values that a yes sends in addition to the fields.
+        words: a text that describes `given`.
+        is_secret: the form seems to ask for a password or the like, which MCP forbids.
     """
 
     fields: tuple[FormField, ...] = ()
-    given: Mapping[str, JSON] = field(default_factory=dict)
+    given: Mapping[str, JSON] = dataclass_field(default_factory=dict)
     words: str = ""
     is_secret: bool = False
-    """True if it seems to be after a password, which nobody may ask for like this."""
 
     @property
     def typed(self) -> Typed:
-        """What stands in the fields at first."""
-        return {each.name: each.typed for each in self.fields}
+        """The initial text of each field."""
+        return {field.name: field.typed for field in self.fields}
 
 
 class FormAction(StrEnum):
-    """How a person answered, in MCP's words."""
+    """The action of an answer, as in MCP."""
 
     ACCEPT = "accept"
     DECLINE = "decline"  # said no
-    CANCEL = "cancel"  # went away without a choice
+    CANCEL = "cancel"  # closed the form without an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormAnswer:
-    """A person's answer; `content` is only there for a yes."""
+    """The user's answer; `content` has values only if the form was accepted."""
 
     action: FormAction
-    content: Mapping[str, JSON] = field(default_factory=dict)
+    content: Mapping[str, JSON] = dataclass_field(default_factory=dict)
 
 
 DECLINED = FormAnswer(action=FormAction.DECLINE)
@@ -127,31 +143,36 @@ CANCELLED = FormAnswer(action=FormAction.CANCEL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What a form comes to: its values, and what is wrong, in words, by the names of fields."""
+    """The parsed values of a form, and the error messages; both by field name."""
 
     values: Mapping[str, JSON]
     faults: Mapping[str, str]
 
 
 def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
-    """Return the form that a server's schema asks for.
+    """Return the form for the schema of an MCP server.
+
+    Args:
+        schema: the `requestedSchema` of an elicitation.
+        message: the server's message to the user, checked for words such as `password`.
+        catalog: texts for yes and no.
 
     Raises:
-        UnsupportedFormError: it asks for more than MCP allows; the message names the field.
+        UnsupportedFormError: the schema has something MCP does not allow; names the field.
     """
     properties, required = schema.get("properties"), schema.get("required", [])
     if not isinstance(properties, Mapping):
         raise UnsupportedFormError("`properties` is not an object")
     if len(properties) > MOST_FIELDS:
         raise UnsupportedFormError(f"{len(properties)} fields: at most {MOST_FIELDS} are allowed")
-    if not isinstance(required, list) or any(each not in list(properties) for each in required):
+    if not isinstance(required, list) or any(name not in list(properties) for name in required):
         raise UnsupportedFormError("`required` is not a list of the names of its fields")
     fields = tuple(
-        field_of(name, part, is_needed=name in required, catalog=catalog)
+        field_of(name, part, is_required=name in required, catalog=catalog)
         for name, part in properties.items()
     )
-    told = [message, *(text for each in fields for text in (each.name, each.title, each.about))]
-    is_secret = any(map(_looks_secret, told))
+    texts = [message, *(text for f in fields for text in (f.name, f.title, f.about))]
+    is_secret = any(map(_looks_secret, texts))
     if len(fields) == 1 and fields[0].kind is FieldKind.YES_NO and not fields[0].typed:
         (only,) = fields
         words = "\n".join(filter(None, [f"{only.label}: {catalog.text('form.true')}", only.about]))
@@ -167,65 +188,74 @@ _KINDS: Final = {
 }
 
 
-def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None = None) -> FormField:
-    """Return the field for a property of a schema; with a catalog yes and no are words.
+def field_of(
+    name: str, part: Any, *, is_required: bool, catalog: Catalog | None = None
+) -> FormField:
+    """Return the field for a property of a schema.
+
+    Args:
+        name: the property.
+        part: its schema.
+        is_required: the property is required.
+        catalog: texts for yes and no; without it they are `true` and `false`.
 
     Raises:
-        UnsupportedFormError: no field can hold it.
+        UnsupportedFormError: no kind of field fits; the message names the field.
     """
     try:
-        kind, choices = _kind_of(part)
+        kind, choices = _parse_kind(part)
     except UnsupportedFormError as error:
         raise UnsupportedFormError(f"field {name[:_LABEL_CHARS]!r}: {error}") from None
     if kind is FieldKind.YES_NO:
-        told = [catalog.text(f"form.{each}") if catalog else "" for each in ("true", "false")]
-        choices = dict(zip(("true", "false"), told, strict=True))
+        choices = {
+            word: catalog.text(f"form.{word}") if catalog else "" for word in ("true", "false")
+        }
     is_text, format_ = kind is FieldKind.TEXT, part.get("format")
     low, high = ("minLength", "maxLength") if is_text else ("minimum", "maximum")
-    made = FormField(
+    field = FormField(
         name=name,
         kind=kind,
         title=_words(part.get("title")),
         about=_words(part.get("description")),
-        is_needed=is_needed,
-        choices=tuple(Choice(value=each, title=title) for each, title in choices.items()),
+        is_required=is_required,
+        choices=tuple(Choice(value=value, title=title) for value, title in choices.items()),
         format=format_ if is_text and isinstance(format_, str) and format_ in _FORMATS else "",
         low=_bound(part.get(low), is_length=is_text),
         high=_bound(part.get(high), is_length=is_text),
     )
-    return _with_default(made, part["default"]) if "default" in part else made
+    return _with_default(field, part["default"]) if "default" in part else field
 
 
-def _kind_of(part: Any) -> tuple[FieldKind, dict[str, str]]:
-    """Return what the field of a schema holds, and its choices with their titles.
+def _parse_kind(part: Any) -> tuple[FieldKind, dict[str, str]]:
+    """Return the kind of a property's field, and its choices: value to title.
 
     Raises:
-        UnsupportedFormError: no field can hold it; the message is the reason.
+        UnsupportedFormError: no kind fits; the message is the reason.
     """
     if not isinstance(part, Mapping):
         raise UnsupportedFormError("its schema is not an object")
     if union := part.keys() & {"anyOf", "allOf", "$ref"}:
         raise UnsupportedFormError(f"`{min(union)}` is not allowed")
-    choices = _choices(part)
-    told = part.get("type", None if choices is None else "string")
-    kind = _KINDS.get(told) if isinstance(told, str) else None
+    choices = _parse_choices(part)
+    type_name = part.get("type", None if choices is None else "string")
+    kind = _KINDS.get(type_name) if isinstance(type_name, str) else None
     if kind is None or (choices and kind is not FieldKind.TEXT):
-        shown = visible(json_or_repr(told))[:_LABEL_CHARS]
+        shown = visible(json_or_repr(type_name))[:_LABEL_CHARS]
         raise UnsupportedFormError(f"type {shown} is not allowed")
     return (FieldKind.CHOICE, choices) if choices else (kind, {})
 
 
-def _choices(part: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants.
+def _parse_choices(part: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the choices of `enum` (with `enumNames`) or of `oneOf`: value to title.
 
     Raises:
-        UnsupportedFormError: that is no list of texts, or too long to choose from.
+        UnsupportedFormError: they are not strings, or too many.
     """
     pairs: list[tuple[Any, Any]]
     if "oneOf" in part:
         listed = part["oneOf"] if isinstance(part["oneOf"], list) else []
-        told = [each if isinstance(each, Mapping) else {} for each in listed]
-        pairs = [(each.get("const"), each.get("title")) for each in told]
+        choices = [choice if isinstance(choice, Mapping) else {} for choice in listed]
+        pairs = [(choice.get("const"), choice.get("title")) for choice in choices]
     elif "enum" in part:
         values = part["enum"] if isinstance(part["enum"], list) else []
         names = part.get("enumNames")
@@ -240,22 +270,22 @@ def _choices(part: Mapping[str, Any]) -> dict[str, str] | None:
     return {value: _words(title) for value, title in pairs}
 
 
-def _with_default(made: FormField, default: Any) -> FormField:
+def _with_default(field: FormField, default: Any) -> FormField:
     """Return the field with its default as the initial text.
 
-    A default that does not fit is ignored, and so is one that reads otherwise than it is: it would
-    be sent as it is, by a person who has only read it.
+    An invalid default is ignored, and so is one with invisible characters or beyond the visible
+    part: the user would send something else than they read.
     """
     try:
-        text = typed_as(made, default)
-        is_fit = value_of(made, text) == default
+        text = typed_as(field, default)
+        is_valid = value_of(field, text) == default
     except (NotJsonError, ValueError, RecursionError):
-        return made
-    shown = text.replace("\t", " ")  # white space in a field looks like white space
-    labels = [each.label for each in made.choices if each.value == text]
-    is_seen = len(text) <= _MOST_CHARS and (bool(labels) or visible(shown) == shown)
-    is_seen = is_seen and all(len(label) <= _LABEL_CHARS for label in labels)
-    return replace(made, typed=text) if is_fit and is_seen else made
+        return field
+    shown = text.replace("\t", " ")  # a tab looks like a space in a field
+    labels = [choice.label for choice in field.choices if choice.value == text]
+    is_readable = len(text) <= _MOST_CHARS and (bool(labels) or visible(shown) == shown)
+    is_readable = is_readable and all(len(label) <= _LABEL_CHARS for label in labels)
+    return replace(field, typed=text) if is_valid and is_readable else field
 
 
 def _words(value: Any) -> str:
@@ -263,53 +293,48 @@ def _words(value: Any) -> str:
 
 
 def _bound(value: Any, *, is_length: bool) -> float | None:
-    """Return a limit; what is none is left to the server."""
+    """Return a limit; None for an invalid one, which is left to the server."""
     if is_length:
         return value if type(value) is int and value >= 0 else None
     return value if type(value) in (int, float) and abs(value) <= _MOST else None
 
 
 _MOST: Final = 10**300
-"""A limit beyond it, or an infinite one, is none: a person would not reach it."""
+"""Larger limits are ignored."""
 
 
-def typed_as(made: FormField, value: Any) -> str:
-    """Return a value as it is typed into a field.
-
-    Raises:
-        NotJsonError: nobody could type it.
-    """
-    return value if made.is_text and isinstance(value, str) else json_or_repr(value)
+def typed_as(field: FormField, value: Any) -> str:
+    """Return the text that the user would type for a value."""
+    return value if field.is_text and isinstance(value, str) else json_or_repr(value)
 
 
-def value_of(made: FormField, typed: str) -> JSON:
-    """Return what was typed as the value that it stands for.
+def value_of(field: FormField, typed: str) -> JSON:
+    """Return the value of a typed text.
 
     Raises:
-        ValueError: it does not fit the field, such as a word for a number.
+        ValueError: the text is invalid for the field, such as a word for a number.
     """
-    adapter: TypeAdapter[Any] = TypeAdapter(_type_of(made))
-    if made.is_text:
+    adapter: TypeAdapter[Any] = TypeAdapter(_pydantic_type(field))
+    if field.is_text:
         adapter.validate_python(typed)
         return typed
-    found = adapter.validate_json(typed, strict=True)
-    return int(found) if made.kind is FieldKind.INTEGER else found
+    value = adapter.validate_json(typed, strict=True)
+    return int(value) if field.kind is FieldKind.INTEGER else value
 
 
-def _type_of(made: FormField) -> Any:
-    """Return the type that pydantic holds a field's value to."""
-    match made.kind:
+def _pydantic_type(field: FormField) -> Any:
+    match field.kind:
         case FieldKind.TEXT:
-            length = Field(min_length=made.low, max_length=made.high)  # type: ignore[arg-type]
-            return Annotated[str, length, AfterValidator(_FORMATS.get(made.format, str))]
+            length = Field(min_length=field.low, max_length=field.high)  # type: ignore[arg-type]
+            return Annotated[str, length, AfterValidator(_FORMATS.get(field.format, str))]
         case FieldKind.INTEGER:
-            return Annotated[_Number, Field(ge=made.low, le=made.high, multiple_of=1)]
+            return Annotated[_Number, Field(ge=field.low, le=field.high, multiple_of=1)]
         case FieldKind.NUMBER:
-            return Annotated[_Number, Field(ge=made.low, le=made.high)]
+            return Annotated[_Number, Field(ge=field.low, le=field.high)]
         case FieldKind.YES_NO:
             return bool
         case FieldKind.CHOICE:
-            return Literal[tuple(each.value for each in made.choices)]
+            return Literal[tuple(choice.value for choice in field.choices)]
         case FieldKind.JSON:
             return Any
 
@@ -332,40 +357,40 @@ _FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
-    """Return what the fields come to; what is left empty is left out, if it may be."""
+    """Return the values of a filled-in form; empty optional fields are omitted."""
     values: dict[str, JSON] = dict(form.given)
     faults: dict[str, str] = {}
-    for each in form.fields:
-        text = typed.get(each.name, "")
-        if text if each.is_text else text.strip():
+    for field in form.fields:
+        text = typed.get(field.name, "")
+        if text if field.is_text else text.strip():
             try:
-                values[each.name] = value_of(each, text)
+                values[field.name] = value_of(field, text)
             except ValueError:
-                faults[each.name] = catalog.text("form.wrong", expected=expected(each, catalog))
-        elif each.is_needed:
-            faults[each.name] = catalog.text("form.needed")
+                faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
+        elif field.is_required:
+            faults[field.name] = catalog.text("form.needed")
     return Filled(values={} if faults else values, faults=faults)
 
 
-def expected(made: FormField, catalog: Catalog) -> str:
-    """Return in words what a field takes."""
-    if made.choices:
+def expected(field: FormField, catalog: Catalog) -> str:
+    """Return a description of the values that a field accepts."""
+    if field.choices:
         return catalog.text("form.one_of")
-    words = catalog.text(f"form.format_{made.format}" if made.format else f"form.{made.kind}")
-    unit = "characters" if made.kind is FieldKind.TEXT else "number"
+    words = catalog.text(f"form.format_{field.format}" if field.format else f"form.{field.kind}")
+    unit = "characters" if field.kind is FieldKind.TEXT else "number"
     limits = [
         catalog.text(f"form.{key}_{unit}", n=f"{int(n) if n == int(n) else n:,}")
-        for key, n in (("low", made.low), ("high", made.high))
+        for key, n in (("low", field.low), ("high", field.high))
         if n is not None
     ]
     return ", ".join([words, *limits])
 
 
-def hint(made: FormField, catalog: Catalog) -> str:
-    """Return `expected` where a label alone does not say it; else nothing."""
-    is_bounded = made.low is not None or made.high is not None
-    is_plain = made.is_text or made.kind is FieldKind.YES_NO
-    return "" if is_plain and not made.format and not is_bounded else expected(made, catalog)
+def hint(field: FormField, catalog: Catalog) -> str:
+    """Return `expected` for a field that needs it; empty for plain text, choices and yes/no."""
+    is_bounded = field.low is not None or field.high is not None
+    is_plain = field.is_text or field.kind is FieldKind.YES_NO
+    return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
 
 
 _SECRETS = (
@@ -384,6 +409,6 @@ _SECRET = re.compile(rf"\b({'|'.join(_SECRETS)})\b|{'|'.join(_KOREAN_SECRETS)}",
 
 
 def _looks_secret(text: str) -> bool:
-    """Return True for words that ask for a password or the like, also in `camelCase`."""
+    """Return True if a text asks for a password or the like, also in `camelCase`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+", " ", text)
     return _SECRET.search(spaced) is not None

@@ -1,8 +1,12 @@
-"""The confirm gate: one question, answered yes only by an explicit "run".
+"""The confirm gate: ask the user before a destructive call; only an explicit yes runs it.
 
-Fail closed: cancel, dismissal, a time-out, a second question while one is open and any internal
-error all mean no. A yes counts only if it came after the question was shown. Not covered: a person
-who clicks Run without reading.
+Fails closed: a cancelled or dismissed question, a time-out, a second question while one is open and
+any error count as no. Not prevented: a user who approves without reading.
+
+To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description` and
+`request.summary`, and return True, or a `Decision`, only if the user explicitly approved after the
+question was shown. Wrap it in `GuardedGate` for a time-out and one question at a time. Add
+`is_person = True` if a person answers, and `fill_in` (`FormGate`) if it can show forms.
 """
 
 import asyncio
@@ -11,20 +15,76 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from lhkit.confirm.decision import Decision, is_approved
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.json_values import JSON
 
 _log = logging.getLogger(__name__)
 
 
+class QuestionOutcome(StrEnum):
+    """How a question was answered."""
+
+    RUN = "run"
+    SENT = "sent"  # a form was filled in
+    TYPED_YES = "typed_yes"
+    CODE_YES = "code_yes"  # answered by a program, such as a notebook under nbval
+    CANCEL = "cancel"
+    DECLINED = "declined"  # a form was declined
+    ESCAPE = "escape"
+    TYPED_NO = "typed_no"
+    CODE_NO = "code_no"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    TIMED_OUT = "timed_out"
+    CLOSED = "closed"
+    NOBODY = "nobody"  # no front end is connected
+    FAILED = "failed"
+    WITHDRAWN = "withdrawn"  # the caller was cancelled or no longer needs an answer
+
+    @property
+    def is_allowed(self) -> bool:
+        """True if the tool may run, or the form may be sent."""
+        return self in _ALLOWED
+
+
+_ALLOWED = frozenset(
+    {
+        QuestionOutcome.RUN,
+        QuestionOutcome.SENT,
+        QuestionOutcome.TYPED_YES,
+        QuestionOutcome.CODE_YES,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer that a gate may return instead of a bool; `outcome` is recorded."""
+
+    outcome: QuestionOutcome
+
+    def __bool__(self) -> bool:
+        """Return True for an explicit yes."""
+        return self.outcome.is_allowed
+
+
+def is_approved(answer: Any) -> bool:
+    """Return True if a gate's answer is an explicit yes: `True`, or a `Decision` that allows it."""
+    return answer is True or (type(answer) is Decision and bool(answer))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """What the user is asked: the tool, what it does, its validated arguments, a summary.
+    """The question to the user.
 
-    The dispatcher's are read-only to the last list: an answer belongs to what was asked.
+    Attributes:
+        tool: the tool's name.
+        description: the tool's description.
+        args: the validated arguments, deeply read-only.
+        summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
     """
 
     tool: str
@@ -36,26 +96,29 @@ class ConfirmRequest:
 class ConfirmGate(Protocol):
     """Asks the user about one destructive call.
 
-    One that asks a person, who may answer what it is about, has `is_person = True` besides: only
-    such a gate is asked what a tool wants to know in the midst of its work.
+    A gate whose answers come from a person sets `is_person = True`: only such a gate is asked the
+    questions that a tool has while it runs.
     """
 
     async def confirm(self, request: ConfirmRequest) -> bool | Decision:
-        """Return True, or a `Decision` for it, only if the user explicitly said to run it."""
+        """Return True, or a `Decision` that allows it, only if the user approved the call.
+
+        Any other answer is a no, and so is an exception.
+        """
         ...
 
 
 @runtime_checkable
 class FormGate(Protocol):
-    """A gate that can also be asked to fill something in, in the midst of a tool's work."""
+    """A gate that can also show a form, for the questions of a running tool (MCP elicitation)."""
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Return what a person filled in, or that they said no, or went away."""
+        """Return the values that the user filled in, `DECLINED`, or `CANCELLED`."""
         ...
 
 
 class DenyGate:
-    """Says no to everything."""
+    """Denies every call."""
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return False."""
@@ -63,9 +126,10 @@ class DenyGate:
 
 
 class ScriptedGate:
-    """Answers from a script, for tests and replay; keeps what it was asked.
+    """Answers from a list, for tests and scripts; denies once the list is exhausted.
 
-    When the script has run out, the answer is no.
+    Attributes:
+        asked: the requests so far.
     """
 
     def __init__(self, answers: Iterable[bool]) -> None:
@@ -73,13 +137,18 @@ class ScriptedGate:
         self.asked: list[ConfirmRequest] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return the script's next answer."""
+        """Return the next answer of the list."""
         self.asked.append(request)
         return next(self._answers, False) is True
 
 
 class GuardedGate:
-    """Wraps a gate that waits for a person: one question at a time, optional time-out, no raise."""
+    """Wraps a gate with one question at a time, a time-out and a no for exceptions.
+
+    Args:
+        inner: the gate.
+        timeout_s: limit for each answer, in seconds; None waits without limit.
+    """
 
     def __init__(self, inner: ConfirmGate, *, timeout_s: float | None = None) -> None:
         self._inner = inner
@@ -88,27 +157,28 @@ class GuardedGate:
         self.is_person = _is_person(inner)
 
     async def confirm(self, request: ConfirmRequest) -> bool | Decision:
-        """Return the inner gate's answer; False if busy, too late or broken.
+        """Return the inner gate's answer; False if it is busy, late or raises.
 
-        An inner gate that goes on although it was told that time is up, or that the caller was
-        cancelled, is too late as well: what it says then is no yes.
+        An answer after the time-out or after a cancellation of the caller is late, even if the
+        inner gate swallows the CancelledError.
         """
         answer = await self._answer(request, self._inner.confirm)
         return answer if type(answer) is Decision else answer is True
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Return what the inner gate's person filled in; cancelled if busy, too late or broken.
+        """Return the inner gate's answer to a form; `CANCELLED` if it is busy, late or raises.
 
-        A gate that knows no forms is asked for a yes or no, where no more is wanted.
+        An inner gate without `fill_in` is asked to confirm a form without fields, and declines any
+        other.
         """
 
-        async def asked(request: ConfirmRequest) -> FormAnswer:
+        async def ask(request: ConfirmRequest) -> FormAnswer:
             if isinstance(self._inner, FormGate):
                 return await self._inner.fill_in(request, form)
             is_yes = not form.fields and is_approved(await self._inner.confirm(request))
             return FormAnswer(action=FormAction.ACCEPT, content=form.given) if is_yes else DECLINED
 
-        answer = await self._answer(request, asked)
+        answer = await self._answer(request, ask)
         return answer if isinstance(answer, FormAnswer) else CANCELLED
 
     async def _answer(
@@ -121,8 +191,8 @@ class GuardedGate:
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 answer = await ask(request)
-        except Exception:  # noqa: BLE001 - boundary: a broken gate means no
-            _log.warning("the confirm gate failed for %s: answered no", request.tool, exc_info=True)
+        except Exception:  # noqa: BLE001 - boundary: an error means no
+            _log.warning("the confirm gate failed for %s: denied", request.tool, exc_info=True)
             return None
         finally:
             self._is_open = False
@@ -135,10 +205,10 @@ def _is_person(gate: object) -> bool:
 
 
 class MidCallQuestions:
-    """What a tool may ask in the midst of its work, and how long the person took to answer.
+    """The questions of a running tool (MCP elicitation), and the time the user took to answer.
 
     Args:
-        gate: who is asked; nobody where it is None, or answers from a script.
+        gate: the gate that asks; every question is declined if it is None or not a person's.
     """
 
     def __init__(self, gate: ConfirmGate | None) -> None:
@@ -149,12 +219,12 @@ class MidCallQuestions:
 
     @property
     def waited_s(self) -> float:
-        """How long was waited for a person so far, in seconds of the loop."""
+        """Seconds spent waiting for the user so far, an open question included."""
         since_s = self._since_s
         return self._waited_s + (0.0 if since_s is None else _now_s() - since_s)
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Return what a person answers; one question at a time, a no where nobody is asked."""
+        """Return the user's answer; `DECLINED` if a question is open or no person answers."""
         if self._gate is None or self._since_s is not None:
             return DECLINED
         self._since_s = _now_s()
@@ -167,7 +237,7 @@ class MidCallQuestions:
         return CANCELLED if self._open.cancelled() else self._open.result()
 
     def close(self) -> None:
-        """Answer the open question, and any that comes, with no: nobody wants to know any more."""
+        """Cancel the open question and decline all later ones."""
         self._gate = None
         if self._open is not None:
             self._open.cancel()
@@ -178,7 +248,7 @@ _questions: ContextVar[MidCallQuestions | None] = ContextVar("questions", defaul
 
 @contextmanager
 def use_questions(questions: MidCallQuestions) -> Iterator[None]:
-    """Let what runs in the block ask these."""
+    """Make `questions` the `current_questions` within the block and in tasks started in it."""
     token = _questions.set(questions)
     try:
         yield
@@ -187,7 +257,7 @@ def use_questions(questions: MidCallQuestions) -> Iterator[None]:
 
 
 def current_questions() -> MidCallQuestions | None:
-    """Return what the running handler may ask; None outside of one."""
+    """Return the questions object of the running handler; None outside of a handler."""
     return _questions.get()
 
 
@@ -196,6 +266,6 @@ def _now_s() -> float:
 
 
 def cancellations() -> int:
-    """Return how often the calling task was asked to cancel."""
+    """Return the number of cancellation requests to the calling task."""
     task = asyncio.current_task()
     return task.cancelling() if task else 0

@@ -1,4 +1,4 @@
-"""What a destructive call would do, in words for the person who decides. Pure; never raises."""
+"""The summary of a destructive call, for the person who decides; never raises."""
 
 import inspect
 import json
@@ -12,20 +12,20 @@ from lhkit.locales import Catalog
 _log = logging.getLogger(__name__)
 
 DEPS_PARAMETER = "deps"
-"""A parameter of this name gets what the tools work on, in handlers and in summaries."""
+"""A parameter of this name receives the dependencies, in tool functions and in summaries."""
 
 Summarizer: TypeAlias = Callable[..., str]
-"""A tool's own summary: (the validated arguments, in a mapping of its own, texts) to words.
-With a parameter named `deps` it is handed what the handlers get, to look up whom or what an id
-means. That is no copy: a summary only reads it."""
+"""Takes (a copy of the validated arguments, the `Catalog` of texts), returns the summary.
+With a parameter named `deps` it also receives the dependencies, to look up names for ids; they are
+not copied, so it must not change them."""
 
 
 class Summarizable(Protocol):
-    """What `summarize` needs to know of a tool."""
+    """A tool, as far as `summarize` needs it."""
 
     @property
     def summarize(self) -> Summarizer | None:
-        """The tool's own summary, if it has one."""
+        """The tool's own summary function, or None."""
         ...
 
 
@@ -34,35 +34,32 @@ def summarize(
 ) -> str:
     """Return the tool's own summary of `args`, or the arguments as indented JSON.
 
-    Where the tool's own summary fails, a sentence above the arguments says so.
+    If the tool's own summary raises, the arguments follow a sentence that says so.
     """
-    own = tool.summarize
-    if own is None:
+    summarizer = tool.summarize
+    if summarizer is None:
         return pretty(args)
     try:
-        more = {DEPS_PARAMETER: deps} if _takes_deps(own) else {}
-        return str(own(dict(read_only_json(args)), catalog, **more))
+        more = {DEPS_PARAMETER: deps} if _takes_deps(summarizer) else {}
+        return str(summarizer(dict(read_only_json(args)), catalog, **more))
     except Exception as error:  # noqa: BLE001 - boundary: it must not hide the arguments
-        _log.warning("a summary failed: the arguments are shown as they are", exc_info=True)
+        _log.warning("a summary failed: the arguments are shown instead", exc_info=True)
         return f"{catalog.text('confirm.no_summary', type=type(error).__name__)}\n{pretty(args)}"
 
 
-def _takes_deps(own: Summarizer) -> bool:
+def _takes_deps(summarizer: Summarizer) -> bool:
     try:
-        return DEPS_PARAMETER in inspect.signature(own).parameters
-    except (TypeError, ValueError):  # a callable of C tells no signature
+        return DEPS_PARAMETER in inspect.signature(summarizer).parameters
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return False
 
 
 def pretty(args: Mapping[str, JSON]) -> str:
-    """Return `args` as indented JSON; values that JSON has no word for appear as their `repr`."""
-    for shown in (_indented, repr):
+    """Return `args` as indented JSON; values that are not JSON appear as their `repr`."""
+    try:
+        return json.dumps(dict(args), ensure_ascii=False, indent=2, default=repr)
+    except Exception:  # noqa: BLE001 - boundary: a value may raise when it is read
         try:
-            return shown(args)
-        except Exception:  # noqa: BLE001, S112 - boundary: what stands there may break when read
-            continue
-    return f"<{type(args).__name__}>"
-
-
-def _indented(args: Mapping[str, JSON]) -> str:
-    return json.dumps(dict(args), ensure_ascii=False, indent=2, default=repr)
+            return repr(args)
+        except Exception:  # noqa: BLE001 - boundary: as above
+            return f"<{type(args).__name__}>"

@@ -1,6 +1,6 @@
-"""The confirm gate in a terminal: questions and forms in lines of text.
+"""The confirm gate of a terminal: questions and forms in lines of text.
 
-Only what was typed after a question was shown counts.
+Only input typed after a question was shown counts.
 """
 
 import asyncio
@@ -27,44 +27,43 @@ _YES = frozenset({"y", "yes", "ㅛ", "네", "예"})  # ㅛ is the Y key of a Kor
 _NO = frozenset({"n", "no", "ㅜ", "아니", "아니요", "아니오"})  # ㅜ is the N key
 
 GUARD_S = 0.4
-"""For so long after a question appeared, what is typed was meant for something else. Seconds."""
+"""Seconds after a question appears in which input is discarded as meant for something else."""
 
 
 def is_yes(line: str) -> bool:
-    """Return True if what a person typed is an explicit yes."""
+    """Return True if a typed line is an explicit yes."""
     return line.strip().casefold() in _YES
 
 
 def is_no(line: str) -> bool:
-    """Return True if what a person typed is an explicit no."""
+    """Return True if a typed line is an explicit no."""
     return line.strip().casefold() in _NO
 
 
 async def forget_typed(guard_s: float = GUARD_S) -> bool:
-    """Throw away what was typed into the terminal so far; return True if there was something.
+    """Discard the pending input of the terminal; return True if there was any.
 
-    That is the terminal's own queue and what prompt_toolkit has read ahead of it, up to the end of
-    the guard. Nothing is waited for or taken away where standard input is no terminal.
+    Both the terminal's queue and prompt_toolkit's read-ahead are discarded, at the end of the
+    guard. Does nothing if standard input is not a terminal.
 
     Args:
-        guard_s: how long to wait before, in seconds: a key may be on its way when a question
-            appears.
+        guard_s: seconds to wait before, for keys that were pressed as the question appeared.
     """
     if not _is_terminal():
         return False
     await asyncio.sleep(guard_s)
-    # prompt_toolkit is slow to import, and only a question in a terminal needs it
+    # imported here because it is slow and only a question needs it
     from prompt_toolkit.input.defaults import create_input
     from prompt_toolkit.input.typeahead import get_typeahead
     from prompt_toolkit.keys import Keys
 
     source = create_input(sys.stdin)
     pressed = get_typeahead(source)
-    with source.raw_mode():  # else a line that was begun and not ended stays in the queue
+    with source.raw_mode():  # otherwise an unfinished line stays in the queue
         while more := source.read_keys():
             pressed += more
         pressed += source.flush_keys()
-    return any(each.key is not Keys.CPRResponse for each in pressed)  # that is the terminal's own
+    return any(press.key is not Keys.CPRResponse for press in pressed)  # sent by the terminal
 
 
 def _is_terminal() -> bool:
@@ -77,17 +76,15 @@ def _is_terminal() -> bool:
 class TerminalGate:
     """Asks `[y/N]` in a terminal. End of input and Ctrl-C mean no.
 
-    Only a yes that was typed after the question was shown counts: what came before is thrown away,
-    and the person is told so.
+    Input typed before the question was shown is discarded, with a notice.
 
     Args:
         read: shows a prompt and returns one line; raises EOFError at the end of input.
         write: shows a line of text.
-        catalog: the texts.
-        forget: called when the question stands on the screen. It makes sure that `read` does not
-            return an answer from before, and returns True if there was one. By default what was
-            typed into the terminal; a `read` that takes its lines from elsewhere has to bring its
-            own.
+        catalog: the texts; Korean by default.
+        forget: called after the question is shown; discards earlier input and returns True if
+            there was any. The default discards the terminal's; a `read` from another source needs
+            its own.
     """
 
     is_person = True
@@ -106,7 +103,7 @@ class TerminalGate:
         self._forget = forget
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Show what would be done and return True for an explicit yes."""
+        """Show the request and return True for an explicit yes."""
         self._write(visible(f"{request.tool}: {request.description}"))
         self._write(visible(request.summary))
         title = self._catalog.text("confirm.title")
@@ -118,11 +115,11 @@ class TerminalGate:
             return False
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Ask field by field, and in the end whether to send it; `/decline` and `/cancel` leave it.
+        """Ask for each field, then whether to send; `/decline` and `/cancel` end the form.
 
-        What was typed before the form stood there, or before it was asked whether to send it, does
-        not count. Without a terminal, where that line cannot be thrown away, it is taken for going
-        away, as are the end of input and Ctrl-C.
+        Input typed before the form or before the last question is discarded. End of input and
+        Ctrl-C cancel, and so does an empty line from before, which cannot be discarded without a
+        terminal.
         """
         text = self._catalog.text
         self._write(visible(f"{request.tool}: {request.description}"))
@@ -141,46 +138,46 @@ class TerminalGate:
             return CANCELLED
         if is_yes(answer):
             return FormAnswer(action=FormAction.ACCEPT, content=values)
-        return _left(answer) or (DECLINED if is_no(answer) else CANCELLED)
+        return _ended(answer) or (DECLINED if is_no(answer) else CANCELLED)
 
     async def _values(self, form: Form) -> Mapping[str, JSON] | FormAnswer:
-        """Return what is filled in; the answer where that is not all."""
+        """Return the values of all fields, or the answer if the user ended the form."""
         values = dict(form.given)
-        for number, each in enumerate(form.fields):
-            found = await self._value(each, is_first=number == 0)
-            if isinstance(found, FormAnswer):
-                return found
-            values |= found.values
+        for number, field in enumerate(form.fields):
+            result = await self._value(field, is_first=number == 0)
+            if isinstance(result, FormAnswer):
+                return result
+            values |= result.values
         return values
 
     async def _value(self, field: FormField, *, is_first: bool) -> Filled | FormAnswer:
-        alone = Form(fields=(field,))
+        form = Form(fields=(field,))
         self._show(field)
         while True:
             is_early = is_first and await self._fresh()
             is_first = False
-            line = await self._read(f"{visible(field.label)}{'*' if field.is_needed else ''}> ")
+            line = await self._read(f"{visible(field.label)}{'*' if field.is_required else ''}> ")
             if is_early and not line:
                 return CANCELLED
-            if (answer := _left(line)) is not None:
+            if (answer := _ended(line)) is not None:
                 return answer
             typed = _chosen(field, line) if line.strip() else field.typed
-            found = filled(alone, {field.name: typed}, self._catalog)
-            if not found.faults:
-                return found
-            self._write(visible(found.faults[field.name]))
+            result = filled(form, {field.name: typed}, self._catalog)
+            if not result.faults:
+                return result
+            self._write(visible(result.faults[field.name]))
 
     def _show(self, field: FormField) -> None:
         lines = [field.label, field.about, hint(field, self._catalog)]
-        lines += [f"  {number}. {each.label}" for number, each in enumerate(field.choices, start=1)]
-        titles = {each.value: each.label for each in field.choices}
+        lines += [f"  {i}. {choice.label}" for i, choice in enumerate(field.choices, start=1)]
         if field.typed:
-            stands = titles.get(field.typed, field.typed)
-            lines.append(self._catalog.text("form.stands", value=stands))
+            labels = {choice.value: choice.label for choice in field.choices}
+            value = labels.get(field.typed, field.typed)
+            lines.append(self._catalog.text("form.current", value=value))
         self._write(visible("\n".join(filter(None, lines))))
 
     async def _fresh(self) -> bool:
-        """Make sure that what comes was typed now; True if something else was there."""
+        """Discard earlier input, with a notice; return True if there was any."""
         is_early = await self._forget()
         if is_early:
             self._write(self._catalog.text("confirm.early"))
@@ -190,15 +187,15 @@ class TerminalGate:
 _DECLINE, _CANCEL = "/decline", "/cancel"
 
 
-def _left(line: str) -> FormAnswer | None:
+def _ended(line: str) -> FormAnswer | None:
     return {_DECLINE: DECLINED, _CANCEL: CANCELLED}.get(line.strip())
 
 
 def _chosen(field: FormField, line: str) -> str:
-    """Return what a line says; a choice by its number, title or value."""
+    """Return the text of a line, or the value of a choice by its number, title or value."""
     if not field.choices:
         return line
-    known = {str(number): each.value for number, each in enumerate(field.choices, start=1)}
-    known |= {each.title: each.value for each in field.choices if each.title}
-    known |= {each.value: each.value for each in field.choices}
-    return known.get(line.strip(), line.strip())
+    values = {str(i): choice.value for i, choice in enumerate(field.choices, start=1)}
+    values |= {choice.title: choice.value for choice in field.choices if choice.title}
+    values |= {choice.value: choice.value for choice in field.choices}
+    return values.get(line.strip(), line.strip())

@@ -54,7 +54,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         interval=difference_interval(gains),
         p_value=sign_flip(differences),
         mid_p=sign_flip(differences, mid_p=True),
-        turn=_ratio(pairs, _turns_s),
+        turn=_ratio(pairs, lambda r: sum(turn.active_s for turn in r.evidence.turns)),
         first_token=_ratio(pairs, _moment_s("first_token_s")),
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
@@ -140,11 +140,6 @@ def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None
     return Ratio(
         n=len(values), median=median_low(values), interval=median_interval(clusters.values())
     )
-
-
-def _turns_s(record: SampleRecord) -> float:
-    """Return the seconds of all turns, without waiting for the user."""
-    return sum(turn.active_s for turn in record.evidence.turns)
 
 
 def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:

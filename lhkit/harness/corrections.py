@@ -1,4 +1,4 @@
-"""Reviewed conversations as they should have gone: as scenarios, and as lines of a file."""
+"""Corrected conversations from reviews: convert them to scenarios, write and read them as JSONL."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from lhkit.toolset import Toolset, opened, require_isolated, state_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedCall:
-    """A call that should be made, and what the user answers if asked."""
+    """An expected call, and the answer of the user to its confirmation."""
 
     tool: str
     args: Mapping[str, Any]
@@ -38,7 +38,7 @@ class CorrectedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedTurn:
-    """What the user says, what should be called, and what was said; `is_reply_fine` or not."""
+    """A turn: the user message, the expected calls, and the reply, which may be rejected."""
 
     user: str
     calls: tuple[CorrectedCall, ...] = ()
@@ -48,7 +48,7 @@ class CorrectedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedConversation:
-    """A reviewed conversation as it should have gone. `world` is its first state, with `now`."""
+    """A reviewed conversation with corrections. `world` is its initial state, with `now`."""
 
     name: str
     locale: str
@@ -56,36 +56,47 @@ class CorrectedConversation:
     turns: tuple[CorrectedTurn, ...]
 
 
-_NO_WORDS = "…"
-"""What the gold says where nobody knows what should be said: something has to be."""
+NO_REPLY = "…"
+"""The reply of reference calls where the expected reply is not known."""
+
+BROKEN_CALLS = frozenset({"unknown_tool", "validation", "handler_error"})
+"""Outcomes of calls that a corrected conversation must not contain."""
 
 
-def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> CorrectedConversation:
-    """Return a conversation that is judged whole as its reviewer would have it."""
+def corrected_conversation(
+    record: SampleRecord, labels: Labels, world: Mapping[str, Any]
+) -> CorrectedConversation:
+    """Return a completely reviewed conversation with the corrections of its reviewer.
+
+    Args:
+        record: the conversation.
+        labels: a label for each call and each reply of it.
+        world: the initial state, with `now`.
+    """
     name = str(record.sample_id)
     turns = []
     for number, turn in enumerate(record.evidence.turns):
-        said = labels[CallPlace(sample=name, turn=number)]
-        calls = [*_mended_calls(turn, name, number, labels)]
-        if said.held is LabelKind.CALL_MISSING:
-            calls.append(CorrectedCall(tool=said.tool, args=dict(said.args or {})))
+        label = labels[CallPlace(sample=name, turn=number)]
+        calls = [*_corrected_calls(turn, name, number, labels)]
+        if label.held is LabelKind.CALL_MISSING:
+            calls.append(CorrectedCall(tool=label.tool, args=dict(label.args or {})))
         final = turn.model_calls[-1].response.text.strip() if turn.model_calls else ""
         turns.append(
             CorrectedTurn(
                 user=turn.user,
                 calls=tuple(calls),
-                reply=said.say or final or turn.reply,
-                is_reply_fine=said.held is LabelKind.FINE or bool(said.say),
+                reply=label.say or final or turn.reply,
+                is_reply_fine=label.held is LabelKind.FINE or bool(label.say),
             )
         )
     return CorrectedConversation(name=name, locale=record.locale, world=world, turns=tuple(turns))
 
 
-def _mended_calls(
+def _corrected_calls(
     turn: TurnRecord, name: str, number: int, labels: Labels
 ) -> Iterator[CorrectedCall]:
     for index, call in enumerate(turn.calls):
-        if call.outcome == "repeated_call":  # refused, because it had been made: no call to ask for
+        if call.outcome == "repeated_call":  # refused as a duplicate, so it is not expected
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
         answer = answer_of(call.gate)
@@ -96,87 +107,103 @@ def _mended_calls(
 
 
 async def scenario_from_review(
-    talk: CorrectedConversation, toolset: Toolset, *, ac: str | None = None
+    conversation: CorrectedConversation, toolset: Toolset, *, ac: str | None = None
 ) -> str:
-    """Return a scenario file of one scenario: the mended calls are made in the talk's world.
+    """Return a scenario file for a corrected conversation, after running its calls.
 
-    What they come to, and the state at the end, is what the real tools say: so the gold passes.
+    The results of the calls and the final state are those of the real tools, so that the reference
+    calls pass.
+
+    Args:
+        conversation: the corrected conversation.
+        toolset: the tools that run its calls.
+        ac: the acceptance criterion of the scenario.
 
     Raises:
         NotIsolatedError: sessions of the toolset share real data.
-        UsageError: the world opens no longer, or a mended call comes to a mistake of its own.
+        UsageError: the initial state is not valid any more, or a corrected call fails.
     """
     require_isolated(toolset, "make the calls of a review")
-    with opened(toolset, talk.world, talk.locale) as session:
-        begun, row_keys = state_of(session), read_row_keys(session, state_of(session))
+    with opened(toolset, conversation.world, conversation.locale) as session:
+        initial = state_of(session)
+        row_keys = read_row_keys(session, initial)
         dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
         messages: list[Message] = []
-        for turn in talk.turns:
-            messages += await _played(turn, dispatcher, deps, talk)
-        ended = state_of(session)
+        for turn in conversation.turns:
+            messages += await _run_turn(turn, dispatcher, deps, conversation)
+        final = state_of(session)
         return scenario_from_chat(
             messages,
-            begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
-            ended={table: list(rows) for table, rows in ended.items()},
+            begun={
+                **conversation.world,
+                **{table: list(rows) for table, rows in initial.items()},
+            },
+            ended={table: list(rows) for table, rows in final.items()},
             destructive=session.registry.destructive,
-            locale=talk.locale,
-            scenario_id=f"reviewed-{talk.name.replace('#', '-')}",
+            locale=conversation.locale,
+            scenario_id=f"reviewed-{conversation.name.replace('#', '-')}",
             ac=ac,
             row_keys=row_keys,
         )
 
 
-async def _played(
-    turn: CorrectedTurn, dispatcher: ToolDispatcher, deps: Any, talk: CorrectedConversation
+async def _run_turn(
+    turn: CorrectedTurn, dispatcher: ToolDispatcher, deps: Any, conversation: CorrectedConversation
 ) -> list[Message]:
-    """Return the messages of a turn, whose calls are made."""
+    """Run the calls of a turn and return its messages."""
     messages: list[Message] = [UserMessage(text=turn.user)]
     outcomes: list[ToolCallOutcome] = []
     for call in turn.calls:
         gate: ConfirmGate | None = (
             None if call.answer == "absent" else ScriptedGate([call.answer == "accept"])
         )
-        made = ToolCall(name=call.tool, args=dict(call.args))
+        tool_call = ToolCall(name=call.tool, args=dict(call.args))
         await dispatcher.dispatch(
-            made.name, made.args, confirm=gate, deps=deps, observe=outcomes.append
+            tool_call.name, tool_call.args, confirm=gate, deps=deps, observe=outcomes.append
         )
         code = getattr(outcomes[-1].result, "code", "")
-        if code in {"unknown_tool", "validation", "handler_error"}:
-            raise UsageError(
-                f"{talk.name}: {call.tool} {compact(dict(call.args))} as reviewed comes to {code}: "
-                "review that call again"
-            )
-        messages.append(ToolCallMessage(call=made, outcome=outcomes[-1]))
-    reply = turn.reply if turn.is_reply_fine else _NO_WORDS
+        if code in BROKEN_CALLS:
+            raise broken_call(conversation, call.tool, dict(call.args), code)
+        messages.append(ToolCallMessage(call=tool_call, outcome=outcomes[-1]))
+    reply = turn.reply if turn.is_reply_fine else NO_REPLY
     return [*messages, ModelMessage(text=reply)]
 
 
-_TALK = TypeAdapter(CorrectedConversation)
+def broken_call(conversation: CorrectedConversation, tool: str, args: Any, code: str) -> UsageError:
+    """Return the error for a corrected call that fails."""
+    return UsageError(
+        f"{conversation.name}: the reviewed call {tool} {compact(args)} fails with {code}. "
+        "Review that call again."
+    )
 
 
-def talk_line(talk: CorrectedConversation) -> str:
-    """Return a talk as one line of JSON."""
-    return compact(asdict(talk)) + "\n"
+_CONVERSATION = TypeAdapter(CorrectedConversation)
+
+
+def conversation_line(conversation: CorrectedConversation) -> str:
+    """Return a corrected conversation as one line of JSON."""
+    return compact(asdict(conversation)) + "\n"
 
 
 def read_conversations(path: Path) -> tuple[CorrectedConversation, ...]:
-    """Return the talks of a file.
+    """Return the corrected conversations of a JSONL file.
 
     Raises:
-        UsageError: it cannot be read, or a line is no talk; the message names it.
+        UsageError: the file cannot be read, or a line is invalid.
     """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read ({error}): write it with Review.to_training"
+            f"{path} cannot be read: {error}. Write it with Review.to_training."
         ) from error
-    found = []
+    conversations = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(_TALK.validate_python(json.loads(line)))
+            conversations.append(_CONVERSATION.validate_python(json.loads(line)))
         except (ValueError, RecursionError) as error:
             raise UsageError(
-                f"{path}:{number} is no reviewed conversation: write it with Review.to_training"
+                f"{path}:{number} is not a valid reviewed conversation. "
+                "Write the file with Review.to_training."
             ) from error
-    return tuple(found)
+    return tuple(conversations)

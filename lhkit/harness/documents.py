@@ -1,7 +1,7 @@
-"""YAML and JSON text to plain JSON data, with the line of every value and every fault.
+"""Parsing of YAML, JSON and JSONL to plain data, with the line of every value and fault.
 
 Stricter than YAML: no tags, no duplicate or merged keys, numbers as JSON writes them; dates stay
-text. Anchors may be used, but what they expand to is bounded.
+text. Anchors are allowed, with a bounded expansion.
 """
 
 import json
@@ -39,21 +39,21 @@ _JSON_TAGS = {_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a file says. `lines` counts from 1; `faults` are in order of appearance."""
+    """The parsed value of a file. `lines` count from 1; `faults` are in order of appearance."""
 
     value: Any
     lines: Mapping[Path, int]
     faults: tuple[Fault, ...]
 
     def line(self, path: Path) -> int:
-        """Return the line of a value, or of the nearest thing around it."""
+        """Return the line of a value, or of the innermost value around it with a line."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
 
 class _Core(BaseResolver):  # type: ignore[misc]  # PyYAML has no types
-    """What a bare word is in YAML 1.2: `no` is a text, `12:30` too."""
+    """The types of plain scalars in YAML 1.2: `no` and `12:30` are text."""
 
 
 for _version, _tag, _pattern, _first in implicit_resolvers:
@@ -62,7 +62,7 @@ for _version, _tag, _pattern, _first in implicit_resolvers:
 
 
 class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no types
-    """libyaml reads, which is quick; Python composes: libyaml itself crashes on deep nesting."""
+    """Parses with libyaml, which is fast; composes in Python: libyaml crashes on deep nesting."""
 
     def __init__(self, text: str) -> None:
         Composer.__init__(self)
@@ -71,7 +71,7 @@ class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no 
 
 
 def read_yaml(text: str) -> Document:
-    """Return the one document of `text`; its faults are listed, never raised."""
+    """Parse one YAML document; its faults are listed, never raised."""
     reader = _Reader()
     try:
         node = _Parser(text).get_single_node()
@@ -90,52 +90,56 @@ def read_yaml(text: str) -> Document:
 
 
 def read_json(text: str) -> Document:
-    """Return what JSON text says, with the line of every value; its faults are listed."""
-    twice: list[str] = []
+    """Parse JSON, with the line of every value; its faults are listed, never raised."""
+    duplicates: list[str] = []
 
-    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        twice.extend(
-            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
-        )
+    def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(name for name, _ in pairs)
+        duplicates.extend(name for name, count in counts.items() if count > 1)
         return dict(pairs)
 
     try:
-        value = json.loads(text, object_pairs_hook=read, parse_constant=_no, parse_float=_finite)
-        value = plain_json(value)
+        value = plain_json(
+            json.loads(
+                text,
+                object_pairs_hook=to_dict,
+                parse_constant=_reject_constant,
+                parse_float=_finite_float,
+            )
+        )
     except json.JSONDecodeError as error:
         fault = Fault((), f"not JSON: {error.msg}")
         return Document(value=None, lines={(): error.lineno}, faults=(fault,))
     except (ValueError, RecursionError) as error:
         return Document(value=None, lines={}, faults=(Fault((), f"not JSON: {error}"),))
-    faults = tuple(Fault((), f"the key {name!r} stands in one object twice") for name in twice)
+    faults = tuple(Fault((), f"duplicate key {name!r} in an object") for name in duplicates)
     return Document(value=value, lines=_json_lines(text), faults=faults)
 
 
 def _json_lines(text: str) -> Mapping[Path, int]:
-    """Return where the values of JSON stand: as YAML, which it is but for pairs of surrogates."""
+    """Return the lines of JSON values, read as YAML, which has no surrogate pairs."""
     reader = _Reader()
+    without_surrogates = re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u0020", text)
     try:
-        node = _Parser(
-            re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u0020", text)
-        ).get_single_node()
+        node = _Parser(without_surrogates).get_single_node()
         if node is not None:
             reader.value(node, ())
-    except (YAMLError, ValueError, RecursionError):  # tabs, say: then all stands in line 1
+    except (YAMLError, ValueError, RecursionError):  # such as tabs: then every value has line 1
         return {}
     return reader.lines
 
 
 def read_json_lines(text: str) -> Document:
-    """Return a list with what each line of JSON text says; empty lines are none."""
+    """Parse JSON lines to a list; empty lines are skipped."""
     values: list[Any] = []
     lines: dict[Path, int] = {}
     faults: list[Fault] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            told = read_json(line)
-            lines |= dict.fromkeys(paths_in(told.value, (len(values),)), number)
-            faults += [Fault((len(values),), fault.message) for fault in told.faults]
-            values.append(told.value)
+            document = read_json(line)
+            lines |= dict.fromkeys(paths_in(document.value, (len(values),)), number)
+            faults += [Fault((len(values),), fault.message) for fault in document.faults]
+            values.append(document.value)
     return Document(value=values, lines=lines, faults=tuple(faults))
 
 
@@ -143,11 +147,11 @@ _FORMATS: Mapping[str, Callable[[str], Document]] = {
     ".json": read_json,
     ".jsonl": read_json_lines,
 }
-"""How a file is read, by the end of its name; any other is YAML."""
+"""Parsers by file suffix; any other file is YAML."""
 
 
 class _Reader:
-    """Turns nodes into values, keeping lines and faults."""
+    """Converts YAML nodes to values, and records lines and faults."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
@@ -167,23 +171,24 @@ class _Reader:
             return str(node.value)
         if isinstance(node, ScalarNode) and node.tag in _JSON_TAGS:
             return self._scalar(node, path)
-        return self._wrong(path, f"the tag {node.tag} is not allowed: write plain data")
+        return self._add_fault(path, f"the tag {node.tag} is not allowed: write plain data")
 
     def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, item in node.value:
             name = key.value if isinstance(key, ScalarNode) else None
             if name is None or key.tag not in _TEXT_TAGS:
                 self.lines[path] = key.start_mark.line + 1
-                self._wrong(path, f"a key must be a text in quotes, not {name or 'a structure'}")
-            elif name in found:
+                text = name or "a structure"
+                self._add_fault(path, f"a key must be a text in quotes, not {text}")
+            elif name in mapping:
                 first = self.lines[*path, name]
                 self.lines[*path, name] = key.start_mark.line + 1
-                self._wrong((*path, name), f"the key stands here twice (first in line {first})")
+                self._add_fault((*path, name), f"duplicate key (first in line {first})")
             else:
-                found[name] = self.value(item, (*path, name))
+                mapping[name] = self.value(item, (*path, name))
                 self.lines[*path, name] = key.start_mark.line + 1
-        return found
+        return mapping
 
     def _scalar(self, node: ScalarNode, path: Path) -> Any:
         text = str(node.value)
@@ -192,28 +197,30 @@ class _Reader:
         try:
             return json.loads(
                 text.lower() if node.tag == _TAG + "bool" else text,
-                parse_constant=_no,
-                parse_float=_finite,
+                parse_constant=_reject_constant,
+                parse_float=_finite_float,
             )
         except ValueError:
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-            return self._wrong(path, f"{shown} is no JSON number: put it in quotes or write it out")
+            return self._add_fault(
+                path, f"{shown} is not a JSON number: put it in quotes or write it out"
+            )
 
-    def _wrong(self, path: Path, message: str) -> None:
+    def _add_fault(self, path: Path, message: str) -> None:
         self.faults.append(Fault(path, message))
 
 
-def _no(constant: str) -> Any:
+def _reject_constant(constant: str) -> Any:
     raise ValueError(constant)
 
 
-def _finite(digits: str) -> float:
+def _finite_float(digits: str) -> float:
     number = float(digits)
-    return number if math.isfinite(number) else _no(digits)
+    return number if math.isfinite(number) else _reject_constant(digits)
 
 
 def read_document(file: FilePath) -> Document:
-    """Return what a YAML, JSON or JSONL file says; its faults are listed in it.
+    """Parse a YAML, JSON or JSONL file; its faults are listed in the document.
 
     Raises:
         ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.
@@ -224,7 +231,7 @@ def read_document(file: FilePath) -> Document:
         read = _FORMATS.get(file.suffix.lower(), read_yaml)
         return read(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise ScenarioError(f"{file}: there is no such file") from error
+        raise ScenarioError(f"{file}: no such file") from error
     except OSError as error:
         raise ScenarioError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

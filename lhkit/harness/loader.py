@@ -1,4 +1,4 @@
-"""Scenario files to scenarios, with every fault by file, line and field."""
+"""Loading of scenario files, with every fault by file, line and field."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lhkit.harness.scenario import Scenario, format_entry_path, validate_entry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a scenario stands."""
+    """The file of a scenario, and its place there."""
 
     file: FilePath
     index: int
@@ -25,7 +25,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFault:
-    """What is wrong in a file; `place` begins with the scenario's id where there is one."""
+    """A fault of a scenario file; `place` begins with the scenario's id where it has one."""
 
     file: FilePath
     line: int
@@ -38,7 +38,7 @@ class SourceFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The well-formed scenarios of some files, where each stands, and what is wrong in the rest."""
+    """The valid scenarios of some files, the origin of each by id, and the faults of the rest."""
 
     scenarios: tuple[Scenario, ...]
     origins: Mapping[str, Origin]
@@ -48,16 +48,16 @@ class Sources:
 def load_scenarios(
     paths: Iterable[FilePath | str], *, limit: int | None = None
 ) -> tuple[Scenario, ...]:
-    """Return the scenarios of files and folders, in the order given, folders by name.
+    """Load the scenarios of files and folders, in the given order, folders by name.
 
     Args:
         paths: files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a line), or
             folders, which are searched for `*.yaml` and `*.yml`.
-        limit: the most to return; files after those that hold so many are not read.
+        limit: the most scenarios to return; no file is read once there are so many.
 
     Raises:
-        ScenarioError: a file is not there or is wrong. One line per fault, over all files:
-            `file:line: scenario.field: what is wrong`.
+        ScenarioError: a file does not exist or is invalid. One line per fault, over all files:
+            `file:line: scenario.field: message`.
     """
     sources = read_sources(paths, limit=limit)
     if sources.faults:
@@ -66,61 +66,62 @@ def load_scenarios(
 
 
 def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -> Sources:
-    """Return all of the files with the place of each scenario, and the faults as values.
+    """Load scenarios with their origins, and return the faults of invalid ones as values.
 
-    Once `limit` scenarios are found, no further file is read.
+    Once there are `limit` scenarios, no further file is read.
 
     Raises:
-        ScenarioError: a file is not there or cannot be read.
+        ScenarioError: a file does not exist or cannot be read.
     """
-    found: dict[str, tuple[Scenario, Origin]] = {}
+    scenarios: dict[str, tuple[Scenario, Origin]] = {}
     faults: list[SourceFault] = []
-    for file in _files(paths):
-        if limit is not None and len(found) >= limit:
+    for file in _scenario_files(paths):
+        if limit is not None and len(scenarios) >= limit:
             break
         document = read_document(file)
-        for origin, scenario in _scenarios(file, document, faults):
-            if scenario.id in found:
-                first = found[scenario.id][1]
+        for origin, scenario in _parse_document(file, document, faults):
+            if scenario.id in scenarios:
+                first = scenarios[scenario.id][1]
                 message = f"the id is taken by {first.file}:{first.line()}"
                 fault = SourceFault(
                     file=file, line=origin.line(), place=scenario.id, message=message
                 )
                 faults.append(fault)
             else:
-                found[scenario.id] = (scenario, origin)
+                scenarios[scenario.id] = (scenario, origin)
     return Sources(
-        scenarios=tuple(scenario for scenario, _ in found.values()),
-        origins={name: origin for name, (_, origin) in found.items()},
+        scenarios=tuple(scenario for scenario, _ in scenarios.values()),
+        origins={name: origin for name, (_, origin) in scenarios.items()},
         faults=tuple(faults),
     )
 
 
-def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
+def _scenario_files(paths: Iterable[FilePath | str]) -> list[FilePath]:
     files: dict[FilePath, FilePath] = {}
     for path in map(FilePath, paths):
-        inside = [path]
+        listed = [path]
         if path.is_dir():
-            inside = sorted(each for each in path.rglob("*") if each.suffix in {".yaml", ".yml"})
-        if not inside or not all(each.is_file() for each in inside):
+            listed = sorted(file for file in path.rglob("*") if file.suffix in {".yaml", ".yml"})
+        if not listed or not all(file.is_file() for file in listed):
             raise ScenarioError(f"{path}: no scenario file there: give a *.yaml file or a folder")
-        files |= {each.resolve(): each for each in inside if each.resolve() not in files}
+        for file in listed:
+            files.setdefault(file.resolve(), file)
     return list(files.values())
 
 
-def _scenarios(
+def _parse_document(
     file: FilePath, document: Document, faults: list[SourceFault]
 ) -> Iterator[tuple[Origin, Scenario]]:
-    """Yield the good scenarios of a file with their place; add the faults of the others."""
-    found = list(document.faults)
+    """Yield the valid scenarios of a file with their origins; add the faults of the others."""
+    document_faults = list(document.faults)
     entries = document.value if isinstance(document.value, list) else []
-    if not entries and not found:
-        found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
-    for index in range(len(entries)) if not found else ():
-        scenario = validate_entry(entries, index, found)
+    if not entries and not document_faults:
+        document_faults.append(Fault((), "must be a list of scenarios (`- id: …`)"))
+    for index in range(len(entries)) if not document_faults else ():
+        scenario = validate_entry(entries, index, document_faults)
         if scenario is not None:
             yield Origin(file=file, index=index, document=document), scenario
-    for fault in sorted(found, key=lambda each: document.line(each.path)):
+    for fault in sorted(document_faults, key=lambda fault: document.line(fault.path)):
         line = document.line(fault.path)
         place = format_entry_path(entries, fault.path)
         faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))

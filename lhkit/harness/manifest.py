@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from lhkit.files import version_of
+from lhkit.files import installed_version
 from lhkit.harness.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.scenario import User
 from lhkit.harness.timings import TimeBreakdown
@@ -175,7 +175,7 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect verdicts."""
     return {
         "python": platform.python_version(),
-        **{name: version_of(name) or "not installed" for name in _VERSIONS_OF},
+        **{name: installed_version(name) or "not installed" for name in _VERSIONS_OF},
     }
 
 

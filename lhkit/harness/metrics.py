@@ -20,7 +20,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import DIFFICULTIES
-from lhkit.harness.selection import NO_CALL, Selection, selection
+from lhkit.harness.selection import NO_CALL, Selection, count_selection
 from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
 from lhkit.json_values import json_or_repr
 from lhkit.messages import GateOutcome
@@ -232,7 +232,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         right_calls=sum(score.right_calls for score in scores),
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
-        selection=selection(scores),
+        selection=count_selection(scores),
         behaviour={name: score(valid) for name, score in BEHAVIOUR.items()},
         repeats=repeats(records),
         attempted=_violation_counts(records, Severity.ATTEMPTED),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
-from lhkit.files import version_of
+from lhkit.files import installed_version
 from lhkit.harness.export.conversation import json_bytes
 from lhkit.harness.export.inspect_log import start_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
@@ -77,7 +77,7 @@ def _requests(run: Run) -> Iterator[Any]:
         shutdown_on_exit=False,
     )
     provider.add_span_processor(SimpleSpanProcessor(finished))
-    tracer = provider.get_tracer("lhkit", version_of("lhkit"))
+    tracer = provider.get_tracer("lhkit", installed_version("lhkit"))
     records = iter(run.records)
     while batch := list(islice(records, _BATCH_SIZE)):
         for record in batch:

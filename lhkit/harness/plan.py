@@ -24,11 +24,11 @@ from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import read_row_keys
 from lhkit.harness.tool_injection import inject_faults
-from lhkit.models.base import ChatModel, PerConversation
+from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of, state_of
+from lhkit.toolset import Toolset, name_of, opened, require_isolated, state_of, tool_programs
 
 _SHOWN_FAULTS = 10
 
@@ -231,7 +231,7 @@ def _plan_scenario(
         inject_faults(registry, scenario.faults, later=scenario.called_tools)
         identity = select_model(model, scenario, registry, toolset).identity
         prompt, prompt_sha256 = fingerprints.prompt(
-            scenario.locale, registry, assistant, identity, runs_on_of(session)
+            scenario.locale, registry, assistant, identity, tool_programs(session)
         )
         scenario_sha256 = scenario_hash(scenario)
         contexts = contexts_sha256(scenario, assistant)
@@ -263,7 +263,7 @@ def select_model(
     if callable(source):
         model = source(scenario, registry)
     else:
-        model = source.conversation() if isinstance(source, PerConversation) else source
+        model = source.conversation() if isinstance(source, SupportsConversations) else source
     if getattr(model, "needs_isolation", False):
         require_isolated(toolset, f"run the scripted model {model.identity.model}")
     return model

@@ -1,4 +1,4 @@
-"""Human labels for calls and replies: a file for each reviewer, beside the records; agreement."""
+"""Store human labels for calls and replies, one file per reviewer, and compare two reviewers."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError, UsageError
-from lhkit.files import DRAFT, open_regular, write_whole
+from lhkit.files import DRAFT, open_regular, write_atomically
 from lhkit.harness.fingerprint import sha256
 from lhkit.harness.rates import Interval, wilson
 from lhkit.harness.record import SampleRecord, TurnRecord
@@ -22,19 +22,19 @@ from lhkit.json_values import compact
 
 
 class LabelKind(StrEnum):
-    """What a reviewer holds of a call (the first three) or of a turn's reply (the others)."""
+    """A judgement of a call (the first three) or of the reply of a turn (the others)."""
 
     RIGHT = "right"
-    WRONG = "wrong"  # it should not have been made
-    SHOULD_BE = "should_be"  # another call should have been made in its place
+    WRONG = "wrong"  # no call is expected here
+    SHOULD_BE = "should_be"  # another call is expected instead
     FINE = "fine"
     NOT_FINE = "not_fine"
-    CALL_MISSING = "call_missing"  # something should have been called before it
+    CALL_MISSING = "call_missing"  # a call is expected before the reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlace:
-    """A call of a conversation, counted within its turn, or with None the turn's reply."""
+    """A call of a conversation, numbered within its turn; None is the reply of the turn."""
 
     sample: str
     turn: int
@@ -43,11 +43,15 @@ class CallPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What one reviewer holds of one place; `tool` and `args` are the call that should be there.
+    """A reviewer's label of one call or reply; a line of the review file.
 
-    `say` are the words that should have been said in place of a reply that is not fine, if any.
-    `seen_sha256` is the hash of the turn as it was judged: a turn that was asked again since has
-    to be judged again.
+    Attributes:
+        place: the labelled call or reply.
+        held: the judgement.
+        seen_sha256: the hash of the labelled turn; the label is outdated if the turn has changed.
+        tool: the expected tool, for `SHOULD_BE` and `CALL_MISSING`.
+        args: the expected arguments, for the same two.
+        say: the expected reply, if one was written for a rejected reply.
     """
 
     place: CallPlace
@@ -63,18 +67,18 @@ Labels: TypeAlias = Mapping[CallPlace, Label]
 _LABEL = TypeAdapter(Label)
 _FOLDER: Final = "reviews"
 _WAIT_S: Final = 10.0
-_NO_SPREAD: Final = 1e-12
+_MIN_VARIANCE: Final = 1e-12
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
 def turn_sha256(turn: TurnRecord) -> str:
-    """Return the hash of what a reviewer sees of a turn."""
-    calls = [(each.tool, repr(each.raw_args), repr(each.result)) for each in turn.calls]
+    """Return the hash of the reviewed content of a turn."""
+    calls = [(call.tool, repr(call.raw_args), repr(call.result)) for call in turn.calls]
     return sha256([turn.user, calls, turn.reply])
 
 
 def places_of(record: SampleRecord) -> Iterator[CallPlace]:
-    """Yield what is to be judged of a conversation, in its order: each call, then each reply."""
+    """Yield the places to review, turn by turn: the calls, then the reply."""
     name = str(record.sample_id)
     for number, turn in enumerate(record.evidence.turns):
         yield from (CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls)))
@@ -87,116 +91,127 @@ def turn_of(place: CallPlace, record: SampleRecord) -> TurnRecord:
 
 
 class ReviewFile:
-    """The labels of one reviewer over the records of a folder: a line each, the newest counts.
+    """The labels of one reviewer in a run folder: a line each, of which the newest counts.
 
-    A label is on the disk when `append` returns; a half-written line is left out.
+    A label is on disk when `append` returns; an incomplete last line is ignored.
+
+    Args:
+        folder: the run folder.
+        reviewer: the name of the reviewer, used as file name.
 
     Raises:
-        UsageError: the reviewer's name makes no file name.
-        RunError: a line is no label, or the file cannot be read.
+        UsageError: the name is not a valid file name.
+        RunError: a line is invalid, or the file cannot be read.
     """
 
     def __init__(self, folder: Path, reviewer: str) -> None:
         if not _NAME.fullmatch(reviewer):
             raise UsageError(
-                f"{reviewer!r} names no reviewer: use letters, digits, dots and dashes, such as kim"
+                f"The reviewer name {reviewer!r} is invalid. Use letters, digits, dots and dashes, "
+                "such as kim."
             )
         self.path = folder / _FOLDER / f"{reviewer}.jsonl"
         self._labels = {label.place: label for _, label in _labels_in(self.path)}
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The newest label of each place, also of conversations that are no longer there."""
+        """The newest label of each place, including places of removed conversations."""
         return tuple(self._labels.values())
 
     def of(self, record: SampleRecord) -> dict[CallPlace, Label]:
-        """Return the labels of a conversation that are about what stands in it now."""
-        found = {}
+        """Return the labels of a conversation, without outdated ones."""
+        labels = {}
         for place in places_of(record):
             label = self._labels.get(place)
             if label and label.seen_sha256 == turn_sha256(turn_of(place, record)):
-                found[place] = label
-        return found
+                labels[place] = label
+        return labels
 
     def append(self, label: Label) -> None:
         """Write a label and wait until it is on the disk.
 
         Raises:
-            RunError: the disk does not take it.
+            RunError: the file cannot be written.
         """
-        folder = _no_link(self.path.parent)
+        folder = _require_no_link(self.path.parent)
         with open_journal(folder, wait_s=_WAIT_S, reads=False, file_name=self.path.name) as journal:
             journal.append(compact(asdict(label)))
         self._labels[label.place] = label
 
 
 def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
-    """Yield the whole lines of a file of labels, each with its label; none if there is no file.
+    """Yield the complete lines of a review file with their labels; none if it does not exist.
 
     Raises:
-        RunError: a line is no label, or the file cannot be read or is no regular file.
+        RunError: a line is invalid, the file cannot be read, or it is not a regular file.
     """
-    _no_link(path.parent)
+    _require_no_link(path.parent)
     try:
         with open_regular(path) as file:
             lines = file.read().split(b"\n")[:-1]
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RunError(f"{path} cannot be read ({error}): remove it") from error
+        raise RunError(f"{path} cannot be read: {error}. Remove it.") from error
     for number, line in enumerate(lines, start=1):
-        try:  # not `validate_json`: half a surrogate pair may stand in it, as in a record
+        try:  # not `validate_json`, which rejects the lone surrogates that records may contain
             yield line + b"\n", _LABEL.validate_python(json.loads(line), strict=False)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise RunError(f"{path}:{number} is no label ({told}): remove the line") from error
+            fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise _invalid_label(path, number, fault) from error
         except (ValueError, RecursionError) as error:
-            raise RunError(f"{path}:{number} is no label ({error}): remove the line") from error
+            raise _invalid_label(path, number, error) from error
 
 
-def _no_link(folder: Path) -> Path:
+def _invalid_label(path: Path, number: int, why: object) -> RunError:
+    return RunError(f"{path}:{number} is not a valid label: {why}. Remove the line.")
+
+
+def _require_no_link(folder: Path) -> Path:
     if folder.is_symlink():
-        raise RunError(f"{folder} is a symbolic link: replace it by a folder")
+        raise RunError(f"{folder} is a symbolic link. Replace it with a folder.")
     return folder
 
 
 def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
-    """Remove what reviewers wrote of some samples of a run folder, or, with None, of all.
+    """Remove the labels of some samples of a run folder, or with None of all samples.
 
     Raises:
-        RunError: a file of labels is broken, in use, or cannot be written.
+        RunError: a review file is invalid, in use, or cannot be written.
     """
-    reviews = _no_link(folder / _FOLDER)
+    reviews = _require_no_link(folder / _FOLDER)
     paths = sorted(reviews.glob("*.jsonl"))
     if samples is not None:
-        for path in paths:  # nothing is removed while one is broken
+        for path in paths:  # check all files before changing one
             tuple(_labels_in(path))
     try:
         for path in paths:
             with open_journal(reviews, wait_s=_WAIT_S, reads=False, file_name=path.name):
                 lines = [] if samples is None else _labels_in(path)
-                kept = [line for line, label in lines if label.place.sample not in (samples or ())]
-                if kept:
-                    write_whole(path, kept)
+                others = [
+                    line for line, label in lines if label.place.sample not in (samples or ())
+                ]
+                if others:
+                    write_atomically(path, others)
                 else:
                     path.unlink()
-        for draft in reviews.glob(f"{DRAFT}*"):  # of a process that was killed
+        for draft in reviews.glob(f"{DRAFT}*"):  # left by a killed process
             draft.unlink()
     except OSError as error:
-        raise RunError(f"{reviews} cannot be written ({error}): make room for it") from error
+        raise RunError(f"{reviews} cannot be written: {error}. Free disk space.") from error
 
 
 def reviewers_of(folder: Path) -> tuple[str, ...]:
-    """Return who reviewed the records of a folder, by name."""
+    """Return the names of the reviewers of a folder, sorted."""
     return tuple(sorted(path.stem for path in (folder / _FOLDER).glob("*.jsonl")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Cohen's kappa of `n` things that two people judged; None where chance alone explains all.
+    """Cohen's kappa of `n` places that two people judged; None if both used one label only.
 
-    `observed` is the share that they judged alike. `interval` is the 95 % interval of `kappa`.
+    `observed` is the observed agreement. `interval` is the 95 % interval of `kappa`.
     """
 
     n: int
@@ -206,12 +221,15 @@ class Agreement:
 
 
 def cohens_kappa(pairs: Sequence[tuple[str, str]], level: float = 0.95) -> Agreement | None:
-    """Return how far two people agree on what they both judged; None if that is nothing.
+    """Return Cohen's kappa of pairs of labels; None without pairs.
 
     Cohen (1960), A coefficient of agreement for nominal scales, with the standard error of Fleiss,
-    Cohen and Everitt (1969). That error is 0 where they agree on everything, or one of them always
-    says the same, as if a few things told all; there it is Wilson's interval of the share that they
-    judged alike, measured from chance.
+    Cohen and Everitt (1969). That error is 0 for full agreement, or if one person uses one label
+    only; then the interval is Wilson's for the observed agreement, rescaled by chance agreement.
+
+    Args:
+        pairs: the labels of the first and the second person.
+        level: the confidence level of the interval.
     """
     n = len(pairs)
     if not n:
@@ -222,19 +240,20 @@ def cohens_kappa(pairs: Sequence[tuple[str, str]], level: float = 0.95) -> Agree
     second = {kind: sum(p for (_, b), p in joint.items() if b == kind) for kind in kinds}
     observed = sum(p for (a, b), p in joint.items() if a == b)
     chance = sum(first[kind] * second[kind] for kind in kinds)
-    if chance >= 1.0:  # both always said the same one thing
+    if chance >= 1.0:  # both used the same single label
         return Agreement(n=n, observed=observed, kappa=None, interval=None)
     kappa = (observed - chance) / (1 - chance)
     rest = 1 - kappa
-    on, off = ([each for each in joint if (each[0] == each[1]) is same] for same in (True, False))
-    alike = sum(joint[a, b] * (1 - (first[a] + second[a]) * rest) ** 2 for a, b in on)
-    apart = sum(joint[a, b] * (second[a] + first[b]) ** 2 for a, b in off)
-    spread = alike + rest**2 * apart - (kappa - chance * rest) ** 2
-    if spread < _NO_SPREAD:
-        of_share = wilson(round(observed * n), n, level)
-        low, high = ((end - chance) / (1 - chance) for end in (of_share.low, of_share.high))
+    equal = [(a, b) for a, b in joint if a == b]
+    different = [(a, b) for a, b in joint if a != b]
+    agreed = sum(joint[a, b] * (1 - (first[a] + second[a]) * rest) ** 2 for a, b in equal)
+    disagreed = sum(joint[a, b] * (second[a] + first[b]) ** 2 for a, b in different)
+    variance = agreed + rest**2 * disagreed - (kappa - chance * rest) ** 2
+    if variance < _MIN_VARIANCE:
+        share = wilson(round(observed * n), n, level)
+        low, high = ((end - chance) / (1 - chance) for end in (share.low, share.high))
     else:
-        reach = NormalDist().inv_cdf((1 + level) / 2) * (spread / n) ** 0.5 / (1 - chance)
+        reach = NormalDist().inv_cdf((1 + level) / 2) * (variance / n) ** 0.5 / (1 - chance)
         low, high = kappa - reach, kappa + reach
     interval = Interval(low=max(-1.0, low), high=min(1.0, high))
     return Agreement(n=n, observed=observed, kappa=kappa, interval=interval)
@@ -249,13 +268,16 @@ class Dispute:
 
     @property
     def place(self) -> CallPlace:
-        """Which."""
+        """The place of both labels."""
         return self.first.place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """Two reviewers: agreement on calls and on replies (None if neither), and every difference."""
+class ReviewComparison:
+    """Two reviewers: their agreement on calls and on replies, and all disputes.
+
+    An agreement is None if there is no place that both have labelled.
+    """
 
     first: str
     second: str
@@ -264,20 +286,25 @@ class Reviewed:
     disputes: tuple[Dispute, ...]
 
 
-def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) -> Reviewed:
-    """Return how two reviewers of a folder agree, on what both have judged.
+def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) -> ReviewComparison:
+    """Return the agreement of two reviewers of a folder.
+
+    Args:
+        records: the conversations to compare.
+        folder: the run folder.
+        names: the two reviewers; by default all of the folder.
 
     Raises:
-        UsageError: there are not two reviewers to compare.
-        RunError: a file of labels is broken.
+        UsageError: there are not exactly two reviewers.
+        RunError: a review file is invalid.
     """
-    told = names or reviewers_of(folder)
-    if len(told) != 2:
+    reviewers = names or reviewers_of(folder)
+    if len(reviewers) != 2:
         raise UsageError(
-            f"{folder} was reviewed by {', '.join(told) or 'nobody'}: name the two reviewers to "
-            "compare"
+            f"Comparing needs two reviewers, but {folder} has {len(reviewers)}: "
+            f"{', '.join(reviewers) or 'none'}. Name two of them."
         )
-    files = [ReviewFile(folder, name) for name in told]
+    files = [ReviewFile(folder, name) for name in reviewers]
     both = [
         (first[place], second[place])
         for record in records
@@ -287,9 +314,9 @@ def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) 
     ]
     calls = [(a.held, b.held) for a, b in both if a.place.call is not None]
     replies = [(a.held, b.held) for a, b in both if a.place.call is None]
-    return Reviewed(
-        first=told[0],
-        second=told[1],
+    return ReviewComparison(
+        first=reviewers[0],
+        second=reviewers[1],
         calls=cohens_kappa(calls),
         replies=cohens_kappa(replies),
         disputes=tuple(Dispute(first=a, second=b) for a, b in both if a != b),

@@ -55,7 +55,7 @@ from lhkit.harness.store import (
 )
 from lhkit.harness.timings import WallClock
 from lhkit.locales import load_catalog
-from lhkit.settings import checked
+from lhkit.settings import validate_options
 from lhkit.text import percent
 from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
@@ -179,7 +179,7 @@ async def replay(
             (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    options = checked(
+    options = validate_options(
         ReplayOptions,
         repeats=repeats,
         user=user,

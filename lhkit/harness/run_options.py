@@ -14,8 +14,7 @@ from lhkit.harness.scenario import User
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
-from lhkit.runtimes import Runtime
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
+from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Runtime
 
 MAX_SAMPLES = 100_000
 """The most samples of one run: their records are in memory for its report."""

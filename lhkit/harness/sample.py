@@ -36,18 +36,18 @@ from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     Session,
     Toolset,
     assistant_of,
-    closed_after,
+    closing_session,
+    is_blocking,
     open_session,
     opened,
     state_of,
-    waits_of,
 )
 
 _WARM_UP_MESSAGE = "…"
@@ -188,7 +188,7 @@ async def warm_up(sample: PlannedSample, context: SampleContext) -> bool:
     processed. Errors are ignored here: the samples report them better.
     """
     async with _open_sample(sample, context) as (session, model):
-        if not isinstance(model, ReadsAhead):
+        if not isinstance(model, SupportsWarmUp):
             return False
         request = ModelRequest(
             messages=(UserMessage(text=_WARM_UP_MESSAGE),),
@@ -273,7 +273,7 @@ async def _converse(
 @asynccontextmanager
 async def _opened_session(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
     """Open a session and close it, in a thread if it waits for another process."""
-    if not waits_of(toolset):
+    if not is_blocking(toolset):
         with opened(toolset, scenario.world, scenario.locale) as session:
             yield session
         return
@@ -292,7 +292,7 @@ async def _opened_session(toolset: Toolset, scenario: Scenario) -> AsyncIterator
 
 
 def _close(session: Session) -> None:
-    with closed_after(session):
+    with closing_session(session):
         pass
 
 
@@ -304,7 +304,7 @@ def _close_late(opening: "asyncio.Future[Session]") -> None:
 
 async def _read_state(context: SampleContext, session: Session, before: State) -> State:
     """Return the state, which shares unchanged rows with the earlier one."""
-    if waits_of(context.toolset):
+    if is_blocking(context.toolset):
         return await asyncio.to_thread(state_of, session, before=before)
     return state_of(session, before=before)
 

@@ -1,6 +1,6 @@
-"""The JSON Schema of a scenario file, for editors.
+"""The JSON Schema of scenario files, for editors.
 
-`python -m lhkit.harness.scenario_schema` writes it beside this file.
+`python -m lhkit.harness.scenario_schema` writes `scenario.schema.json` into this folder.
 """
 
 import json
@@ -13,7 +13,7 @@ from lhkit.harness.scenario import Scenario
 
 
 def scenario_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (Draft 2020-12) of a scenario file, for editors."""
+    """Return the JSON Schema (Draft 2020-12) of scenario files."""
     schema = TypeAdapter(tuple[Scenario, ...]).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

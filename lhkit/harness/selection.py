@@ -1,7 +1,7 @@
-"""Scores of the calls themselves: the right tool, the right arguments. Pure, over turns' scores.
+"""Scores of tool selection: precision, recall, exact calls and the confusion of tools. Pure.
 
-Counted over calls (micro average). An optional call that was made counts as a right choice, one
-that was left out does not count; neither does a call that the scenario tolerates.
+Counted over calls (micro average). An optional call that was made counts as a right choice; one
+that was left out does not count, nor does an unexpected call that the scenario allows.
 """
 
 from collections import Counter
@@ -11,21 +11,26 @@ from dataclasses import dataclass, field
 from lhkit.harness.record import CallScore, TurnScore
 
 NO_CALL = ""
-"""The name in the confusion matrix that stands for no call."""
+"""The name for "no call" in the confusion matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Counts of chosen tools and of compared arguments.
+    """Counts of selected tools and compared arguments.
 
-    `chosen` calls are of a tool that was expected (whatever their arguments), `surplus` ones are
-    not, `missing` ones were expected. Of the chosen ones `exact` have every argument right.
-    `confusion` counts (expected tool, called tool): the n-th missing call of a turn against the
-    n-th surplus one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
+    Attributes:
+        chosen: calls of an expected tool, whatever their arguments.
+        unexpected: calls that were not expected.
+        missing: expected calls that were not made.
+        exact: chosen calls with every argument right.
+        arguments: compared arguments of the chosen calls.
+        right_arguments: those that are right.
+        confusion: counts of (expected tool, called tool): the n-th missing call of a turn with the
+            n-th unexpected one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
     """
 
     chosen: int = 0
-    surplus: int = 0
+    unexpected: int = 0
     missing: int = 0
     exact: int = 0
     arguments: int = 0
@@ -35,7 +40,7 @@ class Selection:
     @property
     def precision(self) -> float | None:
         """The share of calls that were of an expected tool; None where nothing was called."""
-        return _share(self.chosen, self.chosen + self.surplus)
+        return _share(self.chosen, self.chosen + self.unexpected)
 
     @property
     def recall(self) -> float | None:
@@ -45,15 +50,15 @@ class Selection:
     @property
     def f1(self) -> float | None:
         """The harmonic mean of precision and recall; None where neither has a call to count."""
-        return _share(2 * self.chosen, 2 * self.chosen + self.surplus + self.missing)
+        return _share(2 * self.chosen, 2 * self.chosen + self.unexpected + self.missing)
 
 
-def selection(scores: Iterable[TurnScore]) -> Selection:
-    """Return the counts of some turns; a call that was cut off before its name chose nothing."""
-    chosen = surplus = missing = exact = arguments = right = 0
+def count_selection(scores: Iterable[TurnScore]) -> Selection:
+    """Count the calls of some turns; a call that was cut off before its name chose nothing."""
+    chosen = unexpected = missing = exact = arguments = right = 0
     confusion: Counter[tuple[str, str]] = Counter()
     for score in scores:
-        confusion.update(_confused(score.calls))
+        confusion.update(_confusion_pairs(score.calls))
         for row in score.calls:
             if row.expected is not None and row.actual is not None:
                 chosen += 1
@@ -62,10 +67,10 @@ def selection(scores: Iterable[TurnScore]) -> Selection:
                 right += sum(argument.ok for argument in row.arguments)
             elif not row.ok:
                 missing += row.actual is None
-                surplus += row.expected is None and row.called != NO_CALL
+                unexpected += row.expected is None and row.called != NO_CALL
     return Selection(
         chosen=chosen,
-        surplus=surplus,
+        unexpected=unexpected,
         missing=missing,
         exact=exact,
         arguments=arguments,
@@ -74,18 +79,18 @@ def selection(scores: Iterable[TurnScore]) -> Selection:
     )
 
 
-def _confused(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
+def _confusion_pairs(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
     if not rows:
         yield (NO_CALL, NO_CALL)
     missing = [row.tool for row in rows if row.actual is None and not row.ok]
-    surplus = [row.called for row in rows if row.expected is None and not row.ok and row.called]
+    unexpected = [row.called for row in rows if row.expected is None and not row.ok and row.called]
     for row in rows:
         if row.expected is not None and row.actual is not None:
             yield (row.tool, row.called)
-    for n in range(max(len(missing), len(surplus))):
+    for n in range(max(len(missing), len(unexpected))):
         yield (
             missing[n] if n < len(missing) else NO_CALL,
-            surplus[n] if n < len(surplus) else NO_CALL,
+            unexpected[n] if n < len(unexpected) else NO_CALL,
         )
 
 

@@ -14,12 +14,12 @@ from lhkit.toolset import (
     BareToolset,
     Session,
     Toolset,
-    closed_after,
+    closing_session,
     locales_of,
     name_of,
     open_session,
     state_of,
-    their_code,
+    user_code,
 )
 
 
@@ -32,7 +32,7 @@ def read_row_keys(session: Session, state: State) -> RowKeys:
     """
     if (row_keys := getattr(session, "row_keys", None)) is None:
         return {}
-    with their_code("session: row_keys()"):
+    with user_code("session: row_keys()"):
         keys = {
             table: (names,) if isinstance(names, str) else tuple(names)
             for table, names in row_keys().items()
@@ -64,7 +64,7 @@ def find_broken_rules(session: Session, before: State, after: State) -> tuple[Br
     """
     if (broken_rules := getattr(session, "broken_rules", None)) is None:
         return ()
-    with their_code("session: broken_rules()"):
+    with user_code("session: broken_rules()"):
         pairs = broken_rules(plain_json(before), plain_json(after))
         broken = tuple(BrokenRule(code=code, detail=text) for code, text in pairs)
     for number, rule in enumerate(broken):
@@ -103,7 +103,7 @@ class LiveSession:
         self._toolset, self._world, self._now = toolset, world, now
         self._given: Mapping[str, Any] | None = None
         if world is None and (open_kept := getattr(toolset, "open_kept", None)):
-            with their_code(f"open_kept() of {name_of(toolset)}"):
+            with user_code(f"open_kept() of {name_of(toolset)}"):
                 self.session: Session = open_kept(file, now=now, locale=locale)
             return
         if file is not None:
@@ -129,12 +129,12 @@ class LiveSession:
             UsageError: the tools do not support it; then nothing changes.
         """
         if in_locale := getattr(self.session, "in_locale", None):
-            with their_code(f"session: in_locale({locale!r})"):
+            with user_code(f"session: in_locale({locale!r})"):
                 self.session = in_locale(locale)
             return
         world = {"now": self._present(), **self.world()}
         session = open_session(self._toolset, world, locale)
-        with closed_after(self.session):
+        with closing_session(self.session):
             self.session = session
 
     def world(self) -> dict[str, JSON]:
@@ -150,7 +150,7 @@ class LiveSession:
         Raises:
             UsageError: its `close()` fails.
         """
-        with their_code("session: close()"):
+        with user_code("session: close()"):
             self.session.close()
 
     def criterion(self) -> str | None:

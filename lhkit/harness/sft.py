@@ -1,7 +1,7 @@
-"""Training conversations for supervised fine-tuning, as `{"messages": […], "tools": […]}`.
+"""Build training conversations for supervised fine-tuning: `{"messages": […], "tools": […]}`.
 
-They come from passed samples of a run, from reference calls of scenarios, or from reviewed chats.
-The messages contain all that the served model reads: instructions, context lines, tool results.
+Sources are passed samples of a run, reference calls of scenarios, and reviewed chats. The messages
+contain all that the served model reads: instructions, context lines, tool results.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from lhkit.errors import UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
-from lhkit.harness.corrections import CorrectedConversation, CorrectedTurn
+from lhkit.harness.corrections import (
+    BROKEN_CALLS,
+    NO_REPLY,
+    CorrectedConversation,
+    CorrectedTurn,
+    broken_call,
+)
 from lhkit.harness.export.openai_messages import PromptTexts, exported_conversations, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.manifest import Prompt
@@ -21,15 +27,12 @@ from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Expect, Scenario, Turn
 from lhkit.harness.similarity import HeldOut
-from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, name_of, opened, registry_of
 
 _AC: Final = "training"
-_NO_WORDS: Final = "…"
-_BROKEN_CALLS: Final = frozenset({"unknown_tool", "validation", "handler_error"})
 
 _Answer: TypeAlias = Literal["accept", "reject"]
 _Answers: TypeAlias = _Answer | Literal["absent"] | tuple[_Answer, ...]
@@ -58,28 +61,28 @@ def write_sft(
     """Write conversations as JSON lines, without near-duplicates of held-out user messages.
 
     Args:
-        conversations: what to write; one that is equal to an earlier one is left out.
-        file: the file, which is complete or unchanged.
-        held_out: user messages of the scenarios that a model is measured with.
+        conversations: the conversations; duplicates are omitted.
+        file: the JSONL file, which is complete or unchanged.
+        held_out: user messages of the scenarios that evaluate the model.
 
     Raises:
         UsageError: no conversation remains.
         OSError: the file cannot be written.
     """
     counts = SftCounts()
-    held = HeldOut(held_out)
+    held_out_messages = HeldOut(held_out)
 
     def lines() -> Iterator[bytes]:
-        known: set[str] = set()
+        digests: set[str] = set()
         for conversation in conversations:
             line = json_line(conversation.data)
             digest = sha256(line.decode())
-            if held.has_near(conversation.users):
+            if held_out_messages.has_near(conversation.users):
                 counts.held_out += 1
-            elif digest in known:
+            elif digest in digests:
                 counts.repeated += 1
             else:
-                known.add(digest)
+                digests.add(digest)
                 counts.written += 1
                 yield line
         if not counts.written:
@@ -88,7 +91,7 @@ def write_sft(
                 "held-out scenarios. Give a run with passed samples, scenarios or reviewed chats."
             )
 
-    write_whole(file, lines())
+    write_atomically(file, lines())
     return counts
 
 
@@ -97,32 +100,37 @@ def run_conversations(
 ) -> Iterator[SftConversation]:
     """Yield the passed samples of a run as training conversations.
 
-    A record has neither the instructions nor the context lines: they come from the toolset, opened
-    in the world of the scenario, and must be those of the run. Samples with a call that was cut off
-    or has no object as arguments, or with tools that came later, are left out.
+    A record contains neither instructions nor context lines: they come from the toolset, opened
+    with the initial state of the scenario, and must equal those of the run. Samples with truncated
+    calls, with arguments that are not objects, or with tools added during a turn are omitted.
+
+    Args:
+        run: the recorded run.
+        toolset: its toolset.
+        scenarios: its scenarios, which have the initial states if the records do not.
 
     Raises:
-        UsageError: the toolset is another one, its prompt has changed, or the initial state of a
-            sample is not known.
+        UsageError: the toolset is a different one, its prompt has changed, or the initial state of
+            a sample is not known.
     """
     if run.toolset != name_of(toolset):
         raise UsageError(
-            f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}: "
-            "give its tools with --toolset."
+            f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}. "
+            "Give its tools with --toolset."
         )
     by_id = {scenario.id: scenario for scenario in scenarios}
 
     def texts(record: SampleRecord) -> PromptTexts | None:
-        if record.judgement.verdict is not Verdict.PASS or not _is_writable(record):
+        if record.judgement.verdict is not Verdict.PASS or not _is_exportable(record):
             return None
-        prompt = _texts(toolset, _world_of(record, run, by_id), record)
+        prompt = _prompt_texts(toolset, _initial_state(record, run, by_id), record)
         _require_same_prompt(prompt, record, run)
         return prompt
 
     yield from _conversations(run, texts)
 
 
-def _is_writable(record: SampleRecord) -> bool:
+def _is_exportable(record: SampleRecord) -> bool:
     turns = record.evidence.turns
     calls = (call for turn in turns for call in turn.calls)
     return not any(turn.new_tools for turn in turns) and all(
@@ -130,7 +138,7 @@ def _is_writable(record: SampleRecord) -> bool:
     )
 
 
-def _world_of(
+def _initial_state(
     record: SampleRecord, run: Run, scenarios: Mapping[str, Scenario]
 ) -> Mapping[str, Any]:
     name, state = record.sample_id.scenario, record.evidence.initial_state
@@ -167,9 +175,13 @@ def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) ->
 async def reference_conversations(
     scenarios: Sequence[Scenario], toolset: Toolset
 ) -> Iterator[SftConversation]:
-    """Return scenarios, played by their reference calls, as training conversations.
+    """Return scenarios, replayed with their reference calls, as training conversations.
 
-    Of replies only those that a scenario writes out (`gold.say`) are training targets.
+    Only replies that a scenario specifies (`gold.say`) are training targets.
+
+    Args:
+        scenarios: the scenarios, whose reference calls must pass.
+        toolset: the tools that run the calls.
 
     Raises:
         ScenarioError: a reference cannot be derived.
@@ -186,26 +198,30 @@ async def reference_conversations(
             raise UsageError(
                 f"{scenario.id}: its reference does not pass ({reasons}). Run `lhkit lint`."
             )
-        if not _is_writable(record):
+        if not _is_exportable(record):
             return None
         unlearned = {i for i, turn in enumerate(scenario.turns) if turn.gold.say is None}
-        return _texts(toolset, scenario.world, record, unlearned)
+        return _prompt_texts(toolset, scenario.world, record, unlearned)
 
     return _conversations(run, texts)
 
 
 async def reviewed_conversations(
-    talks: Sequence[CorrectedConversation], toolset: Toolset
+    corrected: Sequence[CorrectedConversation], toolset: Toolset
 ) -> Iterator[SftConversation]:
-    """Return reviewed chats, played with their corrected calls, as training conversations.
+    """Return reviewed chats, replayed with their corrected calls, as training conversations.
 
-    A reply that the reviewer rejected is part of the conversation and no training target.
+    A reply that the reviewer rejected is part of the conversation, but not a training target.
+
+    Args:
+        corrected: the chats (`corrections.read_conversations`).
+        toolset: the tools that run the calls.
 
     Raises:
         UsageError: the state of a chat is not valid any more, or a call of it fails.
         NotIsolatedError: sessions of the toolset share real data.
     """
-    by_id = {f"reviewed.{number}.{talk.name}": talk for number, talk in enumerate(talks)}
+    by_id = {f"reviewed.{number}.{each.name}": each for number, each in enumerate(corrected)}
 
     def model(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
         traces = [
@@ -213,14 +229,14 @@ async def reviewed_conversations(
                 messages=tuple(
                     (ToolCall(name=call.tool, args=dict(call.args)),) for call in turn.calls
                 ),
-                words=turn.reply or _NO_WORDS,
+                words=turn.reply or NO_REPLY,
             )
             for turn in by_id[scenario.id].turns
         ]
         return trace_model(traces, name="reviewed")
 
     run = await replay(
-        [_scenario(name, talk, toolset) for name, talk in by_id.items()],
+        [_scenario(name, chat, toolset) for name, chat in by_id.items()],
         model,
         toolset=toolset,
         max_attempts=1,
@@ -228,26 +244,26 @@ async def reviewed_conversations(
     )
 
     def texts(record: SampleRecord) -> PromptTexts:
-        talk = by_id[record.sample_id.scenario]
-        _require_played(record, talk)
+        chat = by_id[record.sample_id.scenario]
+        _require_replayed(record, chat)
         unlearned = {
-            i for i, turn in enumerate(talk.turns) if not turn.is_reply_fine or not turn.reply
+            i for i, turn in enumerate(chat.turns) if not turn.is_reply_fine or not turn.reply
         }
-        return _texts(toolset, talk.world, record, unlearned)
+        return _prompt_texts(toolset, chat.world, record, unlearned)
 
     return _conversations(run, texts)
 
 
-def _scenario(name: str, talk: CorrectedConversation, toolset: Toolset) -> Scenario:
-    destructive = registry_of(toolset, talk.world, talk.locale).destructive
+def _scenario(name: str, chat: CorrectedConversation, toolset: Toolset) -> Scenario:
+    destructive = registry_of(toolset, chat.world, chat.locale).destructive
     turns = tuple(
         Turn.model_construct(
             user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any")
         )
-        for turn in talk.turns
+        for turn in chat.turns
     )
-    return Scenario.model_construct(  # a chat as it was: nobody wrote it as a scenario
-        id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns
+    return Scenario.model_construct(  # a chat need not be a valid scenario
+        id=name, ac=_AC, locale=chat.locale, world=dict(chat.world), turns=turns
     )
 
 
@@ -255,20 +271,17 @@ def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
     answers = [call.answer for call in turn.calls if call.tool in destructive]
     if "absent" in answers:
         return "absent"
-    return tuple("accept" if each == "accept" else "reject" for each in answers) or "accept"
+    return tuple("accept" if answer == "accept" else "reject" for answer in answers) or "accept"
 
 
-def _require_played(record: SampleRecord, talk: CorrectedConversation) -> None:
+def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None:
     turns = record.evidence.turns
-    if record.judgement.verdict is Verdict.INVALID or len(turns) < len(talk.turns):
+    if record.judgement.verdict is Verdict.INVALID or len(turns) < len(chat.turns):
         reasons = "; ".join(record.judgement.reasons)
-        raise UsageError(f"{talk.name} cannot be replayed: {reasons}")
+        raise UsageError(f"{chat.name} cannot be replayed: {reasons}")
     for call in (call for turn in turns for call in turn.calls):
-        if call.outcome in _BROKEN_CALLS:
-            raise UsageError(
-                f"{talk.name}: {call.tool} {compact(call.raw_args)} as reviewed results in "
-                f"{call.outcome}. Review that call again."
-            )
+        if call.outcome in BROKEN_CALLS:
+            raise broken_call(chat, call.tool, call.raw_args, call.outcome)
 
 
 def _conversations(
@@ -279,7 +292,7 @@ def _conversations(
         yield SftConversation(users=users, data=data)
 
 
-def _texts(
+def _prompt_texts(
     toolset: Toolset,
     world: Mapping[str, Any],
     record: SampleRecord,

@@ -1,8 +1,7 @@
-"""Near-duplicate texts, by overlap of their letter groups; words only, no meaning.
+"""Find near-duplicate texts by the overlap of their character n-grams.
 
-The measure is the Jaccard index of the sets of neighbouring letters: two of Hangul, where a
-letter is a syllable and a pair about a morpheme, three of other scripts. Case, spaces and
-punctuation do not count.
+Similarity is the Jaccard index of n-gram sets: bigrams for Hangul, where a character is a syllable,
+and trigrams for other scripts. Case, spaces and punctuation are ignored.
 """
 
 import unicodedata
@@ -12,37 +11,37 @@ from functools import lru_cache
 from itertools import combinations
 
 NEAR = 0.4
-"""From here on two texts are near-duplicates.
+"""The least similarity of near-duplicates.
 
-Measured on the shipped scenarios and on templates: a sentence with one noun swapped lies between
-0.45 and 0.75 in both languages, two that ask the same thing in words of their own below 0.3.
+Measured on the shipped scenarios and on templates: sentences that differ in one noun have 0.45 to
+0.75 in both languages, paraphrases less than 0.3.
 """
 
 _HANGUL_FIRST, _HANGUL_LAST = "가", "힣"
 
 
 def similarity(first: str, second: str) -> float:
-    """Return a number from 0 (nothing in common) to 1 (the same letters in the same places)."""
-    return _jaccard(_groups(first), _groups(second))
+    """Return the similarity of two texts, from 0 (no common n-gram) to 1 (the same n-grams)."""
+    return _jaccard(_ngrams(first), _ngrams(second))
 
 
 def near_duplicates(
     texts: Sequence[str], *, least: float = NEAR
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield (i, j, similarity) of every two texts, i before j, that are at least so similar."""
-    groups = [_groups(text) for text in texts]
+    """Yield (i, j, similarity) of all pairs of texts with at least the given similarity."""
+    ngrams = [_ngrams(text) for text in texts]
     for i, j in combinations(range(len(texts)), 2):
-        likeness = _jaccard(groups[i], groups[j])
-        if likeness >= least:
-            yield i, j, likeness
+        index = _jaccard(ngrams[i], ngrams[j])
+        if index >= least:
+            yield i, j, index
 
 
 @lru_cache(maxsize=8_192)
-def _groups(text: str) -> frozenset[str]:
+def _ngrams(text: str) -> frozenset[str]:
     letters = "".join(c for c in unicodedata.normalize("NFC", text).casefold() if c.isalnum())
     sizes = [2 if _HANGUL_FIRST <= letter <= _HANGUL_LAST else 3 for letter in letters]
-    groups = (letters[i : i + n] for i, n in enumerate(sizes) if i + n <= len(letters))
-    return frozenset(groups) or frozenset({letters})
+    ngrams = (letters[i : i + n] for i, n in enumerate(sizes) if i + n <= len(letters))
+    return frozenset(ngrams) or frozenset({letters})
 
 
 def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
@@ -50,34 +49,26 @@ def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
     return shared / (len(first) + len(second) - shared)
 
 
-_EDIT_NEAR = 0.75
-"""From this ratio of difflib on, two messages differ in a few letters only."""
-
-_WORTH_COMPARING = 0.2
-"""Below this share of common letter groups the slower comparison is skipped."""
+_EDIT_NEAR = 0.75  # the least difflib ratio of messages that differ in a few letters
+_EDIT_WORTH_TRYING = 0.2  # the least similarity for which the slower difflib is tried
 
 
 def _is_near(message: str, other: str) -> bool:
     """Return True if two user messages are near-duplicates."""
-    likeness = similarity(message, other)
-    if likeness >= NEAR:
+    index = similarity(message, other)
+    if index >= NEAR:
         return True
-    if likeness < _WORTH_COMPARING:
+    if index < _EDIT_WORTH_TRYING:
         return False
-    matcher = SequenceMatcher(None, _bare(message), _bare(other), autojunk=False)
-    return matcher.ratio() >= _EDIT_NEAR
-
-
-def _bare(text: str) -> str:
-    """Return a message without case and without the marks around it."""
-    return text.casefold().strip(" .!?~…ㅎㅋ")
+    a, b = (text.casefold().strip(" .!?~…ㅎㅋ") for text in (message, other))
+    return SequenceMatcher(None, a, b, autojunk=False).ratio() >= _EDIT_NEAR
 
 
 class HeldOut:
-    """User messages of held-out scenarios.
+    """User messages of held-out scenarios, to find near-duplicates of them.
 
     Args:
-        messages: the user messages to compare with.
+        messages: the held-out user messages.
     """
 
     def __init__(self, messages: Iterable[str] = ()) -> None:

@@ -1,14 +1,14 @@
-"""What changed between two states: which rows are new, gone, or the same row changed. Pure.
+"""Differences of two states: rows that were added, removed or changed. Pure.
 
-Rows are compared by value, as JSON means it: 1000 is 1000.0, true is no 1, NFC is NFD.
+Rows compare by JSON value: 1000 equals 1000.0, true does not equal 1, NFC equals NFD.
 
-A row is known again by the key of its table: the fields that the session's `row_keys()` names, or
+A row is identified by the key of its table: the fields that the session's `row_keys()` names, or
 the column `id` where every row has one. Two rows with equal keys are one row, changed; in a table
-without a key a changed row is one that is gone and one that is new.
+without a key a changed row is one that was removed and one that was added.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -26,10 +26,13 @@ _ID = ("id",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChange:
-    """What changed in one table; rows are told by their places, `removed` in the rows of before.
+    """The changes of one table, as indices of rows.
 
-    `changed` are pairs of (before, after) with equal keys. `key` names the fields of the key,
-    empty for a table that has one row only; None where the table has none.
+    Attributes:
+        removed: rows of the state before.
+        added: rows of the state after.
+        changed: pairs (before, after) of rows with equal keys.
+        key: the key fields, empty for a table of a single row; None without a key.
     """
 
     removed: tuple[int, ...] = ()
@@ -39,7 +42,7 @@ class TableChange:
 
 
 def state_diff(before: State, after: State) -> dict[str, TableDiff]:
-    """Return what changed, by table; tables without a change are left out."""
+    """Return the rows that differ, by table; tables without a change are left out."""
     return {
         table: TableDiff(
             added=tuple(after[table][j] for j in new),
@@ -52,13 +55,13 @@ def state_diff(before: State, after: State) -> dict[str, TableDiff]:
 
 
 def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
-    """Return the state at the end: that of the start with what `state_diff` found."""
+    """Return the state after, given the state before and the result of `state_diff`."""
     after = dict(before)
     for table, diff in diffs.items():
         gone = set(diff.removed_at)
         rows = [row for i, row in enumerate(before.get(table, ())) if i not in gone]
-        for place, row in zip(diff.added_at, diff.added, strict=True):
-            rows.insert(place, row)
+        for index, row in zip(diff.added_at, diff.added, strict=True):
+            rows.insert(index, row)
         after[table] = tuple(rows)
     return after
 
@@ -66,12 +69,12 @@ def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
 def state_changes(
     before: State, after: State, *, row_keys: RowKeys = NO_KEYS
 ) -> dict[str, TableChange]:
-    """Return what changed, row by row, by table; tables without a change are left out.
+    """Return the changes of rows, by table; tables without a change are left out.
 
     Args:
         before: the state at the start.
         after: the state at the end.
-        row_keys: the fields that together tell the rows of a table apart, where that is known.
+        row_keys: the key fields of each table, where they are known.
     """
     return {
         table: _table_change(
@@ -82,30 +85,29 @@ def state_changes(
 
 
 def _changed_tables(before: State, after: State) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield each table with a change, and the places of the rows that only one side has."""
+    """Yield each changed table, with the indices of the rows that only one side has."""
     for table in sorted(before.keys() | after.keys()):
         old, new = before.get(table, ()), after.get(table, ())
         if old is new:
             continue
-        only_old, only_new = _differing(old, new)
+        only_old, only_new = _differing_rows(old, new)
         if only_old or only_new:
             yield table, only_old, only_new
 
 
-def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
-    """Return the places of the rows that the other side lacks, counting equal rows.
+def _differing_rows(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
+    """Return the indices of the rows that the other side lacks, counting equal rows.
 
-    Rows that are equal at one place are the same row, and the rest is compared one with all.
+    Equal rows at the same index are the same row; every other row is compared with all others.
     """
     both = min(len(old), len(new))
-    # most rows of a state are those of the state before: see `toolset.state_of`
-    told = ((i, old[i], new[i]) for i in range(both) if old[i] is not new[i])
-    apart = [(i, repr(one), repr(two)) for i, one, two in told]
-    left = {i: one for i, one, two in apart if one != two}
-    right = {i: two for i, one, two in apart if one != two}
+    # most rows are the objects of the state before: see `toolset.state_of`
+    pairs = [(i, repr(old[i]), repr(new[i])) for i in range(both) if old[i] is not new[i]]
+    left = {i: one for i, one, two in pairs if one != two}
+    right = {i: two for i, one, two in pairs if one != two}
     left |= {i: repr(old[i]) for i in range(both, len(old))}
     right |= {i: repr(new[i]) for i in range(both, len(new))}
-    # the same bytes are the same rows; the rest is looked at
+    # rows with equal text are equal; only the rest needs the slower hashable forms
     places = _without(left, right), _without(right, left)
     forms = (
         {i: hashable_form(old[i]) for i in places[0]},
@@ -115,52 +117,48 @@ def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
 
 
 def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> list[int]:
-    """Return the places of `rows` less `others`; of equal rows the last ones stay."""
-    taken = Counter(others.values())
-    kept = []
-    for place, form in rows.items():
-        if taken[form] > 0:
-            taken[form] -= 1
+    """Return the indices of `rows` without those in `others`; of equal rows the last ones stay."""
+    counts = Counter(others.values())
+    remaining = []
+    for index, form in rows.items():
+        if counts[form] > 0:
+            counts[form] -= 1
         else:
-            kept.append(place)
-    return kept
+            remaining.append(index)
+    return remaining
 
 
 def _table_change(
-    old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], given: Sequence[str] | None
+    old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], names: Sequence[str] | None
 ) -> TableChange:
-    """Return the change in one table; `old` and `new` are the places of the differing rows."""
+    """Return the change of one table; `old` and `new` are the indices of the differing rows."""
     has_ids = all("id" in row for row in chain(old_rows, new_rows))
-    key = tuple(given) if given is not None else _ID if has_ids else None
-    pairs = () if key is None else _by_key(old_rows, new_rows, old, new, key)
+    key = tuple(names) if names is not None else _ID if has_ids else None
+    pairs = () if key is None else _pair_by_key(old_rows, new_rows, old, new, key)
+    changed_old, changed_new = {i for i, _ in pairs}, {j for _, j in pairs}
     return TableChange(
-        removed=_less(old, (i for i, _ in pairs)),
-        added=_less(new, (j for _, j in pairs)),
+        removed=tuple(i for i in old if i not in changed_old),
+        added=tuple(j for j in new if j not in changed_new),
         changed=pairs,
         key=key,
     )
 
 
-def _by_key(
+def _pair_by_key(
     old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], key: tuple[str, ...]
 ) -> Pairs:
-    """Pair the differing rows with equal keys; a row that lacks a field of it is in no pair."""
+    """Pair the differing rows with equal keys; a row without all key fields is in no pair."""
     waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
     for j in reversed(new):
         if all(name in new_rows[j] for name in key):
-            waiting[_key_of(new_rows[j], key)].append(j)
+            waiting[_key_value(new_rows[j], key)].append(j)
     pairs = []
     for i in old:
-        same = waiting.get(_key_of(old_rows[i], key))
+        same = waiting.get(_key_value(old_rows[i], key))
         if same and all(name in old_rows[i] for name in key):
             pairs.append((i, same.pop()))
     return tuple(pairs)
 
 
-def _key_of(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:
+def _key_value(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:
     return tuple(hashable_form(row.get(name)) for name in key)
-
-
-def _less(places: Iterable[int], taken: Iterable[int]) -> tuple[int, ...]:
-    gone = set(taken)
-    return tuple(place for place in places if place not in gone)

@@ -31,7 +31,7 @@ def cluster_bootstrap(
 
     The percentile interval with the tails of Hesterberg (2015), What teachers should know about
     the bootstrap (expanded percentiles): the plain one is too narrow for few clusters. One cluster,
-    or equal clusters, give an interval without width; for shares use `rates.rate_interval`.
+    or equal clusters, give an interval without width; for shares use `metrics.rate_interval`.
 
     Args:
         clusters: the values of each cluster; empty clusters are ignored.

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import RunError
-from lhkit.files import open_regular, open_to_append, write_whole
+from lhkit.files import open_regular, open_to_append, write_atomically
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     SCHEMA,
@@ -217,7 +217,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """
     text = masked(json.dumps(manifest.plain(), ensure_ascii=False, indent=2)) + "\n"
     try:
-        write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"))
+        write_atomically(folder / MANIFEST, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise _unwritable(folder, error) from error
 
@@ -257,7 +257,7 @@ def prune_records(
 def _replace_records(folder: Path, records: Iterable[SampleRecord]) -> None:
     try:
         lines = (encode_record(record).encode() + b"\n" for record in records)
-        write_whole(folder / RECORDS, lines)
+        write_atomically(folder / RECORDS, lines)
     except OSError as error:
         raise _unwritable(folder, error) from error
 

@@ -15,10 +15,10 @@ from lhkit.errors import UsageError
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.tool_injection import MAX_DISTRACTORS, distractors
-from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, SupportsConversations, SupportsWarmUp
 from lhkit.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Session, Toolset, ToolsetAround
+from lhkit.toolset import Session, Toolset, WrappedToolset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[Mod
     def create_model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if callable(source):
             return _Labelled(source(scenario, registry), stress.label)
-        if isinstance(source, PerConversation):
+        if isinstance(source, SupportsConversations):
             return _Labelled(source.conversation(), stress.label)
         return _Shared(source, stress.label)
 
@@ -101,7 +101,7 @@ class _Labelled:
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the prompt cached, if the inner model can."""
-        if isinstance(self._inner, ReadsAhead):
+        if isinstance(self._inner, SupportsWarmUp):
             await self._inner.warm(request)
 
     async def aclose(self) -> None:
@@ -126,7 +126,7 @@ def _with_more_tools(toolset: Toolset, stress: Stress) -> Toolset:
             known[locale] = (real, _enlarged(real, locale, stress))
         return known[locale][1]
 
-    return ToolsetAround(inner=toolset, registry=registry)
+    return WrappedToolset(inner=toolset, registry=registry)
 
 
 def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:

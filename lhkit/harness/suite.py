@@ -18,8 +18,8 @@ from lhkit.errors import UsageError
 from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.models.dialects.base import Constraint
-from lhkit.runtimes import Runtime
-from lhkit.toolset import seen_from
+from lhkit.settings import Runtime
+from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"
 """The name of the assistant's own prompt."""
@@ -119,7 +119,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     """
     axes = suite.arms
     shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
-    shared["toolset"] = seen_from(folder, suite.toolset)
+    shared["toolset"] = reference_from(folder, suite.toolset)
     runtimes = axes.runtimes or (None,)
     rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
     is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]

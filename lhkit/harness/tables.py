@@ -352,7 +352,7 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
         "strict_pass": Share(part=total.strict_passed, whole=total.valid),
         "repaired_calls": Share(part=total.right_calls, whole=calls),
         "strict_calls": Share(part=total.strict_right_calls, whole=calls),
-        "precision": Share(part=tools.chosen, whole=tools.chosen + tools.surplus),
+        "precision": Share(part=tools.chosen, whole=tools.chosen + tools.unexpected),
         "recall": Share(part=tools.chosen, whole=tools.chosen + tools.missing),
         "arguments": Share(part=tools.right_arguments, whole=tools.arguments),
         "exact": Share(part=tools.exact, whole=tools.chosen),

@@ -1,7 +1,7 @@
-"""The tools that a manifest or a record describes, checked as tools are when they are registered.
+"""Tools as manifests and records store them, validated as if they were registered.
 
-A run folder may be somebody else's: what scorers, exporters and reviews read of a tool is valid
-from here on. Its regular expressions run with a time limit wherever they run.
+A run folder may come from another user: after validation, scorers, exporters and reviews can rely
+on its tools. Their regular expressions always run with a time limit.
 """
 
 import json
@@ -26,30 +26,30 @@ class _Spec(TypedDict):
     claims: NotRequired[dict[str, list[str]]]
 
 
-def _checked(spec: _Spec) -> _Spec:
-    if fault := _fault(compact(spec)):
-        raise ValueError(fault)
+def _check_spec(spec: _Spec) -> _Spec:
+    if error := _registration_error(compact(spec)):
+        raise ValueError(error)
     return spec
 
 
-ToolSpec = Annotated[_Spec, AfterValidator(_checked)]
-"""A tool as `fingerprint.tool_specs` writes it; fields that are not known are left alone."""
+ToolSpec = Annotated[_Spec, AfterValidator(_check_spec)]
+"""A tool as `fingerprint.tool_specs` writes it; unknown fields are kept."""
 
 TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...])
 
 
 @lru_cache(maxsize=512)
-def _fault(spec_json: str) -> str | None:
-    """Return why a tool could not have been registered, in words; None if it could."""
+def _registration_error(spec_json: str) -> str | None:
+    """Return why the tool cannot be registered, or None if it can."""
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.registry import ToolRegistry
 
-    spec = json.loads(spec_json)  # valid already; pydantic reads no half of a surrogate pair
+    spec = json.loads(spec_json)  # json, because pydantic rejects unpaired surrogates
     tool = ToolDefinition(
         name=spec["name"],
         description=spec["description"] or "-",
         parameters=spec["parameters"],
-        handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
+        handler=lambda _args, _deps: ToolErr("not_found", "a stored tool has no handler"),
         is_destructive=spec["destructive"],
         implied=spec.get("implied", {}),
         claims=spec.get("claims", {}),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from lhkit.events import CallSettled, ChatEvent, ModelCalled, TurnEnded, TurnStarted
+from lhkit.events import CallCompleted, ChatEvent, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
 from lhkit.json_values import plain_or_repr
 from lhkit.messages import GateOutcome, SystemMessage, ToolCallMessage
@@ -75,7 +75,7 @@ def turn_record(
                 sent_s, streamed = at_s, ""
             case TextDelta(text=text):
                 streamed += text
-            case CallSettled(message=message):
+            case CallCompleted(message=message):
                 number = len(model_calls) - 1 if model_calls else None
                 calls.append(
                     _call_record(message, number, is_destructive=message.name in destructive)

@@ -33,7 +33,7 @@ from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import their_code
+from lhkit.toolset import user_code
 
 TODAY = date(2024, 9, 1)
 MAX_TURNS = 40
@@ -105,7 +105,7 @@ def read_package(path: str) -> Package:
     folder = folders[0].resolve()
     if str(folder.parent) not in sys.path:
         sys.path.append(str(folder.parent))
-    with their_code(f"BFCL in {folder}: importing it"):
+    with user_code(f"BFCL in {folder}: importing it"):
         config: ModuleType = importlib.import_module(
             f"{_PACKAGE}.constants.executable_backend_config"
         )

@@ -1,7 +1,6 @@
-"""Tools as OpenAI's API describes them, done by functions `(data, **args)`: a toolset of both.
+"""A toolset of tools in OpenAI's format and functions `(data, **args)` over plain data.
 
-So tools are often brought: a list of JSON objects for the model, and functions over one nest of
-plain data. `FunctionToolset` gives every conversation a copy of that data, and shows it as rows.
+`FunctionToolset` gives every conversation a copy of the data and exposes it as rows.
 """
 
 import inspect
@@ -19,7 +18,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.comparison import hashable_form
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, load_named
@@ -27,15 +26,15 @@ from lhkit.toolset import day_of, load_named
 Function: TypeAlias = Callable[..., Any]
 
 KEY = "_key"
-"""The field of a row that tells what it was called, where a table was a mapping."""
+"""The row field with the key of an object in a table that was a mapping."""
 
 INSTRUCTIONS = "instructions"
-"""The table of a scenario's world with the instructions of its conversation, if it has its own."""
+"""The table of the initial state with a conversation's own instructions."""
 
 RECORDED = "recorded"
-"""The table of a scenario's world that holds what tools without a function gave back."""
+"""The table of the initial state with the recorded results of tools without a function."""
 
-_REPLAYED = "_played"  # how often each recorded call was made: no part of the state
+_REPLAYED = "_played"  # counts the replayed calls: not part of the state
 
 _READS = re.compile(
     r"(get|list|find|search|read|show|fetch|lookup|look_up|view|query|check|count|calculate|think)"
@@ -44,113 +43,112 @@ _READS = re.compile(
 
 
 def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
-    """Return the tools that change nothing, going by their names: `get_order`, `search_flights`.
+    """Return the tools whose names suggest that they only read: `get_order`, `searchFlights`.
 
-    All others ask first: a card too many is better than an unseen write.
+    All others require confirmation: a needless card is better than an unseen write.
     """
-    return frozenset(name for name in names if _READS.match(_snake_case(name)))
 
+    def snake_case(name: str) -> str:
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
-def _snake_case(name: str) -> str:
-    """Return a name in lower case with underscores: `startEngine` is `start_engine`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+    return frozenset(name for name in names if _READS.match(snake_case(name)))
 
 
 def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
-    """Return the functions that a `tools` array describes: name, description, parameters.
+    """Return the functions (name, description, parameters) of a `tools` array.
 
     Args:
-        tools: the array, with or without `{"type": "function", "function": …}` around each; or an
-            object that has it under `tools` or `functions`.
+        tools: the array, with or without `{"type": "function", "function": …}` around each entry,
+            or an object with the array under `tools` or `functions`.
 
     Raises:
-        UsageError: it is something else; the sentence says where.
+        UsageError: the array is invalid; the message names the entry.
     """
-    listed = tools
+    entries = tools
     if isinstance(tools, Mapping):
-        listed = tools.get("tools", tools.get("functions"))
-    if not isinstance(listed, Sequence) or isinstance(listed, str):
-        raise UsageError('tools: give a list such as [{"type": "function", "function": {…}}]')
-    found = []
-    for number, entry in enumerate(listed):
+        entries = tools.get("tools", tools.get("functions"))
+    if not isinstance(entries, Sequence) or isinstance(entries, str):
+        raise UsageError('tools must be a list such as [{"type": "function", "function": {…}}].')
+    functions = []
+    for number, entry in enumerate(entries):
         function = entry.get("function", entry) if isinstance(entry, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise UsageError(f"tools[{number}] has no function with a name: give OpenAI's form")
-        found.append(dict(function))
-    return tuple(found)
+            raise UsageError(f"tools[{number}] has no function with a name: use OpenAI's format.")
+        functions.append(dict(function))
+    return tuple(functions)
 
 
 def build_registry(
-    tools: Iterable[Mapping[str, Any]],
+    functions: Sequence[Mapping[str, Any]],
     handler: Callable[[str], Handler],
     reads: Collection[str] | None = None,
 ) -> ToolRegistry:
-    """Return tools for the functions of `parse_tools`.
+    """Return a registry with a tool for each function.
 
     Args:
-        tools: as `parse_tools` gives them.
-        handler: what does the work of a tool.
-        reads: the tools that change nothing; by their names (`guess_read_tools`) if left out.
+        functions: as `parse_tools` returns them.
+        handler: returns the handler of a tool by name.
+        reads: the tools that only read; guessed from their names by default.
 
     Raises:
-        RegistrationError: a name or schema that no tool may have.
+        RegistrationError: a name or schema is invalid.
     """
-    listed = list(tools)
-    asked_nothing = guess_read_tools(each["name"] for each in listed) if reads is None else reads
+    if reads is None:
+        reads = guess_read_tools(function["name"] for function in functions)
     return ToolRegistry(
         ToolDefinition(
-            name=each["name"],
-            description=str(each.get("description") or each["name"]),
-            parameters=each.get("parameters") or {"type": "object", "properties": {}},
-            handler=handler(each["name"]),
-            is_destructive=each["name"] not in asked_nothing,
+            name=function["name"],
+            description=str(function.get("description") or function["name"]),
+            parameters=function.get("parameters") or {"type": "object", "properties": {}},
+            handler=handler(function["name"]),
+            is_destructive=function["name"] not in reads,
         )
-        for each in listed
+        for function in functions
     )
 
 
-def to_tool_result(returned: Any) -> ToolResult:
-    """Return what a function gave back as a result.
+def to_tool_result(value: Any) -> ToolResult:
+    """Convert the return value of a function to a tool result.
 
-    A text that is a JSON object is that object, one that begins with `Error` is an error; any
-    other value stands under `result`.
+    A string that is a JSON object becomes that object, a string that starts with `Error` an error;
+    any other value is wrapped as `{"result": value}`.
     """
-    if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
-        return returned
-    if isinstance(returned, str):
-        if returned.startswith("Error"):
-            return ToolErr("error", returned)
-        returned = decode_json(returned)
-    return ToolOk(returned if isinstance(returned, Mapping) else {"result": returned})
+    if isinstance(value, ToolOk | ToolErr | ToolCancelled):
+        return value
+    if isinstance(value, str):
+        if value.startswith("Error"):
+            return ToolErr("error", value)
+        value = decode_json(value)
+    return ToolOk(value if isinstance(value, Mapping) else {"result": value})
 
 
 def to_utf8_json(value: Any) -> Any:
-    """Return plain JSON that a UTF-8 file can carry.
+    """Return `value` as plain JSON that can be encoded as UTF-8.
 
     Raises:
-        ValueError: it contains half a surrogate pair, or what JSON cannot carry (NotJsonError).
+        ValueError: it contains a lone surrogate or is not JSON (NotJsonError).
     """
     plain = plain_json(value)
     json.dumps(plain, ensure_ascii=False).encode()
     return plain
 
 
-def decode_json(text: Any) -> Any:
-    """Return the JSON object or list that a text is; any other text, and any other value, as it is.
+def decode_json(value: Any) -> Any:
+    """Return the object or list that a JSON string encodes; any other value unchanged.
 
-    What JSON cannot carry stays text: NaN, half a surrogate pair, nesting that is too deep.
+    Invalid JSON (NaN, lone surrogates, too deep nesting) stays a string.
     """
-    if not isinstance(text, str):
-        return text
+    if not isinstance(value, str):
+        return value
     try:
-        value = to_utf8_json(json.loads(text))
+        decoded = to_utf8_json(json.loads(value))
     except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict | list) else text
+        return value
+    return decoded if isinstance(decoded, dict | list) else value
 
 
 def function_handler(function: Function) -> Handler:
-    """Return a handler that calls `function(data, **args)`; the session's data are its `deps`."""
+    """Return a handler that calls `function(data, **args)` with the session's data."""
 
     async def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
         returned = function(data, **plain_json(args))
@@ -162,73 +160,48 @@ def function_handler(function: Function) -> Handler:
 
 
 def replay_handler(name: str) -> Handler:
-    """Return a handler that gives the recorded result of a call; the last one again and again."""
+    """Return a handler that replays the recorded results of equal calls; the last one repeats."""
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
-        rows = data.get(RECORDED, [])
-        asked = hashable_form(plain_json(args))
-        same = [
+        key = name, hashable_form(plain_json(args))
+        rows = [
             row
-            for row in rows
-            if row["tool"] == name and hashable_form(row.get("args", {})) == asked
+            for row in data.get(RECORDED, [])
+            if (row["tool"], hashable_form(row.get("args", {}))) == key
         ]
-        if not same:
+        if not rows:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
-        played = data.setdefault(_REPLAYED, Counter())
-        number = played[name, asked]
-        played[name, asked] += 1
-        recorded = same[min(number, len(same) - 1)].get("result")
-        return result_in(recorded) or to_tool_result(recorded)
+        counts = data.setdefault(_REPLAYED, Counter())
+        number = counts[key]
+        counts[key] += 1
+        recorded = rows[min(number, len(rows) - 1)].get("result")
+        return parse_result(recorded) or to_tool_result(recorded)
 
     return handle
 
 
-def find_functions(found: Any, names: Iterable[str], what: str) -> dict[str, Function]:
-    """Return the function of each tool.
-
-    Args:
-        found: a mapping by name, a list of functions with these names, or an object (a class, a
-            module) that has them; what has `invoke` is called by that.
-        names: the tools.
-        what: how a message calls `found`.
-
-    Raises:
-        UsageError: a tool has none.
-    """
-    if isinstance(found, Sequence):
-        found = {getattr(each, "__name__", ""): each for each in found}
-    functions = {}
-    for name in names:
-        one = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
-        one = getattr(one, "invoke", one)
-        if not callable(one):
-            raise UsageError(f"{what} has no function {name!r}: give one, called as (data, **args)")
-        functions[name] = one
-    return functions
-
-
 def to_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return a nest of data as rows by table.
+    """Convert nested data to rows by table.
 
-    A mapping of objects is a table whose rows tell their name in `_key`; a list of objects is one
-    as it is. Of anything else each value is a row `{_key, value}`.
+    A mapping of objects becomes rows with their keys in `_key`, a list of objects stays as it is.
+    Other values become rows `{_key, value}`.
     """
-    return {str(name): _rows(value) for name, value in data.items()}
+    return {str(name): _table_rows(value) for name, value in data.items()}
 
 
-def _rows(value: Any) -> list[dict[str, Any]]:
-    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+def _table_rows(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return value
-    named = value if isinstance(value, Mapping) else {"": value}
+    items = value if isinstance(value, Mapping) else {"": value}
     return [
-        {KEY: str(key), **each} if isinstance(each, Mapping) else {KEY: str(key), "value": each}
-        for key, each in named.items()
+        {KEY: str(key), **item} if isinstance(item, Mapping) else {KEY: str(key), "value": item}
+        for key, item in items.items()
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSession:
-    """One conversation with data of its own, which its functions change."""
+    """A conversation with its own copy of the data, which the functions change."""
 
     registry: ToolRegistry
     assistant: Assistant
@@ -237,27 +210,27 @@ class FunctionSession:
 
     def state(self) -> Mapping[str, JSON]:
         """Return the data as rows."""
-        return to_rows({name: each for name, each in self.data.items() if name != _REPLAYED})
+        return to_rows({name: table for name, table in self.data.items() if name != _REPLAYED})
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
-        """Return that the rows of a mapping are distinguished by their names."""
+        """Return `_key` as the key of each table that is a mapping."""
         return {
             name: [KEY]
-            for name, each in self.data.items()
-            if not isinstance(each, list) and name != _REPLAYED
+            for name, table in self.data.items()
+            if not isinstance(table, list) and name != _REPLAYED
         }
 
     def close(self) -> None:
-        """Leave everything as it is."""
+        """Do nothing: the data hold no resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionToolset:
-    """Tools that are functions over data; every session begins with the same.
+    """Tools that are functions over data; every session starts with a copy of the same data.
 
-    `start` is the data at the start, as JSON text. A table that a scenario's `world` names takes
-    the place of that in `start`; `instructions: [{text: …}]` there takes the place of those of the
-    `assistant`, which gives the limits, too.
+    `start` is the initial data as JSON text; a table in a scenario's `world` replaces the one in
+    `start`. `assistant` has instructions and limits; `instructions: [{text: …}]` in `world`
+    replaces its instructions.
     """
 
     registry: ToolRegistry
@@ -268,10 +241,10 @@ class FunctionToolset:
     locales: tuple[str, ...] = field(default_factory=available_locales)
 
     def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:
-        """Return a session with a copy of the data."""
-        own = {"now": None, INSTRUCTIONS: [], **world}
-        now, texts = own.pop("now"), own.pop(INSTRUCTIONS)
-        data = json.loads(self.start) | own
+        """Return a session with its own copy of the data."""
+        tables = {"now": None, INSTRUCTIONS: [], **world}
+        now, texts = tables.pop("now"), tables.pop(INSTRUCTIONS)
+        data = json.loads(self.start) | tables
         instructions = "\n\n".join(str(row.get("text", "")) for row in texts)
         return FunctionSession(
             registry=self.registry,
@@ -293,28 +266,32 @@ def function_toolset(
     reads: Collection[str] | None = None,
     assistant: Assistant | None = None,
 ) -> FunctionToolset:
-    """Return a toolset of files.
+    """Return a toolset from files.
 
     Args:
-        tools: what OpenAI's API takes under `tools`, or a JSON file of it.
-        functions: `FILE.py:NAME` of the functions (`find_functions`); without any, recorded results
-            are played back (`world.recorded`).
-        data: JSON: the data that every conversation begins with; none by default.
-        reads: the tools that change nothing; by their names if left out.
+        tools: the value of `tools` in OpenAI's API, or a JSON file with it.
+        functions: `FILE.py:NAME` of a mapping by name, a list of functions, or a class or module
+            with the functions; an object with `invoke` is called through it. By default recorded
+            results are replayed (`world.recorded`).
+        data: JSON file with the initial data.
+        reads: the tools that only read; guessed from their names by default.
         assistant: instructions and limits.
 
     Raises:
-        UsageError: a file is not there or is wrong, or a tool has no function.
+        UsageError: a file is missing or invalid, or a tool has no function.
     """
     described = parse_tools(read_json(tools) if isinstance(tools, Path) else tools)
-    handler = replay_handler
+    handler: Callable[[str], Handler] = replay_handler
     if functions is not None:
-        names = (each["name"] for each in described)
-        found = find_functions(load_named("functions", functions), names, functions)
-        handler = lambda name: function_handler(found[name])  # noqa: E731 - one of two
+        source = load_named("functions", functions)
+        handlers = {
+            tool["name"]: function_handler(_find_function(source, tool["name"], functions))
+            for tool in described
+        }
+        handler = handlers.__getitem__
     start = {} if data is None else read_json(data)
     if not isinstance(start, Mapping):
-        raise UsageError(f"{data}: the data have to be a JSON object of tables")
+        raise UsageError(f"{data} must be a JSON object of tables.")
     return FunctionToolset(
         registry=build_registry(described, handler, reads),
         start=compact(start),
@@ -322,15 +299,25 @@ def function_toolset(
     )
 
 
+def _find_function(source: Any, name: str, reference: str) -> Function:
+    if isinstance(source, Sequence):
+        source = {getattr(function, "__name__", ""): function for function in source}
+    member = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+    function = getattr(member, "invoke", member)
+    if not callable(function):
+        raise UsageError(f"{reference} has no function {name!r}: add one with (data, **args).")
+    return function  # type: ignore[no-any-return]
+
+
 def read_json(file: Path) -> Any:
-    """Return what a JSON file says.
+    """Return the content of a JSON file.
 
     Raises:
-        UsageError: it cannot be read, or is no JSON.
+        UsageError: the file cannot be read or is not valid JSON.
     """
     try:
         return json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise UsageError(f"{file}: no JSON: {error}") from error
+        raise UsageError(f"{file} is not valid JSON: {error}.") from error

@@ -1,9 +1,4 @@
-"""Import recorded chats in OpenAI's format: scenarios, and tools that play them back.
-
-A file is one conversation or many: a JSON list of messages, a list of such lists, or objects with
-`messages` (and `tools`), as JSON or as one JSON object a line. A conversation that cannot be read
-costs only itself.
-"""
+"""Import recorded chats in OpenAI's format as scenarios, with tools that replay the results."""
 
 import json
 import re
@@ -54,64 +49,64 @@ async def import_messages(
     functions: str | None = None,
     data: Path | None = None,
 ) -> Imported:
-    """Return recorded chats as scenarios, with a toolset to play them in.
+    """Convert recorded chats into scenarios and a toolset.
 
     Args:
         file: the chats (`read_chats`).
-        tools: JSON, as OpenAI's API takes it under `tools`; by default what the file gives along,
-            and for tools without a description what their calls show.
-        functions: `FILE.py:NAME` of functions `(data, **args)` that do the work; by default the
-            recorded results are played back.
-        data: JSON: what the functions begin with.
+        tools: JSON file with the value of `tools` in OpenAI's API; by default the tools in `file`.
+            Tools without a description get a schema that is inferred from their calls.
+        functions: `FILE.py:NAME` of functions `(data, **args)` that implement the tools; by
+            default the recorded results are replayed.
+        data: JSON file with the initial data of the functions.
 
     Raises:
-        UsageError: a file is not there or is wrong, or a tool has no function.
+        UsageError: a file is missing or invalid, or a tool has no function.
     """
-    conversations = read_chats(file)
-    losses = [
-        Loss(code="invalid", where=chat.where, detail=chat.fault)
-        for chat in conversations
-        if chat.fault
-    ]
-    numbered: list[tuple[int, TurnReader]] = []
-    listed = []
-    for number, chat in enumerate(conversations, start=1):
+    chats = read_chats(file)
+    losses: list[Loss] = []
+    readers: dict[int, TurnReader] = {}
+    tool_sources = []
+    for number, chat in enumerate(chats, start=1):
         reader = TurnReader(where=chat.where)
         try:
             reader.read(chat.messages)
+            error_text = chat.error
         except UsageError as error:
-            losses.append(Loss(code="invalid", where=chat.where, detail=str(error)))
-            continue
-        if not chat.fault:
-            numbered.append((number, reader))
-            listed.append((chat.where, chat.tools))
-    readers = [reader for _, reader in numbered]
-    if losses and not any(reader.turns for reader in readers):
+            error_text = str(error)
+        if error_text:
+            losses.append(Loss(code="invalid", where=chat.where, detail=error_text))
+        else:
+            readers[number] = reader
+            tool_sources.append((chat.where, chat.tools))
+    turns = [turn for reader in readers.values() for turn in reader.turns]
+    if losses and not turns:
         raise UsageError(losses[0].detail)
-    losses += [loss for reader in readers for loss in reader.losses]
-    listed += [(str(tools), parse_tools(read_json(tools)))] if tools else []
-    described = _described(readers, listed, losses)
-    instructions = Counter(each.instructions for each in readers).most_common(1)[0][0]
-    most = max((len(turn.called) for each in readers for turn in each.turns), default=0)
+    losses += [loss for reader in readers.values() for loss in reader.losses]
+    if tools:
+        tool_sources.append((str(tools), parse_tools(read_json(tools))))
+    described = _describe_tools(turns, tool_sources, losses)
+    all_instructions = Counter(reader.instructions for reader in readers.values())
+    instructions = all_instructions.most_common(1)[0][0]
+    most_calls = max((len(turn.calls) for turn in turns), default=0)
     toolset = function_toolset(
         described,
         functions,
         data=data,
-        assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most + 2)),
+        assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most_calls + 2)),
     )
     scenarios = []
-    for number, reader in numbered:
+    for number, reader in readers.items():
         if not reader.turns:
             losses.append(Loss(code="no_user", where=reader.where))
             continue
-        name = f"{_slug(file)}-{number:0{len(str(len(conversations)))}}"
-        writer = _Writer(reader=reader, toolset=toolset, plays_back=functions is None)
+        name = f"{_slug(file)}-{number:0{len(str(len(chats)))}}"
+        converter = _Converter(reader=reader, toolset=toolset, replays=functions is None)
         try:
-            scenarios.append(await writer.scenario(name, _slug(file), losses))
-        except (ValueError, RecursionError) as error:  # a text that no scenario may have
+            scenarios.append(await converter.convert(name, _slug(file), losses))
+        except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
             losses.append(Loss(code="invalid", where=reader.where, detail=str(error)))
     return Imported(
-        toolset=_code(toolset, functions, data),
+        toolset=_toolset_code(toolset, functions, data),
         suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
         losses=tuple(losses),
         files={
@@ -121,44 +116,45 @@ async def import_messages(
     )
 
 
-def _described(
-    readers: Sequence[TurnReader],
-    listed: Iterable[tuple[str, Sequence[dict[str, Any]]]],
+def _describe_tools(
+    turns: Sequence[RecordedTurn],
+    sources: Iterable[tuple[str, Sequence[dict[str, Any]]]],
     losses: list[Loss],
 ) -> list[dict[str, Any]]:
-    """Return every tool that was given or called; what is not described is inferred from calls."""
+    """Return all described or called tools; missing descriptions are inferred from the calls."""
     described: dict[str, dict[str, Any]] = {}
-    for where, tools in listed:
+    for where, tools in sources:
         for tool in tools:
             if described.get(tool["name"], tool) != tool:
                 losses.append(Loss(code="tool_changed", where=where, detail=tool["name"]))
             described[tool["name"]] = tool
     calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for called in (c for reader in readers for turn in reader.turns for c in turn.called):
-        calls[called.call.name].append(called.call.args)
+    for recorded in (recorded for turn in turns for recorded in turn.calls):
+        calls[recorded.call.name].append(recorded.call.args)
     for name in sorted(calls.keys() - described.keys()):
         losses.append(Loss(code="inferred", where=name))
-        described[name] = {"name": name, "parameters": _seen_schema(calls[name])}
+        described[name] = {"name": name, "parameters": _infer_schema(calls[name])}
     return list(described.values())
 
 
-def _seen_schema(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a schema that all these arguments fit; required is what none leaves out."""
+def _infer_schema(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a schema that accepts all these arguments; required are those in every call."""
     names = dict.fromkeys(name for args in calls for name in args)
-    kinds = {
-        name: {_KINDS.get(type(args[name])) for args in calls if name in args} for name in names
+    types = {
+        name: {_JSON_TYPES.get(type(args[name])) for args in calls if name in args}
+        for name in names
     }
     return {
         "type": "object",
         "properties": {
-            name: {"type": found.pop()} if len(found) == 1 and None not in found else {}
-            for name, found in kinds.items()
+            name: {"type": options.pop()} if len(options) == 1 and None not in options else {}
+            for name, options in types.items()
         },
         "required": [name for name in names if all(name in args for args in calls)],
     }
 
 
-_KINDS: Mapping[type, str] = {
+_JSON_TYPES: Mapping[type, str] = {
     bool: "boolean",
     int: "number",
     float: "number",
@@ -169,80 +165,71 @@ _KINDS: Mapping[type, str] = {
 
 
 def _slug(file: Path) -> str:
-    """Return the file's name as it may begin an id; without `-`, which parts a language off."""
+    """Return the file name as the start of an id, without `-`, which separates the language."""
     return re.sub(r"[^a-z0-9]+", "_", file.stem.lower()).strip("_") or "chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Writer:
-    """Writes what was read of one conversation as a scenario."""
+class _Converter:
+    """Converts one recorded conversation into a scenario."""
 
     reader: TurnReader
     toolset: FunctionToolset
-    plays_back: bool
+    replays: bool
 
-    async def scenario(self, name: str, criterion: str, losses: list[Loss]) -> dict[str, Any]:
+    async def convert(self, name: str, criterion: str, losses: list[Loss]) -> dict[str, Any]:
         world: dict[str, Any] = {}
         if self.reader.instructions not in {"", self.toolset.assistant.instructions}:
             world[INSTRUCTIONS] = [{"text": self.reader.instructions}]
-        if self.plays_back:
-            world |= {RECORDED: list(self._results(losses))} if self._has_calls else {}
-        written: dict[str, Any] = {
+        if self.replays and any(turn.calls for turn in self.reader.turns):
+            world[RECORDED] = list(self._recorded_results(losses))
+        scenario: dict[str, Any] = {
             "id": name,
             "ac": criterion,
             "tags": ["recorded"],
             "locale": spoken([turn.user for turn in self.reader.turns], "en"),
             "world": world,
-            "turns": [self._turn(turn, losses) for turn in self.reader.turns],
+            "turns": [self._convert_turn(turn, losses) for turn in self.reader.turns],
         }
-        record = await run_sample(to_scenario(written), gold_model, self.toolset)
+        record = await run_sample(to_scenario(scenario), gold_model, self.toolset)
         for claim in record.judgement.false_claims:
-            called = {each.call.name for each in self.reader.turns[claim.turn].called}
-            has_write = bool(called & self.toolset.registry.destructive)
-            code = "claim" if has_write else "claim_kept"  # a guess where all is read
+            tools = {recorded.call.name for recorded in self.reader.turns[claim.turn].calls}
+            has_write = bool(tools & self.toolset.registry.destructive)
+            code = "claim" if has_write else "claim_kept"  # without a write it is only a guess
             losses.append(Loss(code=code, where=name, detail=claim.words))
             if has_write:
-                written["turns"][claim.turn]["gold"].pop("say", None)
-        with opened(self.toolset, world, written["locale"]) as session:
+                scenario["turns"][claim.turn]["gold"].pop("say", None)
+        with opened(self.toolset, world, scenario["locale"]) as session:
             keys = read_row_keys(session, record.evidence.initial_state)
-        return written | changes(record.evidence.initial_state, record.evidence.final_state, keys)
+        return scenario | changes(record.evidence.initial_state, record.evidence.final_state, keys)
 
-    @property
-    def _has_calls(self) -> bool:
-        return any(turn.called for turn in self.reader.turns)
+    def _recorded_results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+        for recorded in (recorded for turn in self.reader.turns for recorded in turn.calls):
+            call = recorded.call
+            if recorded.content is None:
+                losses.append(Loss(code="no_result", where=self.reader.where, detail=call.name))
+            else:
+                result = decode_json(recorded.content)
+                yield {"tool": call.name, "args": call.args, "result": result}
 
-    def _results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
-        """Yield what came back of each call, in order."""
-        for called in (each for turn in self.reader.turns for each in turn.called):
-            if called.content is None:
-                losses.append(
-                    Loss(code="no_result", where=self.reader.where, detail=called.call.name)
-                )
-                continue
-            yield {
-                "tool": called.call.name,
-                "args": called.call.args,
-                "result": decode_json(called.content),
-            }
-
-    def _turn(self, recorded: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:
+    def _convert_turn(self, recorded: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:
         turn: dict[str, Any] = {"user": recorded.user}
-        calls = [each.call for each in recorded.called]
+        calls = [recorded_call.call for recorded_call in recorded.calls]
         if any(call.name in self.toolset.registry.destructive for call in calls):
             turn["confirm"] = "accept"
         if calls:
-            expected = [self._expected(call, losses) for call in calls]
+            expected = [self._expected_call(call, losses) for call in calls]
             turn["expect"] = {"calls": expected, "extra": "reads"}
             turn["gold"] = {"calls": reference_calls(calls)}
-        if recorded.words:
+        if recorded.replies:
             turn["reply"] = SILENCE_FAILS
-            turn["gold"] = turn.get("gold", {}) | {"say": recorded.words[-1]}
+            turn["gold"] = turn.get("gold", {}) | {"say": recorded.replies[-1]}
         else:
             losses.append(Loss(code="unanswered", where=self.reader.where, detail=recorded.user))
         return turn
 
-    def _expected(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:
-        """Return a call as an expectation; one that its own tool refuses need not be made."""
+    def _expected_call(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:
+        """Return an expected call; optional if the tool's schema refuses it."""
         expected: dict[str, Any] = {"tool": call.name, "args": literals(call.args)}
         checked = self.toolset.registry.validator(call.name).check(call.args)
         if isinstance(checked, Accepted):
@@ -251,46 +238,41 @@ class _Writer:
         return expected | {"result": "validation", "optional": True}
 
 
-def _code(toolset: FunctionToolset, functions: str | None, data: Path | None) -> str:
-    """Return the file of the toolset, for the folder that tools and instructions are in."""
+def _toolset_code(toolset: FunctionToolset, functions: str | None, data: Path | None) -> str:
+    """Return the toolset's module, to be written next to the tools and instructions."""
     reads = [name for name in toolset.registry if name not in toolset.registry.destructive]
-    how = "whose results are played back" if functions is None else "with functions of your own"
-    lines = [
-        f'"""Written by `lhkit import openai-messages`: tools of recorded chats, {how}."""',
-        "",
-        "from pathlib import Path",
-        "",
-        "from lhkit import Assistant",
-        "from lhkit.imports.functions import function_toolset",
-        "",
-        "HERE = Path(__file__).parent",
-        "",
-        "# The tools that change nothing: nobody is asked before them. All others ask first.",
-        f"READS = {_listed(reads)}",
-        "",
-        f"{SUITE} = function_toolset(",
-        f'    HERE / "{TOOLS_FILE}",',
-        *([] if functions is None else [f"    functions={_quoted(_absolute(functions))},"]),
-        *([] if data is None else [f"    data=Path({_quoted(str(data.resolve()))}),"]),
-        "    reads=READS,",
-        "    assistant=Assistant(",
-        f'        instructions=(HERE / "{INSTRUCTIONS_FILE}").read_text(encoding="utf-8"),',
-        f"        max_turns={toolset.assistant.max_turns},",
-        "    ),",
-        ")",
-    ]
-    return "\n".join(lines) + "\n"
+    how = "whose results are replayed" if functions is None else "with your own functions"
+    arguments = "" if functions is None else f"    functions={_quoted(_absolute(functions))},\n"
+    arguments += "" if data is None else f"    data=Path({_quoted(str(data.resolve()))}),\n"
+    read_list = "".join(f"\n    {_quoted(name)}," for name in reads) + ("\n" if reads else "")
+    return f'''\
+"""Written by `lhkit import openai-messages`: tools of recorded chats, {how}."""
+
+from pathlib import Path
+
+from lhkit import Assistant
+from lhkit.imports.functions import function_toolset
+
+HERE = Path(__file__).parent
+
+# The tools that only read. All others require confirmation.
+READS = [{read_list}]
+
+{SUITE} = function_toolset(
+    HERE / "{TOOLS_FILE}",
+{arguments}    reads=READS,
+    assistant=Assistant(
+        instructions=(HERE / "{INSTRUCTIONS_FILE}").read_text(encoding="utf-8"),
+        max_turns={toolset.assistant.max_turns},
+    ),
+)
+'''
 
 
 def _absolute(reference: str) -> str:
-    place, _, name = reference.rpartition(":")
-    return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
+    module, _, name = reference.rpartition(":")
+    return f"{Path(module).resolve()}:{name}" if module.endswith(".py") else reference
 
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _listed(names: Iterable[str]) -> str:
-    inside = "".join(f"\n    {_quoted(name)}," for name in names)
-    return f"[{inside}\n]" if inside else "[]"

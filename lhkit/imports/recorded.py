@@ -1,4 +1,8 @@
-"""Recorded chats of a file, and their messages as user turns with calls and results."""
+"""Read recorded chats from a file, and split their messages into user turns with calls and results.
+
+A file is one conversation or many: a JSON list of messages, a list of such lists, or objects with
+`messages` (and `tools`), as JSON or JSON lines. An invalid conversation does not affect the others.
+"""
 
 import json
 import re
@@ -23,131 +27,136 @@ from lhkit.tools.registration import NAME_PATTERN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedChat:
-    """The messages of one conversation, where they stand, and the tools that were given along.
+    """The messages and tools of one conversation; `where` is its position in the file.
 
-    `fault` is the reason why it cannot be read; it has no messages then.
+    `error` is the reason why it cannot be read; it has no messages then.
     """
 
     where: str
     messages: tuple[Mapping[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
-    fault: str = ""
+    error: str = ""
 
 
 def read_chats(file: Path) -> tuple[RecordedChat, ...]:
-    """Return the conversations of a file, with the faults of those that cannot be read.
+    """Read the conversations of a file, including the errors of invalid ones.
 
     Raises:
-        UsageError: it cannot be read, or contains no conversation; the sentence names the line or
-            the place in the list.
+        UsageError: the file cannot be read or has no valid conversation; the message names the
+            position.
     """
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: no UTF-8 text: {error}") from error
-    chats = tuple(_chats(file, text))
-    if all(chat.fault for chat in chats):
-        raise UsageError(chats[0].fault)
+        raise UsageError(f"{file} is not valid UTF-8: {error}.") from error
+    chats = tuple(_parse_file(file, text))
+    if all(chat.error for chat in chats):
+        raise UsageError(chats[0].error)
     return chats
 
 
-_HOW = 'give a list of messages, or objects with "messages", as JSON or one a line'
+_FORMAT = 'give a list of messages, or objects with "messages", as JSON or JSON lines'
 
 
-def _chats(file: Path, text: str) -> Iterator[RecordedChat]:
+def _parse_file(file: Path, text: str) -> Iterator[RecordedChat]:
     try:
-        whole = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
-        if parts := _elements(text):
-            named = [(f"{file.name}[{i}]", part) for i, part in enumerate(parts)]
+        if elements := _split_list(text):
+            parts = [(f"{file.name}[{i}]", element) for i, element in enumerate(elements)]
         elif len(lines) > 1:
-            named = [(f"{file.name}:{number}", line) for number, line in lines]
+            parts = [(f"{file.name}:{number}", line) for number, line in lines]
         else:
-            raise UsageError(f"{file}: no JSON: {error}") from error
-        for where, part in named:
-            yield _read_chat(part, where)
+            raise UsageError(f"{file} is not valid JSON: {error}.") from error
+        for where, part in parts:
+            yield _parse_chat(part, where)
         return
-    entries = [whole] if _is_conversation(whole) else whole
+    entries = [content] if _is_conversation(content) else content
     if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{file}: no conversation there: {_HOW}")
+        raise UsageError(f"{file} has no conversation: {_FORMAT}.")
     for number, entry in enumerate(entries):
-        yield _chat(entry, f"{file.name}[{number}]")
-
-
-_JSON_MARK = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
-
-
-def _elements(text: str) -> list[str]:
-    """Return the texts of the conversations in a JSON list that cannot be read as a whole.
-
-    Empty if it is no list of conversations, or if its brackets do not match.
-    """
-    parts: list[str] = []
-    depth = begin = 0
-    if not text.lstrip().startswith("["):
-        return []
-    for mark in _JSON_MARK.finditer(text):
-        if mark.group() in {"[", "{"}:
-            depth += 1
-            begin = mark.end() if depth == 1 else begin
-        elif (mark.group() == "," and depth == 1) or (mark.group() in {"]", "}"} and depth == 1):
-            parts.append(text[begin : mark.start()])
-            begin = mark.end()
-            depth -= mark.group() != ","
-        elif mark.group() in {"]", "}"}:
-            depth -= 1
-    is_messages = any(re.match(r'\s*\{\s*"role"', part) for part in parts)
-    return [] if depth or is_messages or text[begin:].strip() else parts
-
-
-def _read_chat(text: str, where: str) -> RecordedChat:
-    try:
-        entry = json.loads(text)
-    except ValueError as error:
-        return RecordedChat(where=where, fault=f"{where}: no JSON: {error}")
-    except RecursionError:
-        return RecordedChat(where=where, fault=f"{where} is no conversation: nested too deep")
-    return _chat(entry, where)
+        yield _validate_chat(entry, f"{file.name}[{number}]")
 
 
 def _is_conversation(entry: Any) -> bool:
     if isinstance(entry, Mapping):
         return True
     return isinstance(entry, list) and any(
-        isinstance(each, Mapping) and "role" in each for each in entry
+        isinstance(item, Mapping) and "role" in item for item in entry
     )
 
 
-def _chat(entry: Any, where: str) -> RecordedChat:
+_JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+
+
+def _split_list(text: str) -> list[str]:
+    """Return the texts of the elements of a JSON list that cannot be parsed as a whole.
+
+    Empty if the text is not a list of conversations or its brackets do not match.
+    """
+    elements: list[str] = []
+    depth = begin = 0
+    if not text.lstrip().startswith("["):
+        return []
+    for match in _JSON_TOKEN.finditer(text):
+        symbol = match.group()
+        if symbol in {"[", "{"}:
+            depth += 1
+            begin = match.end() if depth == 1 else begin
+        elif depth == 1 and symbol in {",", "]", "}"}:
+            elements.append(text[begin : match.start()])
+            begin = match.end()
+            depth -= symbol != ","
+        elif symbol in {"]", "}"}:
+            depth -= 1
+    is_messages = any(re.match(r'\s*\{\s*"role"', element) for element in elements)
+    return [] if depth or is_messages or text[begin:].strip() else elements
+
+
+def _parse_chat(text: str, where: str) -> RecordedChat:
     try:
-        to_utf8_json(entry)
+        entry = json.loads(text)
+    except ValueError as error:
+        return RecordedChat(where=where, error=f"{where} is not valid JSON: {error}.")
+    except RecursionError:
+        error_text = f"{where} is not a valid conversation: too deeply nested."
+        return RecordedChat(where=where, error=error_text)
+    return _validate_chat(entry, where)
+
+
+def _validate_chat(entry: Any, where: str) -> RecordedChat:
+    try:
+        return _to_chat(entry, where)
     except UnicodeEncodeError:
-        return RecordedChat(where=where, fault=f"{where} is no conversation: half a surrogate pair")
-    except (ValueError, RecursionError) as error:
-        return RecordedChat(where=where, fault=f"{where} is no conversation: {error}")
-    messages = entry.get("messages") if isinstance(entry, Mapping) else entry
+        reason = "it contains a lone surrogate"
+    except (LhkitError, ValueError, RecursionError) as error:
+        reason = str(error).rstrip(".")
+    return RecordedChat(where=where, error=f"{where} is not a valid conversation: {reason}.")
+
+
+def _to_chat(entry: Any, where: str) -> RecordedChat:
+    to_utf8_json(entry)
+    messages, tools = entry, None
+    if isinstance(entry, Mapping):
+        messages = entry.get("messages")
+        tools = decode_json(entry.get("tools") or entry.get("functions"))
     if not isinstance(messages, list) or not all(
-        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in messages
+        isinstance(message, Mapping) and isinstance(message.get("role"), str)
+        for message in messages
     ):
-        return RecordedChat(where=where, fault=f"{where} is no conversation: {_HOW}")
-    given = (
-        decode_json(entry.get("tools") or entry.get("functions")) if messages is not entry else ()
-    )
-    try:
-        tools = parse_tools(given) if given else ()
-        for tool in tools:
-            build_registry([tool], replay_handler)
-    except LhkitError as error:
-        return RecordedChat(where=where, fault=f"{where}: {error}")
-    return RecordedChat(where=where, messages=tuple(messages), tools=tools)
+        raise UsageError(_FORMAT)
+    functions = parse_tools(tools) if tools else ()
+    for function in functions:
+        build_registry([function], replay_handler)
+    return RecordedChat(where=where, messages=tuple(messages), tools=functions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """A call of the recording, and what the model then read; None if nothing came back."""
+    """A recorded call and the content of its result; None if it has no result."""
 
     call: ToolCall
     content: str | None = None
@@ -155,189 +164,190 @@ class RecordedCall:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedTurn:
-    """A user message, and all that followed until the next."""
+    """A user message with the calls and assistant texts up to the next user message."""
 
     user: str
-    called: list[RecordedCall] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
+    replies: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """A call without a result; `place` is its turn and number, None if the call was left out."""
+class _PendingCall:
+    """A call without a result; `position` is its turn and index, None if the call was dropped."""
 
     id: str | None
     name: str
-    place: tuple[RecordedTurn, int] | None = None
+    position: tuple[RecordedTurn, int] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnReader:
-    """Reads the messages of one conversation in order, and keeps what it has to leave out.
+    """Splits the messages of one conversation into turns, and collects losses.
 
-    `waiting` are the calls without a result, oldest first; those from `latest` on are of the last
-    model messages.
+    `pending` are the calls without a result, oldest first; those from `latest` on belong to the
+    last assistant messages.
     """
 
     where: str
     instructions: str = ""
     turns: list[RecordedTurn] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
-    waiting: list[_Waiting] = field(default_factory=list)
+    pending: list[_PendingCall] = field(default_factory=list)
     latest: int = 0
     is_calling: bool = False
 
     def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Take in all messages.
+        """Read all messages.
 
         Raises:
-            UsageError: a call has no form that can be read.
+            UsageError: a tool call is invalid.
         """
         for message in messages:
             match message["role"]:
                 case "system" | "developer":
                     self.instructions = f"{self.instructions}\n\n{self._text(message)}".strip()
                 case "user":
-                    self._user(self._text(message))
+                    self._read_user(self._text(message))
                 case "assistant":
-                    self._assistant(message)
+                    self._read_assistant(message)
                 case "tool" | "function":
-                    self._result(message)
+                    self._read_result(message)
                 case other:
-                    self._lose("role", other)
+                    self._add_loss("role", other)
 
-    def _lose(self, code: str, detail: str = "") -> None:
+    def _add_loss(self, code: str, detail: str = "") -> None:
         self.losses.append(Loss(code=code, where=self.where, detail=detail))
 
     def _text(self, message: Mapping[str, Any]) -> str:
-        """Return the content as text; an object or list that is no list of parts as JSON."""
+        """Return the text of the content; an object or list that is not a list of parts as JSON."""
         content = message.get("content")
         if content is None or isinstance(content, str):
             return content or ""
         is_result = message["role"] in {"tool", "function"}
         if not isinstance(content, list) or not all(_is_part(p, is_result) for p in content):
             return compact(content)
-        texts = [part if isinstance(part, str) else part.get("text") for part in content]
-        for part, text in zip(content, texts, strict=True):
-            if not isinstance(text, str):
-                self._lose("part", str(part.get("type", "")))
-        return "\n".join(text for text in texts if isinstance(text, str))
+        texts = []
+        for part in content:
+            text = part if isinstance(part, str) else part.get("text")
+            if isinstance(text, str):
+                texts.append(text)
+            else:
+                self._add_loss("part", str(part.get("type", "")))
+        return "\n".join(texts)
 
-    def _user(self, text: str) -> None:
+    def _read_user(self, text: str) -> None:
         self.is_calling = False
         if not text.strip():
-            self._lose("blank")
-        elif self.turns and not self.turns[-1].words and not self.turns[-1].called:
+            self._add_loss("blank")
+        elif self.turns and not self.turns[-1].replies and not self.turns[-1].calls:
             self.turns[-1].user += f"\n{text}"
         else:
             self.turns.append(RecordedTurn(user=text))
 
-    def _assistant(self, message: Mapping[str, Any]) -> None:
-        text, calls = self._text(message), list(_calls_of(message, self.where))
+    def _read_assistant(self, message: Mapping[str, Any]) -> None:
+        text, calls = self._text(message), list(_parse_calls(message, self.where))
+        names = ", ".join(name for _, name, _ in calls)
         if calls and not self.is_calling:
-            self.latest = len(self.waiting)
+            self.latest = len(self.pending)
             self.is_calling = True
         if not self.turns:
-            self._lose("opening", text or ", ".join(name for _, name, _ in calls))
+            self._add_loss("opening", text or names)
             return
         turn = self.turns[-1]
         if text.strip():
-            turn.words.append(text)
-        if calls and text.strip():
-            self._lose("words_before_calls", text)
+            turn.replies.append(text)
+            if calls:
+                self._add_loss("words_before_calls", text)
         if len(calls) > 1:
-            self._lose("parallel", ", ".join(name for _, name, _ in calls))
-        for called_id, name, written in calls:
-            call = self._call(name, written)
-            place = None if call is None else (turn, len(turn.called))
-            self.waiting.append(_Waiting(id=called_id, name=name, place=place))
+            self._add_loss("parallel", names)
+        for call_id, name, arguments in calls:
+            call = self._replayable_call(name, arguments)
+            position = None if call is None else (turn, len(turn.calls))
+            self.pending.append(_PendingCall(id=call_id, name=name, position=position))
             if call is not None:
-                turn.called.append(RecordedCall(call=call))
+                turn.calls.append(RecordedCall(call=call))
 
-    def _call(self, name: str, written: Any) -> ToolCall | None:
-        """Return a call that can be made again; None, and a loss, where it cannot."""
-        args = _arguments(written)
-        if args is None:
-            self._lose("arguments", f"{name}({written})")
+    def _replayable_call(self, name: str, arguments: Any) -> ToolCall | None:
+        """Return the call, or None with a loss if it cannot be replayed."""
+        args = {} if arguments in (None, "") else decode_json(arguments)
+        if not isinstance(args, Mapping):
+            self._add_loss("arguments", f"{name}({arguments})")
             return None
         if not NAME_PATTERN.fullmatch(name):
-            self._lose("name", name)
+            self._add_loss("name", name)
             return None
-        call = ToolCall(name=name, args=args)
-        if self.turns[-1].called and _same(self.turns[-1].called[-1].call, call):
-            self._lose("repeated", name)
+        call = ToolCall(name=name, args=dict(args))
+        if self.turns[-1].calls and _is_equal(self.turns[-1].calls[-1].call, call):
+            self._add_loss("repeated", name)
             return None
         return call
 
-    def _result(self, message: Mapping[str, Any]) -> None:
+    def _read_result(self, message: Mapping[str, Any]) -> None:
         self.is_calling = False
         content = self._text(message)
-        number = self._called_at(_id_of(message.get("tool_call_id")), message)
-        if number is None:
-            self._lose("stray_result", content)
+        index = self._find_pending(_parse_id(message.get("tool_call_id")), message)
+        if index is None:
+            self._add_loss("stray_result", content)
             return
-        place = self.waiting.pop(number).place
-        self.latest -= number < self.latest
-        if place is not None:
-            turn, at = place
-            turn.called[at] = replace(turn.called[at], content=content)
+        position = self.pending.pop(index).position
+        self.latest -= index < self.latest
+        if position is not None:
+            turn, number = position
+            turn.calls[number] = replace(turn.calls[number], content=content)
 
-    def _called_at(self, result_id: str | None, message: Mapping[str, Any]) -> int | None:
-        """Return the number of the waiting call that a result belongs to.
+    def _find_pending(self, result_id: str | None, message: Mapping[str, Any]) -> int | None:
+        """Return the index of the pending call that a result belongs to.
 
-        By id, by the tool's name, by order: the first that fits, of the last model messages before
-        those of earlier ones.
+        Matched by id, by tool name, by order; calls of the last assistant messages come first.
         """
         name = message.get("name") or message.get("tool_name")
-        places = [*range(self.latest, len(self.waiting)), *range(self.latest)]
-        same_id = [i for i in places if result_id is not None and self.waiting[i].id == result_id]
+        indices = [*range(self.latest, len(self.pending)), *range(self.latest)]
+        same_id = [i for i in indices if result_id is not None and self.pending[i].id == result_id]
         if not same_id and result_id is not None:
-            places = [i for i in places if self.waiting[i].id is None]
-        same_name = [i for i in same_id or places if self.waiting[i].name == name]
+            indices = [i for i in indices if self.pending[i].id is None]
+        same_name = [i for i in same_id or indices if self.pending[i].name == name]
         if same_id or name is None:
-            return next(iter(same_name or same_id or places), None)
+            return next(iter(same_name or same_id or indices), None)
         return next(iter(same_name), None)
 
 
-_PARTS = frozenset(
+_PART_TYPES = frozenset(
     {"text", "input_text", "output_text", "refusal", "image_url", "image", "input_image"}
     | {"input_audio", "audio", "file", "input_file", "video_url"}
 )
 
 
 def _is_part(part: Any, is_result: bool) -> bool:
-    """Return True for a part of a message; in a result, objects and texts can be data too."""
+    """Return whether this is a content part; in a result, objects and strings may be data."""
     if is_result:
-        return isinstance(part, Mapping) and part.get("type") in _PARTS
+        return isinstance(part, Mapping) and part.get("type") in _PART_TYPES
     return isinstance(part, str | Mapping)
 
 
-def _calls_of(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str, Any]]:
-    """Yield id, name and written arguments of each call; the older `function_call` is one, too.
+def _parse_calls(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str, Any]]:
+    """Yield id, name and encoded arguments of each call, including the older `function_call`.
 
     Raises:
-        UsageError: one is no object with a name.
+        UsageError: a call is not an object with a function name.
     """
     calls = decode_json(message.get("tool_calls") or [])
     if not isinstance(calls, list):
-        raise UsageError(f"{where} is no conversation: tool_calls is no list")
-    old = decode_json(message.get("function_call"))
-    for number, call in enumerate([*calls, *([{"function": old}] if old else [])]):
+        raise UsageError(f"{where} is not a valid conversation: tool_calls must be a list.")
+    function_call = decode_json(message.get("function_call"))
+    if function_call:
+        calls = [*calls, {"function": function_call}]
+    for number, call in enumerate(calls):
         function = decode_json(call.get("function", call)) if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise UsageError(f"{where} is no conversation: tool_calls[{number}] names no function")
-        yield _id_of(call.get("id")), function["name"], function.get("arguments")
+            raise UsageError(
+                f"{where} is not a valid conversation: tool_calls[{number}] has no function name."
+            )
+        yield _parse_id(call.get("id")), function["name"], function.get("arguments")
 
 
-def _id_of(value: Any) -> str | None:
+def _parse_id(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def _arguments(written: Any) -> dict[str, Any] | None:
-    """Return the arguments as an object; None if they are none."""
-    unpacked = {} if written in (None, "") else decode_json(written)
-    return dict(unpacked) if isinstance(unpacked, Mapping) else None
-
-
-def _same(first: ToolCall, second: ToolCall) -> bool:
+def _is_equal(first: ToolCall, second: ToolCall) -> bool:
     return first.name == second.name and canonical(first.args) == canonical(second.args)

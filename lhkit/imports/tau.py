@@ -33,7 +33,7 @@ from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, 
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult
-from lhkit.toolset import their_code
+from lhkit.toolset import user_code
 
 DOMAINS = ("airline", "retail")
 SPLITS = ("test", "dev", "train")
@@ -83,7 +83,7 @@ def read_domain(folder: Path, name: str) -> Domain:
     root = _package_folder(folder)
     if str(root.parent) not in sys.path:
         sys.path.append(str(root.parent))
-    with their_code(f"tau-bench in {folder}: importing {name}"):
+    with user_code(f"tau-bench in {folder}: importing {name}"):
         modules = {part: _import(root, name, part) for part in ("tools", "data", "wiki")}
         tools = {tool.get_info()["function"]["name"]: tool for tool in modules["tools"].ALL_TOOLS}
         return Domain(

@@ -28,7 +28,7 @@ ROW_KEYS = {"habits": ("id",), "tracker": ("habit_id", "date")}
 """The key fields of the rows of `snapshot`."""
 
 DEFAULT_AGE_DAYS = 28
-"""The default age of the first habit; each next one is a week older, so that R3 is not broken."""
+"""The default age of the first habit; each later one is a week older, so that R3 is kept."""
 
 _Anchor: TypeAlias = Annotated[str, Field(min_length=1, max_length=ANCHOR_CHARS)] | None
 _Day = TypeVar("_Day", bound=date)

@@ -1,7 +1,7 @@
-"""Every sentence that a person reads, in Korean (default) and English.
+"""Texts for people, in Korean (default) and English: one TOML file for each locale.
 
-A locale is one TOML file beside this one; the parity test finds it. Text for the *model* is not
-here: it belongs to the prompts of a domain or to a dialect.
+Texts for the model are in the prompts of a domain and in the dialects, except for error reasons of
+tool calls (`dispatch`, `validation`).
 """
 
 import string
@@ -30,14 +30,13 @@ class Catalog:
         `{n:file|files}` is a number with the word that goes with it: "1 file", "2 files".
 
         Raises:
-            KeyError: if the locale has no such key, or a placeholder has no value: a bug of ours
-                that the parity test finds.
+            KeyError: the locale has no such key, or a placeholder has no value.
         """
-        return _WORDS.format(self.texts[key], **values)
+        return _FORMATTER.format(self.texts[key], **values)
 
 
-class _Counting(string.Formatter):
-    """Fills in placeholders; a number that has two words takes the one for its grammar."""
+class _PluralFormatter(string.Formatter):
+    """Formats placeholders; `{n:one|many}` adds the word for the number."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         one, is_counted, many = format_spec.partition("|")
@@ -46,7 +45,7 @@ class _Counting(string.Formatter):
         return f"{value} {one if str(value) == '1' else many}"
 
 
-_WORDS = _Counting()
+_FORMATTER = _PluralFormatter()
 
 
 def available_locales() -> tuple[str, ...]:
@@ -60,7 +59,7 @@ def load_catalog(locale: str = DEFAULT_LOCALE) -> Catalog:
     """Return the catalog of `locale`.
 
     Raises:
-        UsageError: if there is no such locale; the message lists those there are.
+        UsageError: there is no such locale; the message lists the available ones.
     """
     if locale not in available_locales():
         known = ", ".join(available_locales())

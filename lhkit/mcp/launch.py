@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.redaction import LEAST_CHARS
-from lhkit.settings import variable
+from lhkit.redaction import MIN_SECRET_CHARS
+from lhkit.settings import read_variable
 
 HOW = "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
 
@@ -176,7 +176,7 @@ def _expand_variables(text: str) -> str:
                 f"{placeholder} cannot be filled in: only environment variables are supported. "
                 f"Write ${{{name}}}, and set that variable"
             )
-    return _VARIABLE.sub(lambda match: variable(match[1], match[2]), text)
+    return _VARIABLE.sub(lambda match: read_variable(match[1], match[2]), text)
 
 
 def server_secrets(server: Launch | Remote) -> dict[str, str]:
@@ -190,7 +190,7 @@ def server_secrets(server: Launch | Remote) -> dict[str, str]:
     else:
         texts = [server.command, *server.args, *server.env.values(), str(server.cwd)]
     matches = (match for text in texts for match in _VARIABLE.finditer(text))
-    values = ((variable(match[1], match[2]), match) for match in matches)
+    values = ((read_variable(match[1], match[2]), match) for match in matches)
     variables = {
         value: f"${{{match[1]}}}" for value, match in values if value not in {"", match[2]}
     }
@@ -198,7 +198,7 @@ def server_secrets(server: Launch | Remote) -> dict[str, str]:
         word: f"(header {name})"
         for name, value in (server.headers.items() if isinstance(server, Remote) else ())
         for word in value.split()
-        if len(word) >= LEAST_CHARS and not _PLACEHOLDER.search(word)
+        if len(word) >= MIN_SECRET_CHARS and not _PLACEHOLDER.search(word)
     }
     return headers | variables
 

@@ -343,7 +343,7 @@ def from_reference(reference: str) -> McpToolset:
         raise UsageError(f"toolset {reference}: {error}") from error
 
 
-def seen_from(folder: Path, reference: str) -> str:
+def reference_from(folder: Path, reference: str) -> str:
     """Return a reference with its file relative to `folder`."""
     server = reference.removeprefix(PREFIX).strip()
     is_file = server.endswith(".toml") or ENTRY.fullmatch(server)

@@ -1,1 +1,1 @@
-"""How a Gemma is served and spoken to: weights, server, transports and dialects. No app logic."""
+"""Models: weights, servers, HTTP clients, dialects, cassettes."""

@@ -1,104 +1,85 @@
-"""An adapter and its base model become a folder of plain weights that any server can load.
+"""Check LoRA adapters, match them to a base, and serve them by vLLM.
 
-Nothing is left half made. Also a script, `python -m lhkit.models.adapter BASE ADAPTER TARGET`, for
-whoever wants torch's memory back afterwards.
+An adapter is a folder that `SFTTrainer.save_model` or `save_pretrained` wrote.
 """
 
+import asyncio
 import hashlib
 import json
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from lhkit.errors import AdapterError, LhkitError, WeightsError
-from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.errors import AdapterError, UsageError
+from lhkit.files import file_sha256
+from lhkit.models.identity import weights_alias
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.weights_folder import FOLDER_MANIFEST
+from lhkit.models.weights_hash import weights_sha256
 
-ADAPTER_CARD: Final = "adapter_config.json"
+ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 MANIFEST: Final = "manifest.json"
-"""What an adapter was trained on, and with which base."""
-
-MERGE_REFUSED: Final = 3
-"""Exit code of a merge whose last line on standard error is a sentence for the user."""
-
-_BESIDE_WEIGHTS = ("*.json", "*.jinja", "*.md", "*.html")
+"""Metadata of the training: its data and its base model."""
+_RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
+"""The values of vLLM's `--max-lora-rank`."""
 
 
 def require_adapter(adapter: Path) -> None:
-    """Refuse a folder that holds no adapter.
+    """Check that a folder contains an adapter.
 
     Raises:
-        AdapterError: a file of it is missing.
+        AdapterError: a file is missing.
     """
-    if all((adapter / name).is_file() for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)):
+    if all((adapter / name).is_file() for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)):
         return
     inner = adapter / "adapter"
-    hint = f"; did you mean {inner}?" if (inner / ADAPTER_CARD).is_file() else ""
+    hint = f"; did you mean {inner}?" if (inner / ADAPTER_CONFIG).is_file() else ""
     raise AdapterError(
-        f"{adapter} holds no adapter: it needs {ADAPTER_CARD} and {ADAPTER_WEIGHTS}{hint}"
+        f"Invalid adapter folder {adapter}: it needs {ADAPTER_CONFIG} and {ADAPTER_WEIGHTS}{hint}"
     )
 
 
-def merge(base: Path, adapter: Path, target: Path) -> None:
-    """Write `base` with `adapter` merged into it to `target`, in one step at the end.
-
-    The sum is made in fp32 and rounded once to bf16.
+def adapter_hashes(adapter: Path) -> dict[str, str]:
+    """Return the hash of each file of an adapter.
 
     Raises:
-        AdapterError: the adapter was made for another base or is broken.
+        AdapterError: a file is missing.
     """
     require_adapter(adapter)
-    require_same_base(base, adapter)
-    merged = _merged(base, adapter)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    made = partial / target.name
-    try:
-        made.mkdir()
-        for pattern in _BESIDE_WEIGHTS:
-            for path in base.glob(pattern):
-                shutil.copyfile(path, made / path.name)
-        (made / FOLDER_MANIFEST).unlink(missing_ok=True)  # it tells of the base's files
-        merged.save_pretrained(made)
-        shutil.copyfile(base / "generation_config.json", made / "generation_config.json")
-        made.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    return {name: file_sha256(adapter / name) for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)}
 
 
 def require_same_base(base: Path, adapter: Path) -> None:
-    """Refuse an adapter whose training says that it had another base.
+    """Check that an adapter was trained on a base model.
 
-    An adapter without `manifest.json` is not lhkit's and passes: only its shapes can tell. A base
-    that lhkit made itself is known by its folder's name, which has the hash of its recipe: made
-    with another version of transformers, its files may differ in a byte.
+    An adapter without `manifest.json` is not lhkit's and passes. A base that lhkit converted is
+    identified by its folder's name, which contains the hash of the conversion: with another version
+    of transformers its files may differ in a byte.
 
     Raises:
-        AdapterError: it had another base, or its manifest is broken.
+        AdapterError: it was trained on another base, or its manifest is invalid.
     """
     path = adapter / MANIFEST
     if not path.is_file() or not (base / "config.json").is_file():
         return
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))["base"]
-        name, sha256 = str(told["name"]), str(told["sha256"])
+        metadata = json.loads(path.read_text(encoding="utf-8"))["base"]
+        name, sha256 = str(metadata["name"]), str(metadata["sha256"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AdapterError(f"{path} is broken ({error!r}): get it again") from error
+        raise AdapterError(f"{path} is invalid: {error!r}. Download it again.") from error
     if base.name == name and (base / FOLDER_MANIFEST).is_file():
         return
-    found = base_sha256(base)
-    if found != sha256:
+    actual = base_sha256(base)
+    if actual != sha256:
         raise AdapterError(
             f"{adapter} was trained on another base than {base}: it is for "
-            f"{name} (sha256 {sha256[:12]}, not {found[:12]})"
+            f"{name} (sha256 {sha256[:12]}, not {actual[:12]})"
         )
 
 
 def base_sha256(folder: Path) -> str:
-    """Return the hash of a base model: its configuration and all its weights (a second or two)."""
+    """Return the hash of a base model's configuration and weights."""
     digest = hashlib.sha256()
     for path in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
         with path.open("rb") as file:
@@ -106,81 +87,93 @@ def base_sha256(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _merged(base: Path, adapter: Path) -> Any:
-    import torch
-    from peft import PeftModel
-    from safetensors import SafetensorError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraAdapter:
+    """A LoRA adapter that vLLM serves next to its base, as the model `name`.
 
-    model = _loaded(base)
-    told = _card(adapter)
-    try:
-        tuned = PeftModel.from_pretrained(model, adapter)
-    except SafetensorError as error:
-        raise AdapterError(
-            f"{adapter / ADAPTER_WEIGHTS} is broken ({error}): get it again"
-        ) from error
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        named = told.get("base_model_name_or_path") or "another model"
-        raise AdapterError(
-            f"{adapter} does not fit {base}: it was made for {named} ({type(error).__name__})"
-        ) from error
-    return tuned.merge_and_unload().to(torch.bfloat16)
+    `sha256` is the hash of base and adapter together, reported by an alias; empty to leave it out.
+    """
 
+    name: str
+    folder: Path
+    rank: int
+    sha256: str = ""
 
-def _loaded(folder: Path) -> Any:
-    import torch
-    from transformers import AutoModelForCausalLM
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of vLLM that serve the adapter."""
+        return (
+            *("--enable-lora", "--max-lora-rank", str(self.rank), "--lora-modules"),
+            *self.modules,
+        )
 
-    try:
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    except (OSError, ValueError, KeyError) as error:
-        raise AdapterError(
-            f"{folder} holds no base model: give the folder of a Gemma ({error})"
-        ) from error
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The values of `--lora-modules`; the name is last, so it is loaded last."""
+        names = (*((weights_alias(self.sha256),) if self.sha256 else ()), self.name)
+        return tuple(f"{name}={self.folder}" for name in names)
 
 
-def _card(adapter: Path) -> dict[str, Any]:
-    path = adapter / ADAPTER_CARD
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise AdapterError(f"{path} is broken ({error}): get it again") from error
-    if not isinstance(told, dict):
-        raise AdapterError(f"{path} is broken (no table): get it again")
-    return told
+async def read_lora(
+    folder: Path, cache_dir: Path, *, base: str, base_sha256: str | None = None
+) -> LoraAdapter:
+    """Read an adapter that vLLM should serve.
 
-
-def encoder(folder: Path) -> Callable[[str], Sequence[int]]:
-    """Return the tokenizer of a folder as a function; no token is added to the text.
+    Args:
+        folder: with `adapter_config.json` and `adapter_model.safetensors`.
+        cache_dir: lhkit's cache, which keeps hashes of large files.
+        base: the name of the base model.
+        base_sha256: hash of the base's weights, empty if unknown; None computes no hashes.
 
     Raises:
-        WeightsError: its `tokenizer.json` is broken.
+        UsageError: vLLM cannot serve the adapter, or it has the name of its base.
+        WeightsError: the folder cannot be read.
     """
-    from tokenizers import Tokenizer
+    path = await asyncio.to_thread(folder.resolve)
+    config = await asyncio.to_thread(_read_config, path)
+    if path.name == base:
+        raise UsageError(f"Invalid adapter folder {folder}: {base} is its base. Rename the folder.")
+    ranks: list[Any] = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
+    if not all(isinstance(rank, int) and 1 <= rank <= _RANKS[-1] for rank in ranks):
+        raise UsageError(
+            f"{folder / ADAPTER_CONFIG} is invalid: its rank is not 1 to {_RANKS[-1]}, which is "
+            "what vLLM serves. Merge the adapter and serve the merged folder with --weights."
+        )
+    sha256 = ""
+    if base_sha256 is not None:
+        adapter_sha256 = await weights_sha256(path, cache_dir)
+        sha256 = hashlib.sha256(f"{base_sha256 or base} {adapter_sha256}".encode()).hexdigest()
+    rank = next(rank for rank in _RANKS if rank >= max(ranks))
+    return LoraAdapter(name=path.name, folder=path, rank=rank, sha256=sha256)
 
-    path = folder / "tokenizer.json"
+
+def _read_config(folder: Path) -> dict[str, Any]:
     try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing more special
-        raise WeightsError(f"{path} cannot be read ({error}): put the model's own there") from error
-
-    def encode(text: str) -> Sequence[int]:
-        ids: Sequence[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    return encode
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Merge as the command line says; return the exit code."""
-    base, adapter, target = map(Path, arguments)
-    try:
-        merge(base, adapter, target)
-    except LhkitError as error:
-        sys.stderr.write(" ".join(str(error).split()) + "\n")
-        return MERGE_REFUSED
-    return 0
+        config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} has no LoRA adapter: {ADAPTER_CONFIG} cannot be read ({error}). Give the "
+            "folder that `save_model` or `save_pretrained` wrote."
+        ) from error
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        raise UsageError(f"{folder / ADAPTER_CONFIG} is invalid: its peft_type is not LORA.")
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise UsageError(f"{folder} has no {ADAPTER_WEIGHTS}: save the adapter as safetensors.")
+    return config
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def with_lora(plan: ServerSettings, lora: LoraAdapter) -> ServerSettings:
+    """Return the plan of a base model with an adapter served next to it.
+
+    Raises:
+        UsageError: the installed vLLM serves no adapters.
+    """
+    plan = replace(
+        plan,
+        served_name=lora.name,
+        base_name=plan.served_name,
+        extra_args=(*plan.extra_args, *lora.options),
+    )
+    if "--lora-modules" in plan.left_out:
+        raise UsageError("The installed vLLM serves no adapters: merge it and give --weights.")
+    return plan

@@ -1,4 +1,4 @@
-"""What the chat asks of a model: one request in, a stream of events out."""
+"""The interface of a chat model: one request in, a stream of events out."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from lhkit.tools.definition import ToolDefinition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request: the whole conversation, the tools, the instructions and how to sample."""
+    """One request: whole conversation, tools, instructions and sampling."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
@@ -21,11 +21,11 @@ class ModelRequest:
 
 
 class ChatModel(Protocol):
-    """A model that answers requests: `VllmHttp`, `ScriptedModel`, `CassetteModel`, and others."""
+    """A model that answers requests, such as `VllmHttp` or `ScriptedModel`."""
 
     @property
     def identity(self) -> ModelIdentity:
-        """Who answers: written into every record."""
+        """The identity of the model, which is written into every record."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -34,7 +34,7 @@ class ChatModel(Protocol):
         Closing the iterator early frees the server's slot.
 
         Raises:
-            ModelError: if the world failed (see `lhkit.errors`), never for what the model said.
+            ModelError: an infrastructure error (see `lhkit.errors`), never a bad answer.
         """
         ...
 
@@ -44,11 +44,11 @@ class ChatModel(Protocol):
 
 
 @runtime_checkable
-class ReadsAhead(Protocol):
-    """A model that can be shown a prompt in advance: its server keeps what it has read of it."""
+class SupportsWarmUp(Protocol):
+    """A model whose server caches prompts, so that one can be processed in advance."""
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have the prompt read, so that prompts with the same beginning are answered sooner.
+        """Process a prompt in advance: prompts with the same prefix are answered sooner.
 
         Raises:
             ModelError: as `ChatModel.stream`.
@@ -57,16 +57,16 @@ class ReadsAhead(Protocol):
 
 
 @runtime_checkable
-class PerConversation(Protocol):
-    """A model of several servers: each conversation gets one that stays where it began."""
+class SupportsConversations(Protocol):
+    """A model of several servers, which keeps each conversation on one of them."""
 
     def conversation(self) -> ChatModel:
-        """Return the model of one conversation; closing it makes room for another."""
+        """Return a model for one conversation; closing it frees its place."""
         ...
 
 
-async def read_ahead(model: ChatModel, request: ModelRequest) -> None:
-    """Have a request read by the shortest answer there is: one token, which nobody sees.
+async def prefill(model: ChatModel, request: ModelRequest) -> None:
+    """Have a model process a prompt by requesting a single token.
 
     Raises:
         ModelError: as `ChatModel.stream`.

@@ -1,13 +1,13 @@
-"""Cassettes: a model's responses recorded with the time of each event, and replayed exactly.
+"""Record a model's responses with timestamps to a file, and replay them exactly.
 
-For notebooks and tests that must run without a server. It proves nothing about a model: a request
-that was not recorded is refused, never guessed.
+For notebooks and tests that must run without a server. A request that was not recorded is an
+error; answers are never made up.
 
 A cassette is a file of JSON lines. The first line has the version of the format and the identity of
-the model, each other line one response: its request and its events. Members of a request that are
-the same as on the line before (instructions, tools, sampling) are left out. Only what a model is
-sent identifies a request: handlers, summaries and time limits of tools do not, nor hints to the
-user.
+the model, each other line the request and the events of one response. Fields of a request that are
+the same as on the previous line (instructions, tools, sampling) are left out. A request is
+identified by what is sent to the model, so not by handlers, summaries and time limits of tools, nor
+by notices to the user.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lhkit.errors import CassetteError, UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
 from lhkit.messages import Message, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
@@ -54,8 +54,8 @@ _COMPARED_CHARS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestParts:
-    """What identifies a request, as plain JSON."""
+class RequestContent:
+    """The content of a request that identifies it, as plain JSON."""
 
     instructions: str
     tools: list[dict[str, Any]]
@@ -64,13 +64,13 @@ class RequestParts:
 
     @cached_property
     def key(self) -> str:
-        """The hash of the content: equal requests have equal keys."""
+        """The hash of the content."""
         return hashlib.sha256(canonical(plain(self)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedEvent:
-    """An event, and when it came in seconds since the request was sent."""
+    """An event with its time, in seconds since the request was sent."""
 
     at_s: float
     event: ModelEvent
@@ -80,13 +80,13 @@ class TimedEvent:
 class Response:
     """One complete response to one request; its last event is `Finished`."""
 
-    request: RequestParts
+    request: RequestContent
     events: tuple[TimedEvent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cassette:
-    """Responses of one model, in the order in which they were complete."""
+    """Responses of one model, in the order of their completion."""
 
     identity: ModelIdentity
     responses: tuple[Response, ...] = ()
@@ -100,7 +100,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """One event on disk: the time and one of the other fields."""
+    """One event in the file: the time and one of the other fields."""
 
     at_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     text: str | None = None
@@ -111,7 +111,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    request: RequestParts
+    request: RequestContent
     events: tuple[_Event, ...]
 
 
@@ -120,13 +120,16 @@ _LINE = TypeAdapter(_Line)
 
 
 class RecordingModel:
-    """Passes everything on to a model and from it, and records each complete response.
+    """Wraps a model and records each complete response to a cassette.
 
-    The file at `path` is replaced after every response, beginning with the first: what stood
-    there is gone then, and stays if nothing is recorded. Responses that failed or were abandoned
-    are not recorded. Conversations may run at once: responses stand in the order in which they
-    were complete. One recorder at a time writes to a path, and writes all of it each time: a
-    cassette is for dozens of responses, not for a run.
+    The whole file is rewritten after every response, so a cassette is for dozens of responses, not
+    for a run. An existing file is replaced by the first response. Failed and abandoned responses
+    are not recorded. Conversations may run concurrently; only one recorder may write to a path.
+
+    Args:
+        inner: the model.
+        path: the cassette file.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -140,18 +143,18 @@ class RecordingModel:
 
     @property
     def identity(self) -> ModelIdentity:
-        """Who answers: the inner model."""
+        """The identity of the inner model."""
         return self._inner.identity
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of the inner model; the response is on disk before its last one.
+        """Yield the events of the inner model; the response is saved before its last one.
 
         Raises:
             ModelError: as the inner model.
-            CassetteError: JSON cannot carry the request or the response, or the file cannot be
+            CassetteError: the request or the response is not valid JSON, or the file cannot be
                 written.
         """
-        parts = parts_of(request)
+        content = request_content(request)
         events: list[TimedEvent] = []
         sent_s = self._clock()
         async with aclosing(self._inner.stream(request)) as stream:
@@ -159,11 +162,11 @@ class RecordingModel:
                 at_s = round(self._clock() - sent_s, _TIME_DIGITS)
                 events.append(TimedEvent(at_s=at_s, event=event))
                 if isinstance(event, Finished):
-                    self._keep(Response(request=parts, events=tuple(events)))
+                    self._append(Response(request=content, events=tuple(events)))
                 yield event
 
     async def aclose(self) -> None:
-        """Write what a full disk may have refused, and close the inner model.
+        """Retry a failed write, and close the inner model.
 
         Raises:
             CassetteError: the file still cannot be written.
@@ -173,7 +176,7 @@ class RecordingModel:
         finally:
             await self._inner.aclose()
 
-    def _keep(self, response: Response) -> None:
+    def _append(self, response: Response) -> None:
         responses = (*self._cassette.responses, response)
         cassette = Cassette(identity=self._cassette.identity, responses=responses)
         self._unsaved = encode_cassette(cassette)
@@ -185,7 +188,7 @@ class RecordingModel:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, masked(self._unsaved).encode())
+            write_atomically(self._path, masked(self._unsaved).encode())
         except OSError as error:
             raise CassetteError(
                 f"the cassette {self._path} cannot be written ({error}): give another path"
@@ -194,15 +197,11 @@ class RecordingModel:
 
 
 class CassetteModel:
-    """Replays the responses of a cassette: the same events, the same evidence. Use `open`.
+    """A model that replays the responses of a cassette. Open one with `open`.
 
-    A request is found by its content. Recorded several times, it is answered in the recorded
-    order, and after that always with the last answer, so that a notebook cell can be run again.
-    Each model object starts at the first answer.
-
-    `clock` is its recorded time: seconds that advance by what each response took when it was
-    recorded, whatever the pace now. `replay` measures with it while conversations play one at a
-    time, so that latencies are those of the recording.
+    Responses are found by the content of the request. If it was recorded several times, they are
+    returned in the recorded order, and then always the last one, so that a notebook cell can be
+    run again. Each model object starts at the first response.
     """
 
     def __init__(
@@ -214,18 +213,16 @@ class CassetteModel:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         if not (math.isfinite(pace) and pace >= 0):
-            raise UsageError(
-                f"pace={pace} is no pace: give 0 (at once), 1 (as recorded) or between"
-            )
+            raise UsageError(f"Invalid pace {pace}: give 0 (at once), 1 (as recorded) or between.")
         self._cassette = cassette
         self._path = path
         self._pace = pace
         self._sleep = sleep
         self._recorded_s = 0.0
-        self._answers: defaultdict[str, list[Response]] = defaultdict(list)
-        self._played: Counter[str] = Counter()
+        self._responses: defaultdict[str, list[Response]] = defaultdict(list)
+        self._replayed: Counter[str] = Counter()
         for response in cassette.responses:
-            self._answers[response.request.key].append(response)
+            self._responses[response.request.key].append(response)
 
     @classmethod
     def open(
@@ -238,23 +235,27 @@ class CassetteModel:
         """Read a cassette.
 
         Args:
-            path: what `RecordingModel` wrote.
+            path: a file that `RecordingModel` wrote.
             pace: 0 replays at once, 1 in recorded time, 2 in twice that time.
-            sleep: waits so many seconds.
+            sleep: waits for a number of seconds.
 
         Raises:
-            CassetteError: there is none, or it is broken.
-            UsageError: `pace` is negative or no number.
+            CassetteError: the file is missing or invalid.
+            UsageError: `pace` is negative or not finite.
         """
         return cls(read_cassette(Path(path)), Path(path), pace=pace, sleep=sleep)
 
     @property
     def identity(self) -> ModelIdentity:
-        """Who answered when it was recorded."""
+        """The identity of the recorded model."""
         return self._cassette.identity
 
     def clock(self) -> float:
-        """Return the recorded time that has been played so far, in seconds."""
+        """Return the recorded duration of the responses replayed so far, in seconds.
+
+        `replay` takes it as clock while it runs one conversation at a time, so that latencies are
+        those of the recording, at any pace.
+        """
         return self._recorded_s
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -263,14 +264,14 @@ class CassetteModel:
         Raises:
             CassetteError: the request was not recorded; the message shows what changed.
         """
-        asked = parts_of(request)
-        answers = self._answers.get(asked.key)
-        if not answers:
-            raise self._miss(asked)
-        turn = min(self._played[asked.key], len(answers) - 1)
-        self._played[asked.key] += 1
+        content = request_content(request)
+        responses = self._responses.get(content.key)
+        if not responses:
+            raise self._unknown_request(content)
+        index = min(self._replayed[content.key], len(responses) - 1)
+        self._replayed[content.key] += 1
         now_s = 0.0
-        for timed in answers[turn].events:
+        for timed in responses[index].events:
             gap_s = max(0.0, timed.at_s - now_s)
             if self._pace and gap_s:
                 await self._sleep(gap_s * self._pace)
@@ -281,15 +282,16 @@ class CassetteModel:
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _miss(self, asked: RequestParts) -> CassetteError:
+    def _unknown_request(self, content: RequestContent) -> CassetteError:
         if not self._cassette.responses:
             return CassetteError(f"the cassette {self._path} is empty: record it again")
-        recorded = (each.request for each in self._cassette.responses)
-        changed = _changes(max(recorded, key=lambda each: _likeness(each, asked)), asked)
-        diffs = "\n".join(_diff(name, *pair) for name, pair in changed.items())
+        recorded = (response.request for response in self._cassette.responses)
+        nearest = max(recorded, key=lambda candidate: _similarity(candidate, content))
+        changes = _changes(nearest, content)
+        diffs = "\n".join(_diff(name, *pair) for name, pair in changes.items())
         return CassetteError(
             f"the cassette {self._path} has no answer to this request, which differs from the "
-            f"nearest recorded one in {' and '.join(changed)}: record it again with "
+            f"nearest recorded one in {' and '.join(changes)}: record it again with "
             f"RecordingModel\n{diffs}"
         )
 
@@ -298,116 +300,115 @@ def encode_cassette(cassette: Cassette) -> str:
     """Return the text of a cassette file.
 
     Raises:
-        CassetteError: JSON cannot carry a part of a response.
+        CassetteError: a response is not valid JSON.
     """
     lines: list[Any] = [{"cassette": VERSION, "identity": plain(cassette.identity)}]
-    before: dict[str, str] = {}
+    previous: dict[str, str] = {}
+    names = [field.name for field in fields(RequestContent)]
     for response in cassette.responses:
-        request = {each.name: getattr(response.request, each.name) for each in fields(RequestParts)}
+        request = {name: getattr(response.request, name) for name in names}
         texts = {name: canonical(value) for name, value in request.items()}
-        new = {name: request[name] for name in request if texts[name] != before.get(name)}
-        before = texts
-        lines.append({"request": new, "events": list(map(_encoded, response.events))})
+        new = {name: request[name] for name in request if texts[name] != previous.get(name)}
+        previous = texts
+        lines.append({"request": new, "events": list(map(_encode_event, response.events))})
     try:
         return "".join(f"{compact(line)}\n" for line in lines)
     except NotJsonError as error:
-        raise CassetteError(
-            f"a cassette cannot hold this response ({error}): ask for another"
-        ) from error
+        raise CassetteError(f"This response cannot be recorded: {error}.") from error
 
 
 def read_cassette(path: Path) -> Cassette:
-    """Return what a cassette file holds.
+    """Read a cassette file.
 
     Raises:
-        CassetteError: there is none, or it is broken; the message names file, line and field.
+        CassetteError: it is missing or invalid; the message names file, line and field.
     """
-    if path.exists() and not path.is_file():  # a pipe, or a device without an end
-        raise CassetteError(f"{path} is no file: give the path of a cassette")
+    if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+        raise CassetteError(f"{path} is not a regular file: give the path of a cassette")
     try:
         lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError as error:
         raise CassetteError(
-            f"no cassette can be read at {path} ({error}): record one with RecordingModel"
+            f"the cassette {path} cannot be read ({error}): record one with RecordingModel"
         ) from error
     head: _Head | None = None
     responses: list[Response] = []
     request: dict[str, Any] = {}
     try:
-        head = _HEAD.validate_python(_json(lines[0]), extra="forbid")
+        head = _HEAD.validate_python(_parse_json(lines[0]), extra="forbid")
         for text in lines[1:]:
-            line = _json(text)
+            line = _parse_json(text)
             if isinstance(line, dict) and isinstance(line.get("request"), dict):
                 request |= line["request"]
                 line["request"] = dict(request)
-            responses.append(_response(_LINE.validate_python(line, extra="forbid")))
+            responses.append(_decode_response(_LINE.validate_python(line, extra="forbid")))
     except (ValueError, RecursionError) as error:
         place = f"{path}:{1 if head is None else len(responses) + 2}"
         raise CassetteError(
-            f"{place}: {_fault(error)}: mend the cassette or record it again"
+            f"{place}: {_describe(error)}: fix the cassette or record it again"
         ) from error
     return Cassette(identity=head.identity, responses=tuple(responses))
 
 
-def parts_of(request: ModelRequest) -> RequestParts:
-    """Return what identifies a request.
+def request_content(request: ModelRequest) -> RequestContent:
+    """Return the content of a request that identifies it.
 
     Raises:
-        CassetteError: JSON cannot carry a part of it.
+        CassetteError: it is not valid JSON.
     """
     sampling = request.sampling
     tools = (
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in request.tools
     )
-    sent = (each for each in request.messages if not isinstance(each, SystemMessage))
+    sent = (message for message in request.messages if not isinstance(message, SystemMessage))
     try:
-        return RequestParts(
+        return RequestContent(
             instructions=request.instructions,
             tools=list(map(plain_json, tools)),
-            messages=[plain_json(_message(each)) for each in sent],
+            messages=[plain_json(_encode_message(message)) for message in sent],
             sampling={
                 "max_tokens": sampling.max_tokens,
-                "temperature": float(sampling.temperature),  # 0 and 0.0 are one temperature
+                "temperature": float(sampling.temperature),  # 0 and 0.0 are equal
                 "seed": sampling.seed,
             },
         )
     except NotJsonError as error:
         raise CassetteError(
-            f"a cassette cannot hold this request ({error}): ask the model itself"
+            f"This request cannot be recorded or replayed: {error}. Use the model itself."
         ) from error
 
 
 def plain(value: Any) -> Any:
-    """Return dataclasses as mappings, without the fields that are empty as they are by default."""
+    """Return dataclasses as mappings, without empty fields that have their default."""
     if is_dataclass(value) and not isinstance(value, type):
-        items = {each: plain(getattr(value, each.name)) for each in fields(value)}
+        items = {field: plain(getattr(value, field.name)) for field in fields(value)}
         return {
-            each.name: item
-            for each, item in items.items()
-            if item or getattr(value, each.name) != each.default
+            field.name: item
+            for field, item in items.items()
+            if item or getattr(value, field.name) != field.default
         }
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> dict[str, Any]:
     if not isinstance(message, ToolCallMessage):
         return {"from": "user" if isinstance(message, UserMessage) else "model", **plain(message)}
     call = message.call
-    members = {"text": message.text, "index": message.index, "raw": call.raw}
-    if envelope_bytes(message.result) > message.max_bytes:  # else no model reads these
-        members["hint"] = message.hint
+    optional = {"text": message.text, "index": message.index, "raw": call.raw}
+    if envelope_bytes(message.result) > message.max_bytes:  # only then the model reads these
+        optional["hint"] = message.hint
         if message.max_bytes != MAX_RESULT_BYTES:
-            members["max_bytes"] = message.max_bytes
-    members = {name: each for name, each in members.items() if each}
+            optional["max_bytes"] = message.max_bytes
+    optional = {name: value for name, value in optional.items() if value}
     args = plain(call.args)
     result = envelope(message.result)
-    return {"from": "tool", "name": call.name, "args": args, **members, "result": result}
+    return {"from": "tool", "name": call.name, "args": args, **optional, "result": result}
 
 
-def _encoded(timed: TimedEvent) -> dict[str, Any]:
+def _encode_event(timed: TimedEvent) -> dict[str, Any]:
     match timed.event:
         case TextDelta(text=text):
             content: dict[str, Any] = {"text": text}
@@ -420,15 +421,15 @@ def _encoded(timed: TimedEvent) -> dict[str, Any]:
     return {"at_s": timed.at_s, **content}
 
 
-def _response(line: _Line) -> Response:
-    events = tuple(TimedEvent(at_s=each.at_s, event=_decoded(each)) for each in line.events)
-    ends = [i for i, each in enumerate(events) if isinstance(each.event, Finished)]
+def _decode_response(line: _Line) -> Response:
+    events = tuple(TimedEvent(at_s=row.at_s, event=_decode_event(row)) for row in line.events)
+    ends = [i for i, timed in enumerate(events) if isinstance(timed.event, Finished)]
     if ends != [len(events) - 1]:
         raise ValueError("field events: the last event and no other must be finished")
     return Response(request=line.request, events=events)
 
 
-def _decoded(row: _Event) -> ModelEvent:
+def _decode_event(row: _Event) -> ModelEvent:
     events: list[ModelEvent] = []
     if row.text is not None:
         events.append(TextDelta(text=row.text))
@@ -443,7 +444,7 @@ def _decoded(row: _Event) -> ModelEvent:
     return events[0]
 
 
-def _json(line: bytes) -> Any:
+def _parse_json(line: bytes) -> Any:
     return json.loads(line, parse_constant=_refuse_constant)
 
 
@@ -451,7 +452,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _fault(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     match error:
         case ValidationError():
             first = error.errors(include_url=False)[0]
@@ -462,48 +463,48 @@ def _fault(error: Exception) -> str:
             return str(error)
 
 
-def _changes(recorded: RequestParts, asked: RequestParts) -> dict[str, tuple[Any, Any]]:
-    """Return the parts that differ, then and now; of the messages only the first that does."""
-    changed = {
-        name: (getattr(recorded, name), getattr(asked, name))
+def _changes(recorded: RequestContent, new: RequestContent) -> dict[str, tuple[Any, Any]]:
+    """Return the recorded and new values that differ; of messages only the first pair."""
+    changes = {
+        name: (getattr(recorded, name), getattr(new, name))
         for name in ("instructions", "tools", "sampling")
-        if canonical(getattr(recorded, name)) != canonical(getattr(asked, name))
+        if canonical(getattr(recorded, name)) != canonical(getattr(new, name))
     }
-    same = _same_messages(recorded, asked)
-    for pair in list(zip_longest(recorded.messages, asked.messages))[same : same + 1]:
-        changed[f"message {same + 1}"] = pair
-    return changed
+    same = _common_messages(recorded, new)
+    for pair in list(zip_longest(recorded.messages, new.messages))[same : same + 1]:
+        changes[f"message {same + 1}"] = pair
+    return changes
 
 
-def _likeness(recorded: RequestParts, asked: RequestParts) -> tuple[int, int, float]:
-    changed = _changes(recorded, asked)
-    last = list(changed.values())[-1]
-    then, now = (canonical(each)[:_COMPARED_CHARS] for each in last)
-    ratio = difflib.SequenceMatcher(None, then, now, autojunk=False).quick_ratio()
-    return _same_messages(recorded, asked), -len(changed), ratio
+def _similarity(recorded: RequestContent, new: RequestContent) -> tuple[int, int, float]:
+    changes = _changes(recorded, new)
+    last = list(changes.values())[-1]
+    old_text, new_text = (canonical(value)[:_COMPARED_CHARS] for value in last)
+    ratio = difflib.SequenceMatcher(None, old_text, new_text, autojunk=False).quick_ratio()
+    return _common_messages(recorded, new), -len(changes), ratio
 
 
-def _same_messages(recorded: RequestParts, asked: RequestParts) -> int:
-    """Return how many messages are the same from the first on."""
-    pairs = zip(recorded.messages, asked.messages, strict=False)
+def _common_messages(recorded: RequestContent, new: RequestContent) -> int:
+    """Return the number of equal messages at the beginning."""
+    pairs = zip(recorded.messages, new.messages, strict=False)
     return len(list(takewhile(lambda pair: canonical(pair[0]) == canonical(pair[1]), pairs)))
 
 
-def _diff(name: str, recorded: Any, asked: Any) -> str:
-    """Return a short unified diff of a part (None where there is none)."""
-    then, now = (list(_lines(each)) for each in (recorded, asked))
-    titles = (f"recorded {name}", f"asked {name}")
-    lines = list(difflib.unified_diff(then, now, *titles, n=1, lineterm=""))
+def _diff(name: str, recorded: Any, new: Any) -> str:
+    """Return a short unified diff of a value; None if it is missing."""
+    old_lines, new_lines = (list(_diff_lines(value)) for value in (recorded, new))
+    titles = (f"recorded {name}", f"new {name}")
+    lines = list(difflib.unified_diff(old_lines, new_lines, *titles, n=1, lineterm=""))
     left_out = len(lines) - _DIFF_LINES
     more = [f"… {left_out} more lines"] if left_out > 0 else []
     if unicodedata.normalize("NFC", canonical(recorded)) == unicodedata.normalize(
-        "NFC", canonical(asked)
+        "NFC", canonical(new)
     ):
-        more.append("they look the same: one has Korean composed (NFC), one not (NFD)")
+        more.append("they look the same: one has composed Korean (NFC), the other not (NFD)")
     return "\n".join([*map(printable, lines[:_DIFF_LINES]), *more])
 
 
-def _lines(value: Any) -> Iterator[str]:
+def _diff_lines(value: Any) -> Iterator[str]:
     if value is None:
         return
     is_text = isinstance(value, str)

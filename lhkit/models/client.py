@@ -1,4 +1,4 @@
-"""What the clients of all servers share: identity, connection, how a request is streamed."""
+"""Base class of the HTTP clients: identity, connection and streaming."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.models.base import ModelRequest, read_ahead
+from lhkit.models.base import ModelRequest, prefill
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
@@ -14,7 +14,7 @@ from lhkit.responses import ModelEvent, ModelIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request to a server: what is sent where, the prompt's text, and who reads the answer."""
+    """One HTTP request: path, body, prompt, and the reader of the response."""
 
     path: str
     body: Mapping[str, Any]
@@ -23,7 +23,7 @@ class Exchange:
 
 
 class HttpModel(ABC):
-    """A served model; close it with `aclose`. Safe for many conversations at once."""
+    """A served model; close it with `aclose`. Safe for concurrent conversations."""
 
     def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         self._identity = identity
@@ -36,34 +36,34 @@ class HttpModel(ABC):
 
     @abstractmethod
     async def _exchange(self, request: ModelRequest) -> Exchange:
-        """Return what is sent for a request.
+        """Build the HTTP request for a model request.
 
         Raises:
             ModelError: as `stream`.
-            UsageError: the constraint cannot be had for these tools.
+            UsageError: the constraint is not available for these tools.
         """
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
+        """Yield the events of one response; closing early closes the request.
 
         Raises:
-            ModelError: the server refused, failed, broke off or stalled.
-            UsageError: the constraint cannot be had for these tools.
+            ModelError: the server refused, failed, disconnected or stalled.
+            UsageError: the constraint is not available for these tools.
         """
-        sent = await self._exchange(request)
-        answer = self._connection.events(sent.path, sent.body, sent.reader)
-        async with aclosing(answer) as events:
+        exchange = await self._exchange(request)
+        stream = self._connection.events(exchange.path, exchange.body, exchange.reader)
+        async with aclosing(stream) as events:
             async for event in events:
                 yield event
-        yield sent.reader.finished(identity=self._identity, prompt_text=sent.prompt)
+        yield exchange.reader.finished(identity=self._identity, prompt_text=exchange.prompt)
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have the server read a prompt in advance (see `ReadsAhead`).
+        """Process a prompt in advance (see `SupportsWarmUp`).
 
         Raises:
             ModelError: as `stream`.
         """
-        await read_ahead(self, request)
+        await prefill(self, request)
 
     async def aclose(self) -> None:
         """Close the connections."""

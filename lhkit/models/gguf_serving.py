@@ -1,7 +1,7 @@
-"""A script: serve one GGUF file by llama.cpp's server until SIGTERM, or until its starter is gone.
+"""A script: serve one GGUF file by llama.cpp.
 
-Run in a process of its own: the server lives inside of it. It uses no other part of lhkit, and
-needs the package `xllamacpp`, which is llama.cpp built for Python.
+It stops at SIGTERM, or when the parent process exits. It uses no other part of lhkit, and needs the
+package `xllamacpp`, llama.cpp built for Python.
 """
 
 import argparse
@@ -15,68 +15,63 @@ from importlib.metadata import version
 from pathlib import Path
 
 CONTEXT_TOKENS = 8192
-"""Of each conversation, as a vLLM that lhkit starts has it."""
+"""Per conversation, as with a vLLM that lhkit starts."""
 BUILD_ALIAS = "lhkit-build-"
-"""How a served name begins that tells which build of llama.cpp serves: wheels leave it untold."""
+"""Prefix of the alias that reports the build of llama.cpp, which wheels do not report."""
 _BUILD_CHARS = 12
 _CACHE_MIB = 512
-"""Room for prompts of earlier conversations; the server's own default grows to 8 GiB."""
-_WATCH_S = 1.0
+"""Cache for prompts of earlier conversations; llama.cpp's default grows to 8 GiB."""
+_POLL_S = 1.0
 
 
 def serve(
-    file: Path, port: int, at_once: int, aliases: Sequence[str] = (), adapter: Path | None = None
+    file: Path, port: int, parallel: int, aliases: Sequence[str] = (), adapter: Path | None = None
 ) -> None:
-    """Serve, and say where when it does; the aliases are listed beside the file's name.
+    """Serve a file, and print the address when it is ready.
 
-    An adapter is a GGUF file of a LoRA, which is added to the weights.
-
-    One more tells the build: version of the wheel, and the first letters of its library's SHA-256.
-
-    Threads that wait for each other sleep: on a machine that does other work, too, those that spin
-    wait for a turn that the others do not give them, and it answers twenty times slower.
+    Args:
+        file: GGUF file of the model; its name is the model's.
+        port: port on 127.0.0.1.
+        parallel: number of concurrent conversations.
+        aliases: more served names. One more reports the build: the version of the wheel, and the
+            first letters of its library's SHA-256.
+        adapter: GGUF file of a LoRA, which is added to the weights.
     """
+    # Waiting threads sleep: on a busy machine, spinning ones made answers twenty times slower.
     os.putenv("OMP_WAIT_POLICY", "passive")  # read when OpenMP is loaded, by the next line
     import xllamacpp
 
-    ended = threading.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda *_: ended.set())
-    asked = xllamacpp.CommonParams()
-    asked.model.path = str(file)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with Path(xllamacpp.xllamacpp.__file__).open("rb") as library:
+        digest = hashlib.file_digest(library, "sha256").hexdigest()
+    build = f"xllamacpp-{version('xllamacpp')}-{digest[:_BUILD_CHARS]}"
+    params = xllamacpp.CommonParams()
+    params.model.path = str(file)
     if adapter is not None:
-        asked.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)]
-    asked.model_alias = {
-        file.name,
-        *aliases,
-        f"{BUILD_ALIAS}{_build(xllamacpp.xllamacpp.__file__)}",
-    }
-    asked.port = port
-    asked.n_parallel = at_once
-    asked.n_ctx = CONTEXT_TOKENS * at_once
-    asked.cache_ram_mib = _CACHE_MIB
-    asked.cpuparams.n_threads = len(os.sched_getaffinity(0))
-    asked.n_gpu_layers = 0
-    asked.verbosity = 1
-    server = xllamacpp.Server(asked)
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)]
+    params.model_alias = {file.name, *aliases, f"{BUILD_ALIAS}{build}"}
+    params.port = port
+    params.n_parallel = parallel
+    params.n_ctx = CONTEXT_TOKENS * parallel
+    params.cache_ram_mib = _CACHE_MIB
+    params.cpuparams.n_threads = len(os.sched_getaffinity(0))
+    params.n_gpu_layers = 0
+    params.verbosity = 1
+    server = xllamacpp.Server(params)
     print(f"{file.name} is served at {server.listening_address}", flush=True)  # noqa: T201 - a script
-    starter = os.getppid()
-    while not ended.wait(_WATCH_S) and os.getppid() == starter:
-        pass  # who started it and was killed cannot tell it to end
-
-
-def _build(library: str) -> str:
-    with Path(library).open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    return f"xllamacpp-{version('xllamacpp')}-{digest[:_BUILD_CHARS]}"
+    parent = os.getppid()
+    while not stopped.wait(_POLL_S) and os.getppid() == parent:
+        pass  # a killed parent cannot send a signal
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve what the arguments say."""
+    """Serve the file that the command line names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("port", type=int)
-    parser.add_argument("at_once", type=int)
+    parser.add_argument("parallel", type=int)
     parser.add_argument("aliases", nargs="*")
     parser.add_argument("--adapter", type=Path)
     serve(**vars(parser.parse_args(arguments)))

@@ -1,5 +1,10 @@
-"""Who answers at an address: the model's name, its weights, the software that serves it."""
+"""Identify a server: model name, weights, number type, software and version.
 
+A server that lhkit starts reports the hash of its weights and its number type by extra served
+names ("aliases"), because no API of vLLM or llama.cpp reports them.
+"""
+
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -14,39 +19,71 @@ from lhkit.errors import (
     StreamBrokenError,
     UnknownModelError,
 )
-from lhkit.models.aliases import dtype_told, sha256_of
-from lhkit.models.errors import not_a_server, shortened
+from lhkit.models.errors import shortened, unexpected_answer
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.sse import typed
-from lhkit.models.transport import Connection, Endpoint, Pace, require_address, session_for
+from lhkit.models.transport import Clock, Connection, Endpoint, open_session, require_address
+from lhkit.precision import DTYPES, ServedDtype
 from lhkit.redaction import MASK
 from lhkit.responses import ModelIdentity
 
-_SHOWN_MODELS = 20
-_MODELS = "models/"
-"""What Gemini's servers put before a name, and take it with or without."""
 LLAMA_CPP = "llama.cpp"
-"""How the name of a llama.cpp server begins."""
-_NO_BUILD = "b0-unknown"
-"""What llama.cpp calls a build whose makers did not tell it of which commit it is."""
+"""Prefix of `ModelIdentity.server` for a llama.cpp server."""
+
+_WEIGHTS_ALIAS = "lhkit-weights-sha256-"
+_DTYPE_ALIAS = "lhkit-dtype-"
+_SHOWN_MODELS = 20
+_GEMINI_PREFIX = "models/"
+"""Optional prefix of model names on Gemini's servers."""
+_UNKNOWN_BUILD = "b0-unknown"
+"""`build_info` of a llama.cpp that was built without its commit."""
+
+
+def server_aliases(*, weights_sha256: str, dtype: ServedDtype) -> tuple[str, ...]:
+    """Return the aliases of a vLLM server; none for an unknown hash or number type.
+
+    They follow the model's own name, which is the one that vLLM puts into answers and metrics.
+    """
+    return (
+        *((weights_alias(weights_sha256),) if weights_sha256 else ()),
+        *((f"{_DTYPE_ALIAS}{dtype}",) if dtype != "auto" else ()),
+    )
+
+
+def weights_alias(sha256: str) -> str:
+    """Return the alias that reports the hash of a server's weights."""
+    return f"{_WEIGHTS_ALIAS}{sha256}"
+
+
+def parse_weights_alias(served_name: str) -> str:
+    """Return the hash in an alias; empty for any other name."""
+    value = served_name.removeprefix(_WEIGHTS_ALIAS)
+    return value if value != served_name and re.fullmatch("[0-9a-f]{64}", value) else ""
+
+
+def parse_dtype_alias(served_name: str) -> str:
+    """Return the number type in an alias; empty for any other name."""
+    value = served_name.removeprefix(_DTYPE_ALIAS)
+    return value if value != served_name and value in DTYPES else ""
 
 
 @asynccontextmanager
 async def connecting(
-    endpoint: Endpoint, pace: Pace | None = None
+    endpoint: Endpoint, clock: Clock | None = None
 ) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
-    """Yield a new connection and who answers there; it is closed only if the block fails.
+    """Yield a new connection and the server's identity.
 
-    Without `endpoint.model`, the only served model is taken. With it, a server need not list its
-    models. Nothing is tried twice here: a wrong address is to be told at once.
+    The connection is closed only if the block fails. Without `endpoint.model`, the only served
+    model is taken. With it, a server need not list its models. Nothing is retried here: a wrong
+    address should be reported at once.
 
     Raises:
-        UsageError: an address that is none.
-        UnknownModelError: the server does not serve that model; the message lists what it does.
-        ModelError: nothing answers, or it refuses.
+        UsageError: the address is invalid.
+        UnknownModelError: the server does not serve that model; the message lists its models.
+        ModelError: the server does not answer, or refuses.
     """
     require_address(endpoint.root)
-    connection = Connection(endpoint, session_for(endpoint), pace)
+    connection = Connection(endpoint, open_session(endpoint), clock)
     try:
         yield connection, await _identify(endpoint, connection)
     except BaseException:
@@ -56,30 +93,30 @@ async def connecting(
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
     try:
-        served = await _served_models(connection)
+        served = await _list_models(connection)
     except ModelError as error:
-        if not endpoint.model or not _has_no_list(error):
+        if not endpoint.model or not _lacks_model_list(error):
             raise
-        served = {endpoint.model: _Served()}
-    software = await _software(connection)
-    if software.file:  # llama.cpp's name of a model without one is the path of its file
-        served = {PurePath(name).name: each for name, each in served.items()}
+        served = {endpoint.model: _ServedModel()}
+    software = await _read_software(connection)
+    if software.file:  # without an alias, llama.cpp names a model by the path of its file
+        served = {PurePath(name).name: model for name, model in served.items()}
     names = list(served)
-    whole = [name for name in names if not _is_wildcard(name)]
-    told = [name for name in whole if name != PurePath(software.file).name] or whole
-    if endpoint.model is None and len(told) == 1:  # beside its file's name, one that was given
-        model = listed = told[0]
-    elif endpoint.model and (found := _listed_as(endpoint.model, names)):
-        model, listed = endpoint.model, found
+    plain = [name for name in names if not _is_wildcard(name)]
+    given = [name for name in plain if name != PurePath(software.file).name] or plain
+    if endpoint.model is None and len(given) == 1:  # prefer a given name to the file's name
+        model = listed = given[0]
+    elif endpoint.model and (match := _find_name(endpoint.model, names)):
+        model, listed = endpoint.model, match
     else:
-        shown = ", ".join(map(shortened, names[:_SHOWN_MODELS])) or "no model at all"
+        shown = ", ".join(map(shortened, names[:_SHOWN_MODELS])) or "no model"
         raise UnknownModelError(
             f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
     return ModelIdentity(
         model=model,
-        server=_with_build(software.name, served[listed].build),
+        server=_add_build(software.name, served[listed].build),
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
@@ -89,20 +126,22 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
     )
 
 
-def _listed_as(model: str, names: Sequence[str]) -> str | None:
-    """Return the listed name that a model's name means: itself, `models/…`, or a wildcard."""
-    bare = model.removeprefix(_MODELS)
-    means = [name for name in names if name.removeprefix(_MODELS) == bare]
-    means += [name for name in names if _is_wildcard(name) and fnmatchcase(model, name)]
-    return model if model in names else next(iter(means), None)
+def _find_name(model: str, names: Sequence[str]) -> str | None:
+    """Return the listed name for a model: itself, with prefix, or a wildcard."""
+    if model in names:
+        return model
+    bare = model.removeprefix(_GEMINI_PREFIX)
+    matches = [name for name in names if name.removeprefix(_GEMINI_PREFIX) == bare]
+    matches += [name for name in names if _is_wildcard(name) and fnmatchcase(model, name)]
+    return next(iter(matches), None)
 
 
 def _is_wildcard(name: str) -> bool:
-    return "*" in name.replace(MASK, "")  # a masked key in a name is none
+    return "*" in name.replace(MASK, "")
 
 
-def _has_no_list(error: ModelError) -> bool:
-    """Return True if a server answered without a list of models; it may serve one all the same."""
+def _lacks_model_list(error: ModelError) -> bool:
+    """Return True if a server answered, but without a model list."""
     import aiohttp
 
     match error.__cause__:
@@ -115,19 +154,19 @@ def _has_no_list(error: ModelError) -> bool:
 
 
 def weights_name(root: str, model: str) -> str:
-    """Return what names the weights behind a served name; empty where the name says it all.
+    """Return the name of the weights behind a served name; empty if they are the same.
 
-    Of a folder its own name, so that no path of a machine gets into records.
+    A folder is reduced to its last part, so that no local path gets into records.
     """
     name = PurePath(root).name if PurePath(root).is_absolute() else root
     return "" if name == model else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Served:
-    """What a server says of one name: what it loaded, the hash of that, and what it computes in.
+class _ServedModel:
+    """What a server reports for one name; a field is empty if unknown.
 
-    `build` is which build of llama.cpp serves, if lhkit started it. Each is empty if untold.
+    `build` is the build of llama.cpp, if lhkit started it.
     """
 
     root: str = ""
@@ -136,65 +175,65 @@ class _Served:
     build: str = ""
 
 
-async def _served_models(connection: Connection) -> dict[str, _Served]:
-    """Return what is served, by name. An alias that tells something is no model of its own.
+async def _list_models(connection: Connection) -> dict[str, _ServedModel]:
+    """Return the served models by name, without lhkit's aliases.
 
-    A hash is of the names with its own root: an adapter that is served beside has another one. All
-    of a server compute in one type.
+    A hash applies to the names with the same root, because a served adapter has another one. The
+    number type applies to all.
     """
     payload = await connection.get_json("/v1/models")
     if isinstance(payload, dict):
         entries = payload.get("data", payload.get("models"))
     else:
-        entries = payload or None  # without models it may be any list
-    if not isinstance(entries, list) or not all(map(_name_of, entries)):
-        raise not_a_server(connection.address, f"no list of models at /v1/models: {payload}")
-    entries = [each if isinstance(each, dict) else {"id": each} for each in entries]
+        entries = payload or None  # an empty list may be of anything
+    if not isinstance(entries, list) or not all(map(_entry_name, entries)):
+        raise unexpected_answer(connection.address, f"no list of models at /v1/models: {payload}")
+    entries = [entry if isinstance(entry, dict) else {"id": entry} for entry in entries]
     roots = {
         str(name): str(entry.get("root") or "")
         for entry in entries
-        for name in (_name_of(entry), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
+        for name in (_entry_name(entry), *(typed(entry, "aliases", list) or ()))  # llama.cpp
     }
-    hashes = {root: sha256 for name, root in roots.items() if (sha256 := sha256_of(name))}
-    dtype = next(filter(None, map(dtype_told, roots)), "")
+    hashes = {root: sha256 for name, root in roots.items() if (sha256 := parse_weights_alias(name))}
+    dtype = next(filter(None, map(parse_dtype_alias, roots)), "")
     builds = [name for name in roots if name.startswith(BUILD_ALIAS)]
     build = builds[0].removeprefix(BUILD_ALIAS) if builds else ""
     return {
-        name: _Served(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype, build=build)
+        name: _ServedModel(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype, build=build)
         for name, root in roots.items()
-        if not (sha256_of(name) or dtype_told(name) or name in builds)
+        if not (parse_weights_alias(name) or parse_dtype_alias(name) or name in builds)
     }
 
 
-def _name_of(entry: Any) -> str:
-    """Return the name of one listed model; empty if it has none."""
+def _entry_name(entry: Any) -> str:
+    """Return the name in an entry of a model list; empty if it has none."""
     if isinstance(entry, dict):
         entry = entry.get("id") or entry.get("name") or entry.get("model")
     return entry if isinstance(entry, str) else ""
 
 
-def _with_build(software: str, build: str) -> str:
-    """Return what serves with the build that lhkit tells, in place of one that is untold."""
+def _add_build(software: str, build: str) -> str:
+    """Return the software with the build from lhkit's alias."""
     if not build or not software.startswith(LLAMA_CPP):
         return software
-    return f"{software.removesuffix(_NO_BUILD).strip()} {build}"
+    return f"{software.removesuffix(_UNKNOWN_BUILD).strip()} {build}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Software:
-    """What serves: its name and version; of llama.cpp also the file and its quantisation."""
+    """Name and version of a server; for llama.cpp also the file and its quantisation."""
 
     name: str
     file: str = ""
     quantisation: str = ""
 
 
-async def _software(connection: Connection) -> _Software:
-    """Return what serves, by the addresses that vLLM or llama.cpp answers."""
+async def _read_software(connection: Connection) -> _Software:
+    """Probe the paths at which vLLM and llama.cpp report their versions."""
     missing = (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError)
     with suppress(*missing):
-        told = await connection.get("/version")
-        return _Software(name=f"vllm {told['version']}")
+        payload = await connection.get("/version")
+        return _Software(name=f"vllm {payload['version']}")
     with suppress(*missing):
         props = await connection.get("/props")
         return _Software(

@@ -1,7 +1,7 @@
-"""The embedded Gemma as a quantised file, served by llama.cpp: without torch and vLLM.
+"""The embedded Gemma as a quantised GGUF file, served by llama.cpp.
 
-The base is the file that its wheels hold, as it is; llama.cpp applies the shipped adapter to it
-when it loads it.
+Needs neither torch nor vLLM. The base is the file from its wheels; llama.cpp applies the shipped
+adapter when it loads it.
 """
 
 import asyncio
@@ -18,11 +18,9 @@ from typing import Any, ClassVar, Final
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.files import file_sha256
 from lhkit.models import gguf_serving
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS
-from lhkit.models.aliases import alias_of
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_hashes
 from lhkit.models.gemma import TUNED
-from lhkit.models.made_folder import ensure_folder
-from lhkit.models.progress import WeightsProgress, WeightsReport, WeightsStage, silent
+from lhkit.models.identity import LLAMA_CPP, weights_alias
 from lhkit.models.server import ServerPlan
 from lhkit.models.weights import (
     GGUF_BYTES,
@@ -30,23 +28,28 @@ from lhkit.models.weights import (
     NOTICE,
     SHIPPED_ADAPTER,
     Fetch,
-    adapter_hashes,
     copy_documents,
     fetch_quantised,
     fetch_with_pip,
     short_hash,
 )
-from lhkit.runtimes import LLAMA_CPP
+from lhkit.models.weights_folder import (
+    WeightsProgress,
+    WeightsReport,
+    WeightsStage,
+    ensure_folder,
+    ignore_progress,
+)
 
 QUANTISATION: Final = "Q4_K_M"
-"""Of the embedded file, as its wheels hold it."""
+"""The quantisation of the embedded file."""
 ADAPTER: Final = "adapter.gguf"
-"""What the file of the adapter is called, beside that of the base."""
-AT_ONCE: Final = 8
-"""Conversations that a server of ours has at once; each has a cache of its own."""
+"""Name of the adapter's file, in the folder of the base's file."""
+PARALLEL: Final = 8
+"""Concurrent conversations of a server that lhkit starts; each has its own cache."""
 
-_LAYOUT: Final = 3  # raise it when the file is made differently: old ones are then not used
-_NEEDED: Final = ("gguf", "xllamacpp")
+_LAYOUT: Final = 3  # increase it with the conversion, so that old files are not used
+_PACKAGES: Final = ("gguf", "xllamacpp")
 _LAYERS = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -56,17 +59,17 @@ _LAYERS = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-"""PEFT's names and llama.cpp's, of the layers that an adapter may change."""
+"""PEFT's and llama.cpp's names of the layers that an adapter may change."""
 _SIDES = {"lora_A": "lora_a", "lora_B": "lora_b"}
 
 
 def require_llama_cpp() -> None:
-    """Tell before anything is fetched or made that nothing could serve it.
+    """Check that llama.cpp is installed, before weights are fetched for it.
 
     Raises:
-        MissingPackageError: llama.cpp is not installed here.
+        MissingPackageError: llama.cpp is not installed.
     """
-    missing = [package for package in _NEEDED if find_spec(package) is None]
+    missing = [package for package in _PACKAGES if find_spec(package) is None]
     if missing:
         raise _no_llama_cpp(*missing)
 
@@ -74,15 +77,15 @@ def require_llama_cpp() -> None:
 def _no_llama_cpp(*missing: str) -> MissingPackageError:
     return MissingPackageError(
         f"llama.cpp is not installed in {sys.executable} ({', '.join(missing)} missing): `pip "
-        "install 'lhkit[light]'`, in the clone `pip install -e '.[light]'`; a llama-server of "
-        "your own is found by --base-url"
+        "install 'lhkit[light]'` (in a clone `pip install -e '.[light]'`), or give the address of "
+        "your own llama-server with --base-url"
     )
 
 
 def light_file(cache_dir: Path, name: str = TUNED, *, adapter: Path = SHIPPED_ADAPTER) -> Path:
-    """Return where the file of an embedded model lies, or will lie.
+    """Return the path of an embedded model's file, which need not exist yet.
 
-    The name of its folder changes with what it is made from.
+    The name of its folder changes with the sources of the file.
 
     Raises:
         AdapterError: there is no adapter.
@@ -96,33 +99,33 @@ async def ensure_light(
     cache_dir: Path,
     name: str = TUNED,
     *,
-    report: WeightsReport = silent,
+    report: WeightsReport = ignore_progress,
     verify: bool = False,
     adapter: Path = SHIPPED_ADAPTER,
     fetch: Fetch = fetch_with_pip,
 ) -> Path:
-    """Return the file of an embedded model; make or mend it if needed.
+    """Return the file of an embedded model; build or repair it if needed.
 
-    The first time 0.25 GB are fetched. Two processes at once are safe: the second waits for the
+    The first time 0.25 GB are fetched. Concurrent processes are safe: the second waits for the
     first.
 
     Args:
-        cache_dir: where lhkit keeps what it can make again.
-        name: `gemma` (with the adapter beside it) or `gemma-base`.
-        report: is told the licence notice and the progress.
+        cache_dir: lhkit's cache.
+        name: `gemma` (with a file of the adapter) or `gemma-base`.
+        report: called with the licence notice and the progress.
         verify: also compare the hash, not only the size.
-        adapter: folder of the adapter that makes `gemma` of `gemma-base`.
-        fetch: brings the quantised file.
+        adapter: folder of the adapter.
+        fetch: fetches the quantised file.
 
     Raises:
         MissingPackageError: the package `gguf` is not installed.
         AdapterError: there is no adapter.
-        WeightsError: it can not be fetched, verified, made or stored.
+        WeightsError: it cannot be fetched, verified, converted or stored.
     """
     report(WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
     file = light_file(cache_dir, name, adapter=adapter)
 
-    async def make(folder: Path) -> None:
+    async def build(folder: Path) -> None:
         await asyncio.to_thread(folder.mkdir)
         if name == TUNED:
             await asyncio.to_thread(write_adapter, adapter, folder / ADAPTER)
@@ -132,8 +135,8 @@ async def ensure_light(
 
     await ensure_folder(
         file.parent,
-        make,
-        needed_bytes=3 * GGUF_BYTES,  # wheels, what is joined of them, room
+        build,
+        needed_bytes=3 * GGUF_BYTES,  # the wheels, the assembled file, a reserve
         packages=("gguf",),
         report=report,
         verify=verify,
@@ -142,12 +145,12 @@ async def ensure_light(
 
 
 def light_adapter(file: Path) -> Path | None:
-    """Return the adapter that belongs to the file of an embedded model; None: it has none."""
+    """Return the adapter file of an embedded model's file; None for the base model."""
     return file.with_name(ADAPTER) if file.name == f"{TUNED}-{QUANTISATION}.gguf" else None
 
 
 def light_sha256(file: Path) -> str:
-    """Return the hash of an embedded model: of its file, and of the adapter if it has one."""
+    """Return the hash of an embedded model's file and its adapter, if it has one."""
     adapter = light_adapter(file)
     if adapter is None:
         return file_sha256(file)
@@ -158,34 +161,35 @@ def light_sha256(file: Path) -> str:
 class LlamaCppSettings(ServerPlan):
     """How to serve one GGUF file by llama.cpp.
 
-    `adapter` is applied to it when it is loaded. `weights_sha256` is the hash of both.
+    `adapter` is applied when the file is loaded; `weights_sha256` is the hash of both. `parallel`
+    is the number of concurrent conversations.
     """
 
     engine: ClassVar[str] = "llama.cpp"
     package: ClassVar[str] = "xllamacpp"
 
     start_timeout_s: float = 120.0
-    at_once: int = AT_ONCE
+    parallel: int = PARALLEL
     adapter: Path | None = None
 
     @property
-    def found_as(self) -> str:
-        """What the server is found by: a vLLM may serve the same name beside it."""
+    def registered_name(self) -> str:
+        """The name for registration, different from that of a vLLM with the same model."""
         return f"{self.served_name}.{LLAMA_CPP}"
 
     def arguments(self, port: int) -> tuple[str, ...]:
-        """Return what follows `python` on the command line."""
-        names = (self.served_name, *((alias_of(self.weights_sha256),) * bool(self.weights_sha256)))
+        """Return the arguments of `python` on the command line."""
+        aliases = (weights_alias(self.weights_sha256),) if self.weights_sha256 else ()
         adapter = () if self.adapter is None else ("--adapter", str(self.adapter))
-        served = (str(self.model), str(port), str(self.at_once), *names)
-        return (gguf_serving.__file__, *adapter, *served)
+        positional = (str(self.model), str(port), str(self.parallel), self.served_name, *aliases)
+        return (gguf_serving.__file__, *adapter, *positional)
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that are set for the server."""
+        """Return the server's environment variables."""
         return {"PYTHONUNBUFFERED": "1"}
 
     def missing(self) -> MissingPackageError:
-        """Return what to raise where llama.cpp is not installed."""
+        """Return the exception for a missing llama.cpp."""
         return _no_llama_cpp("xllamacpp")
 
 
@@ -197,7 +201,7 @@ async def light_plan(
     *,
     port: int | None = None,
 ) -> LlamaCppSettings:
-    """Return how to serve the file of an embedded model, which has to be there, under its name."""
+    """Return the settings for serving an embedded model's file, which must exist."""
     return LlamaCppSettings(
         model=file,
         served_name=name,
@@ -209,23 +213,22 @@ async def light_plan(
 
 
 def write_adapter(folder: Path, file: Path) -> None:
-    """Write `file` from a folder of `adapter_config.json` and `adapter_model.safetensors`.
+    """Convert an adapter folder of PEFT to a GGUF file.
 
     Raises:
-        WeightsError: the adapter is more than a product of two matrices for each layer, or of
-            another model than Gemma 3.
+        WeightsError: the adapter is not a plain LoRA, or not for Gemma 3.
     """
     import gguf
 
-    config = json.loads((folder / ADAPTER_CARD).read_text(encoding="utf-8"))
-    beyond = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
-    if found := [each for each in beyond if config.get(each)]:
-        raise WeightsError(f"{folder} has {', '.join(found)}: llama.cpp takes a plain LoRA only")
+    config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    unsupported = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
+    if options := [name for name in unsupported if config.get(name)]:
+        raise WeightsError(f"{folder} has {', '.join(options)}: llama.cpp takes a plain LoRA only")
     writer = gguf.GGUFWriter(file, "gemma3")
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", config["lora_alpha"])
-    for name, values in _tensors(folder / ADAPTER_WEIGHTS):
+    for name, values in _read_tensors(folder / ADAPTER_WEIGHTS):
         writer.add_tensor(_gguf_name(name, folder), values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -234,7 +237,7 @@ def write_adapter(folder: Path, file: Path) -> None:
 
 
 def _gguf_name(name: str, folder: Path) -> str:
-    """Turn `base_model.model.model.layers.0.mlp.up_proj.lora_A.weight` into llama.cpp's name."""
+    """Convert a name like `base_model.model.model.layers.0.mlp.up_proj.lora_A.weight`."""
     number, _, rest = name.removeprefix("base_model.model.model.layers.").partition(".")
     layer, _, side = rest.removesuffix(".weight").rpartition(".")
     if not number.isdecimal() or layer not in _LAYERS or side not in _SIDES:
@@ -242,21 +245,21 @@ def _gguf_name(name: str, folder: Path) -> str:
     return f"blk.{number}.{_LAYERS[layer]}.weight.{_SIDES[side]}"
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield name and values in 32 bits, one at a time. NumPy has no bfloat16: its upper half is."""
+def _read_tensors(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield name and float32 values of each tensor of a safetensors file."""
     import numpy as np
 
-    with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        header = json.loads(opened.read(size))
-        for name, each in header.items():
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        for name, entry in header.items():
             if name == "__metadata__":
                 continue
-            begin, end = each["data_offsets"]
-            opened.seek(8 + size + begin)
-            raw = opened.read(end - begin)
-            if each["dtype"] == "BF16":
+            begin, end = entry["data_offsets"]
+            file.seek(8 + size + begin)
+            raw = file.read(end - begin)
+            if entry["dtype"] == "BF16":  # NumPy has no bfloat16; it is the upper half of a float32
                 values = (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
             else:
-                values = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[each["dtype"]])
-            yield name, values.astype(np.float32).reshape(each["shape"])
+                values = np.frombuffer(raw, {"F32": np.float32, "F16": np.float16}[entry["dtype"]])
+            yield name, values.astype(np.float32).reshape(entry["shape"])

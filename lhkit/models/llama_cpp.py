@@ -1,7 +1,8 @@
-"""llama.cpp's own server: prompts go as token ids, so that exactly one `<bos>` is a fact.
+"""Client of llama.cpp's own API.
 
-Source of the format: `/completion`, `/tokenize` and `/detokenize` of `llama-server`, which differ
-from OpenAI's. Its `/v1/completions` tells no token ids and cannot be kept from adding a `<bos>`.
+Prompts are sent as token ids, with exactly one `<bos>`. Source of the format: `/completion`,
+`/tokenize` and `/detokenize` of `llama-server`, which differ from OpenAI's. Its `/v1/completions`
+reports no token ids and always adds a `<bos>`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from lhkit.errors import UsageError
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.errors import not_a_server
+from lhkit.models.errors import unexpected_answer
 from lhkit.models.identity import LLAMA_CPP
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
@@ -19,17 +20,17 @@ from lhkit.models.sse import integers, typed
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
 
-_NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
-"""This server's own defaults cut unlikely tokens off, and vLLM's do not."""
+_NEUTRAL_SAMPLING = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
+"""This server's defaults cut off unlikely tokens; vLLM's do not."""
 
 
 def is_llama_cpp(identity: ModelIdentity) -> bool:
-    """Return whether a llama.cpp server told this identity."""
+    """Return whether an identity is that of a llama.cpp server."""
     return identity.server.startswith(f"{LLAMA_CPP} ")
 
 
 class _Reader(ResponseReader):
-    """Reads the chunks of `/completion`, whose last one ends the stream."""
+    """Reads chunks of `/completion` as chunks of vLLM; the last ends the stream."""
 
     def __init__(
         self,
@@ -42,15 +43,21 @@ class _Reader(ResponseReader):
         super().__init__(content=content, max_tokens=max_tokens, clock=clock)
         self._prompt_ids = prompt_ids
 
-    def take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
         is_last = payload.get("stop") is True
-        told = {"choices": [_choice(payload, is_last=is_last)]}
-        yield from super().take({**told, **(self._account(payload) if is_last else {})}, now_s)
+        is_cut = payload.get("truncated") is True or payload.get("stop_type") == "limit"
+        choice = {
+            "text": payload.get("content"),
+            "token_ids": payload.get("tokens"),
+            "finish_reason": ("length" if is_cut else "stop") if is_last else None,
+        }
+        totals = self._totals(payload) if is_last else {}
+        yield from super().feed_payload({"choices": [choice], **totals}, now_s)
         if is_last:
             yield from self.end(now_s)
 
-    def _account(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the last chunk says of the whole response, in vLLM's words."""
+    def _totals(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the last chunk's data on the whole response, under vLLM's keys."""
         timings = typed(payload, "timings", dict) or {}
         return {
             "prompt_token_ids": list(self._prompt_ids),
@@ -63,27 +70,17 @@ class _Reader(ResponseReader):
         }
 
 
-def _choice(payload: Mapping[str, Any], *, is_last: bool) -> dict[str, Any]:
-    is_cut = payload.get("truncated") is True or payload.get("stop_type") == "limit"
-    reason = "length" if is_cut else "stop"
-    return {
-        "text": payload.get("content"),
-        "token_ids": payload.get("tokens"),
-        "finish_reason": reason if is_last else None,
-    }
-
-
 class LlamaCppHttp(HttpModel):
-    """A model behind llama.cpp's server. Make one with `connect`; close it with `aclose`.
+    """A model served by llama.cpp. Make one with `connect`; close it with `aclose`.
 
-    Safe for many conversations at once. Beside the connection it holds the texts of the tokens at
-    which its dialect stops: the server is asked for them once.
+    Safe for concurrent conversations. The texts of the dialect's stop tokens are requested once.
     """
 
     def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         if identity.constraint != "off":
             raise UsageError(
-                "lhkit does not constrain what llama.cpp's server writes: give --constrain off"
+                f"Invalid constraint {identity.constraint!r}: lhkit does not constrain decoding "
+                "on llama.cpp. Give --constrain off."
             )
         super().__init__(identity, connection)
         self._dialect = DIALECTS[identity.dialect]
@@ -91,12 +88,12 @@ class LlamaCppHttp(HttpModel):
 
     async def _exchange(self, request: ModelRequest) -> Exchange:
         prompt: str = completion_body(request, self._identity)["prompt"]
-        asked = {"content": prompt, "add_special": False, "parse_special": True}
-        prompt_ids = integers(await self._connection.post("/tokenize", asked), "tokens")
+        tokenize_body = {"content": prompt, "add_special": False, "parse_special": True}
+        prompt_ids = integers(await self._connection.post("/tokenize", tokenize_body), "tokens")
         reader = _Reader(
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
-            clock=self._connection.pace.clock,
+            clock=self._connection.clock.now,
             prompt_ids=prompt_ids,
         )
         stops = await self._stop_texts()
@@ -105,7 +102,7 @@ class LlamaCppHttp(HttpModel):
             "n_predict": request.sampling.max_tokens,
             "temperature": request.sampling.temperature,
             **({} if request.sampling.seed is None else {"seed": request.sampling.seed}),
-            **_NEUTRAL,
+            **_NEUTRAL_SAMPLING,
             "stop": [*self._dialect.stop_texts, *stops],
             "preserved_tokens": list(stops),  # else their texts are empty and stop nothing
             "return_tokens": True,
@@ -114,18 +111,18 @@ class LlamaCppHttp(HttpModel):
         return Exchange(path="/completion", body=body, prompt=prompt, reader=reader)
 
     async def detokenize(self, token_ids: tuple[int, ...]) -> str:
-        """Return the server's own text for token ids, control tokens included.
+        """Return the server's text for token ids, control tokens included.
 
         Raises:
             ModelError: as `stream`.
         """
-        told = await self._connection.post("/detokenize", {"tokens": list(token_ids)})
-        if not isinstance(text := told.get("content"), str):
-            raise not_a_server(self._connection.address, "no content at /detokenize")
+        payload = await self._connection.post("/detokenize", {"tokens": list(token_ids)})
+        if not isinstance(text := payload.get("content"), str):
+            raise unexpected_answer(self._connection.address, "no content at /detokenize")
         return text
 
     async def _stop_texts(self) -> tuple[str, ...]:
         if self._stops is None:
             ids = self._dialect.stop_token_ids
-            self._stops = tuple([await self.detokenize((each,)) for each in ids])
+            self._stops = tuple([await self.detokenize((token_id,)) for token_id in ids])
         return self._stops

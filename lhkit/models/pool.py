@@ -1,8 +1,8 @@
-"""Several servers of one model as one: a conversation stays at the server where it began.
+"""Several servers of one model as one `ChatModel`.
 
-Its prompts are in that server's cache. A new conversation goes to the server with the fewest. One
-that fails is left: it gets no new ones while another is there. What broke off is the caller's to
-play again, and comes to another one then.
+A conversation stays on its server, whose prefix cache has its prompts. A new conversation goes to
+the server with the fewest. A server that fails gets no new conversations while another works; the
+caller retries the interrupted ones, which then go to another server.
 """
 
 import asyncio
@@ -19,62 +19,64 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.models.base import ChatModel, ModelRequest, read_ahead
+from lhkit.models.base import ChatModel, ModelRequest, prefill
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import ModelEvent, ModelIdentity
 
-_SERVER_FAULTS = (
+_SERVER_ERRORS = (
     ServerUnreachableError,
     ServerFailedError,
     StreamBrokenError,
     StreamStalledError,
     UnknownModelError,
 )
-"""Faults of a server, not of a request; one that is only too busy is still there."""
+"""Errors of a server, not of a request; an overloaded server has not failed."""
 
 
 @dataclass(slots=True, eq=False)
 class _Server:
-    """A model at one server, how many conversations it has, and whether it has failed."""
+    """A model on one server, its number of conversations, and whether it has failed."""
 
     model: ChatModel
     conversations: int = 0
-    is_left: bool = False
+    has_failed: bool = False
 
 
 class ServerPool:
-    """A `ChatModel` over several servers; `conversation` gives one that stays at one of them.
+    """A `ChatModel` over several servers.
 
-    Make one with `connected_pool`.
+    `conversation` returns a model bound to one of them. Make a pool with `connect_pool`.
     """
 
     def __init__(self, models: Sequence[ChatModel], addresses: Sequence[str]) -> None:
-        self._servers = [_Server(each) for each in models]
+        self._servers = [_Server(model) for model in models]
         self._addresses = addresses
 
     def __len__(self) -> int:
-        """How many servers answered when they were connected."""
+        """Return the number of servers that were connected."""
         return len(self._servers)
 
     @property
     def identity(self) -> ModelIdentity:
-        """What all servers share, with their addresses in `base_url`, blanks between them."""
+        """The common identity, with all addresses in `base_url`, separated by spaces."""
         return replace(self._servers[0].model.identity, base_url=" ".join(self._addresses))
 
     @property
-    def left(self) -> tuple[str, ...]:
+    def failed_addresses(self) -> tuple[str, ...]:
         """The addresses of the servers that never answered or have failed."""
-        there = {each.model.identity.base_url for each in self._servers if not each.is_left}
-        return tuple(each for each in self._addresses if each not in there)
+        working = {
+            server.model.identity.base_url for server in self._servers if not server.has_failed
+        }
+        return tuple(address for address in self._addresses if address not in working)
 
     def conversation(self) -> ChatModel:
-        """Return the model of one conversation: its first request chooses the server."""
+        """Return a model for one conversation; its first request chooses the server."""
         return _Conversation(self)
 
     def least_busy(self) -> _Server:
-        """Return the server with the fewest conversations; one that failed only if all did."""
-        return min(self._servers, key=lambda each: (each.is_left, each.conversations))
+        """Return the working server with the fewest conversations."""
+        return min(self._servers, key=lambda server: (server.has_failed, server.conversations))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of one response, as a conversation of its own.
@@ -90,28 +92,28 @@ class ServerPool:
                 yield event
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have every server that has not failed read a prompt in advance (see `ReadsAhead`).
+        """Process a prompt on every working server in advance (see `SupportsWarmUp`).
 
         Raises:
-            ModelError: none of them did.
+            ModelError: all servers failed.
         """
-        asked = [each for each in self._servers if not each.is_left] or self._servers
-        done = await asyncio.gather(
-            *(read_ahead(each.model, request) for each in asked), return_exceptions=True
+        servers = [server for server in self._servers if not server.has_failed] or self._servers
+        results = await asyncio.gather(
+            *(prefill(server.model, request) for server in servers), return_exceptions=True
         )
-        faults = [each for each in done if each is not None]
-        for fault in faults:
-            if len(faults) == len(asked) or not isinstance(fault, ModelError):
-                raise fault
+        errors = [result for result in results if result is not None]
+        for error in errors:
+            if len(errors) == len(servers) or not isinstance(error, ModelError):
+                raise error
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for each in self._servers:
-            await each.model.aclose()
+        for server in self._servers:
+            await server.model.aclose()
 
 
 class _Conversation:
-    """The model of one conversation: all its requests go to one server."""
+    """A model for one conversation, whose requests all go to one server."""
 
     def __init__(self, pool: ServerPool) -> None:
         self._pool = pool
@@ -119,7 +121,7 @@ class _Conversation:
 
     @property
     def identity(self) -> ModelIdentity:
-        """What all servers share; who really answered stands in each `Finished`."""
+        """The pool's identity; each `Finished` has that of the server that answered."""
         return self._pool.identity
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -136,58 +138,59 @@ class _Conversation:
             async with aclosing(server.model.stream(request)) as events:
                 async for event in events:
                     yield event
-        except _SERVER_FAULTS:
-            server.is_left = True
+        except _SERVER_ERRORS:
+            server.has_failed = True
             raise
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have all servers read a prompt in advance: nobody knows yet which one will be asked.
+        """Process a prompt on all servers in advance, because none is chosen yet.
 
         Raises:
-            ModelError: none of them did.
+            ModelError: all servers failed.
         """
         await self._pool.warm(request)
 
     async def aclose(self) -> None:
-        """Make room at the server. The connections are the pool's."""
+        """Free the place on the server. The connections belong to the pool."""
         if self._server is not None:
             self._server.conversations -= 1
             self._server = None
 
 
 @asynccontextmanager
-async def connected_pool(endpoints: Sequence[Endpoint]) -> AsyncIterator[ServerPool]:
-    """Ask all servers who they are, and yield them as one model.
+async def connect_pool(endpoints: Sequence[Endpoint]) -> AsyncIterator[ServerPool]:
+    """Connect to all servers and yield them as one model.
 
-    One that does not answer is left: somebody who gives a command again after a server has died is
-    not to be refused. All others have to be the same.
+    A server that does not answer is skipped, so that a command can be repeated after one has died.
+    All others must have the same identity.
 
     Raises:
-        UsageError: two serve different models, weights or versions, or an address is none.
+        UsageError: two servers differ in model, weights or version, or an address is invalid.
         UnknownModelError: a server does not serve that model.
-        ModelError: none of them answers, or one refuses.
+        ModelError: no server answers, or one refuses.
     """
-    done = await asyncio.gather(*map(connect, endpoints), return_exceptions=True)
-    models = [each for each in done if not isinstance(each, BaseException)]
-    async with aclosing(ServerPool(models, [each.root for each in endpoints])) as pool:
-        for fault in done:
-            is_absent = isinstance(fault, ServerUnreachableError) and models
-            if isinstance(fault, BaseException) and not is_absent:
-                raise fault
-        _require_same([each.identity for each in models])
+    results = await asyncio.gather(*map(connect, endpoints), return_exceptions=True)
+    models = [result for result in results if not isinstance(result, BaseException)]
+    async with aclosing(ServerPool(models, [endpoint.root for endpoint in endpoints])) as pool:
+        for result in results:
+            is_skipped = isinstance(result, ServerUnreachableError) and models
+            if isinstance(result, BaseException) and not is_skipped:
+                raise result
+        _require_same([model.identity for model in models])
         yield pool
 
 
 def _require_same(identities: Sequence[ModelIdentity]) -> None:
     first = asdict(identities[0])
     for other in map(asdict, identities[1:]):
-        found = [
-            f"{name} ({first[name] or 'untold'}, {other[name] or 'untold'})"
+        differences = [
+            f"{name} ({first[name] or 'unknown'}, {other[name] or 'unknown'})"
             for name in first
             if name != "base_url" and first[name] != other[name]
         ]
-        if found:
+        if differences:
             raise UsageError(
-                f"{first['base_url']} and {other['base_url']} differ in {'; '.join(found)}: the "
-                "servers of one run have to serve one model: take one of the two out of --base-url"
+                f"{first['base_url']} and {other['base_url']} differ in {'; '.join(differences)}: "
+                "the servers of one run have to serve one model. Remove one of them from "
+                "--base-url."
             )

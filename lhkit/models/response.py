@@ -1,7 +1,7 @@
-"""Reads one streamed response: events out, and the evidence kept for the last of them.
+"""Read one streamed response: yield events, collect data for `Finished`.
 
-No I/O: bytes come in through `feed`. What a chunk says is the business of a `Content`: text that
-a dialect parses (`CompletionContent`), or deltas that the server has parsed (`chat_content`).
+No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a dialect parses
+(`CompletionContent`), or deltas that the server has parsed (`openai_chat.ChatContent`).
 """
 
 import hashlib
@@ -14,30 +14,30 @@ from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseRe
 from lhkit.models.sse import (
     EventStreamDecoder,
     integers,
-    no_completion,
-    payload_of,
+    invalid_event,
+    parse_payload,
     typed,
     whole_number,
 )
-from lhkit.models.timing import Moments, Tokens
+from lhkit.models.timing import FirstTimes, TokenTimes
 from lhkit.redaction import masked
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 
 _DONE = "[DONE]"
 _EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
-"""A data line that may be all of an event."""
-_BROKEN_OFF = {"abort", "error"}
-"""Finish reasons of a response that the server gave up: it is not complete."""
+"""A data line that may be a whole event."""
+_ABORTED = {"abort", "error"}
+"""Finish reasons of a response that the server gave up."""
 _CUT = {"length", "content_filter"}
-"""Finish reasons of a response that has an end, but not the model's own."""
+"""Finish reasons of a response that the model did not end itself."""
 
 
 class Content(Protocol):
-    """What the choices of one response say."""
+    """Reads the choices of one response."""
 
     @property
     def raw_text(self) -> str:
-        """What the model produced, as far as the stream itself says."""
+        """The model's output received so far."""
         ...
 
     @property
@@ -46,50 +46,50 @@ class Content(Protocol):
         ...
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
-        """Return True if the choice carries something that was generated."""
+        """Return True if the choice has generated content."""
         ...
 
     def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
-        """Yield what has become certain with this choice.
+        """Yield the events that a choice completes.
 
         Raises:
-            StreamBrokenError: it says what it cannot say, or more comes after the end.
+            StreamBrokenError: the choice is invalid, or comes after the end.
         """
         ...
 
     def end(self) -> Iterator[ParsedEvent]:
-        """Yield what is certain now that the model has ended."""
+        """Yield the events that the end of the generation completes."""
         ...
 
     def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
-        """Yield what is certain now that the token limit is known to have cut it, or not."""
+        """Yield the remaining events, once it is known whether the response was cut."""
         ...
 
 
 class CompletionContent:
-    """The choices of `/v1/completions`: plain text, which a dialect's parser reads as it comes."""
+    """Reads the text of `/v1/completions` with a dialect's parser."""
 
     def __init__(self, parser: IncrementalParser) -> None:
         self._parser = parser
-        self._pieces: list[str] = []
+        self._chunks: list[str] = []
         self._shown_chars = 0
         self._shown_calls = 0
         self.result: ParseResult | None = None
 
     @property
     def raw_text(self) -> str:
-        """All of the text."""
-        return "".join(self._pieces)
+        """The text received so far."""
+        return "".join(self._chunks)
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has text."""
         return bool(choice.get("text"))
 
     def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
-        """Yield what has become certain.
+        """Yield the events that a choice completes.
 
         Raises:
-            StreamBrokenError: there is text after the end, or it is no text.
+            StreamBrokenError: the text is invalid, or comes after the end.
         """
         text = typed(choice, "text", str)
         if not text:
@@ -99,7 +99,7 @@ class CompletionContent:
                 "the server went on after the end: give --base-url of the server itself, without a "
                 "proxy that changes its streams"
             )
-        self._pieces.append(text)
+        self._chunks.append(text)
         for event in self._parser.feed(text):
             if isinstance(event, TextDelta):
                 self._shown_chars += len(event.text)
@@ -108,7 +108,7 @@ class CompletionContent:
             yield event
 
     def end(self) -> Iterator[ParsedEvent]:
-        """Yield what the parser held back, as soon as the model has ended."""
+        """Yield the text and calls that the parser still buffers."""
         self.result = self._parser.close()
         if rest := self.result.text[self._shown_chars :]:
             yield TextDelta(text=rest)
@@ -116,14 +116,15 @@ class CompletionContent:
             yield ToolCallParsed(call=call)
 
     def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
-        """Yield nothing: in the text itself every call is complete, or is a fragment."""
+        """Yield nothing: the parser knows by itself which calls are complete."""
         return iter(())
 
 
 class ResponseReader:
-    """Collects one response. Times start at the last `sent`: the try that was answered.
+    """Collects one response.
 
-    All that one chunk of bytes says happened when it arrived: the clock is read once for it.
+    Times count from the last `mark_sent`, the attempt that succeeded. The clock is read once for
+    each chunk of bytes.
     """
 
     def __init__(self, *, content: Content, max_tokens: int, clock: Callable[[], float]) -> None:
@@ -132,76 +133,76 @@ class ResponseReader:
         self._clock = clock
         self._first_sent_s: float | None = None
         self._started_s = 0.0
-        self._tries = 0
+        self._attempts = 0
         self._last_data_s = 0.0
         self._decoder = EventStreamDecoder()
-        self._moments = Moments()
-        self._tokens = Tokens()
-        self._choices = Tokens()
+        self._first_times = FirstTimes()
+        self._token_times = TokenTimes()
+        self._choice_times = TokenTimes()
         self._token_ids: list[int] = []
         self._prompt_token_ids: tuple[int, ...] = ()
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
         self.refused_fields: tuple[str, ...] = ()
-        """Fields that the request went without, because the server refuses them."""
+        """Fields that were left out of the request, because the server refuses them."""
 
     @property
     def is_done(self) -> bool:
-        """True once the server has said that nothing more comes."""
-        return "done_s" in self._moments.firsts
+        """True once the server has ended the stream."""
+        return "done_s" in self._first_times.times
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that were asked for."""
+        """The token limit of the request."""
         return self._max_tokens
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the last event; comments that keep a connection open do not count."""
+        """Seconds since the last event; keep-alive comments do not count."""
         return self._now_s() - self._last_data_s
 
-    def sent(self) -> None:
-        """Note that the request is being sent, for the first time or once more."""
+    def mark_sent(self) -> None:
+        """Record that the request is being sent or retried."""
         now_s = self._clock()
         if self._first_sent_s is None:
             self._first_sent_s = now_s
         self._started_s = now_s
-        self._tries += 1
+        self._attempts += 1
 
-    def headers_came(self) -> None:
-        """Note the moment of the response headers."""
+    def mark_headers(self) -> None:
+        """Record the arrival of the response headers."""
         self._last_data_s = self._now_s()
-        self._moments.note("headers_s", self._last_data_s)
+        self._first_times.record("headers_s", self._last_data_s)
 
     def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
-        """Yield what the bytes say.
+        """Yield the events in a chunk of bytes.
 
         Raises:
-            ServerFailedError: the stream carries an error event, or the server gave up.
-            ServerOverloadedError: that event says that the server is busy.
-            ContextTooLongError: that event says that the prompt is too long.
+            ServerFailedError: the stream has an error event, or the server gave up.
+            ServerOverloadedError: an error event reports that the server is busy.
+            ContextTooLongError: an error event reports that the prompt is too long.
             StreamBrokenError: this is not a stream of completions.
-            UnicodeDecodeError: it is not even text.
+            UnicodeDecodeError: this is not UTF-8.
         """
         now_s = self._now_s()
         for event in self._decoder.feed(chunk):
             lines = event.split("\n")
-            # Some servers leave the blank lines out. An object never goes on after a line like
-            # these, so that no event of several lines is taken for several events.
+            # Some servers leave the blank lines out. An object never continues after a line like
+            # these, so that an event of several lines is not read as several events.
             are_events = all(_EVENT_LINE.fullmatch(line) for line in lines)
             for data in lines if are_events else [event]:
                 if self.is_done:
                     return
                 self._last_data_s = now_s
-                self._moments.note("first_chunk_s", now_s)
+                self._first_times.record("first_chunk_s", now_s)
                 if data.strip() == _DONE:
                     yield from self.end(now_s)
                 else:
-                    yield from self.take(payload_of(data), now_s)
+                    yield from self.feed_payload(parse_payload(data), now_s)
 
-    def connection_ended(self) -> Iterator[ModelEvent]:
-        """Yield what the last event says if it is the end and only lacks its blank line.
+    def feed_end(self) -> Iterator[ModelEvent]:
+        """Yield the last event of a closed connection if it lacks its blank line.
 
         Raises:
             ModelError: as `feed`.
@@ -214,7 +215,7 @@ class ResponseReader:
         """Return the last event.
 
         Raises:
-            StreamBrokenError: if the stream ended before the server said that it was finished.
+            StreamBrokenError: the connection closed before the server ended the stream.
         """
         result = self._content.result
         if result is None or not self.is_done:
@@ -222,20 +223,20 @@ class ResponseReader:
                 f"the stream ended early after {len(self._token_ids)} tokens: "
                 "check that the server is alive"
             )
-        # Where no ids say which chunks hold a token, each chunk with a choice counts as one.
-        tokens = self._tokens if self._token_ids else self._choices
+        # Without token ids, each chunk with a choice counts as a token.
+        token_times = self._token_times if self._token_ids else self._choice_times
         ids = ",".join(map(str, self._prompt_token_ids))
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
         return Finished(
             reason=self._reason,
-            text=masked(result.text),  # a key may come in several pieces
+            text=masked(result.text),  # a key may be split over several chunks
             calls=result.calls,
             fragment=result.fragment,
             truncated=self._is_truncated,
             usage=self._final_usage(),
-            timing=self._moments.timing(
-                tokens,
-                retries=max(0, self._tries - 1),
+            timing=self._first_times.timing(
+                token_times,
+                retries=max(0, self._attempts - 1),
                 retried_s=self._started_s - first_sent_s,
             ),
             raw_text=masked(self._content.raw_text),
@@ -258,55 +259,55 @@ class ResponseReader:
         return self._reason in _CUT or is_full
 
     def end(self, now_s: float) -> Iterator[ModelEvent]:
-        """Yield what is certain now that nothing more comes."""
-        self._moments.note("done_s", now_s)
+        """Yield the remaining events at the end of the stream."""
+        self._first_times.record("done_s", now_s)
         if self._reason:
             rest = self._content.close(truncated=self._is_truncated)
-            yield from self._noted(rest, now_s)
+            yield from self._record_times(rest, now_s)
 
-    def take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
-        """Yield what one event of the stream says."""
+    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+        """Yield the events in one parsed event of the stream."""
         self._usage = typed(payload, "usage", dict) or self._usage
         self._server_metrics = typed(payload, "metrics", dict) or self._server_metrics
-        self._note_prompt(payload)
+        self._read_prompt_ids(payload)
         for choice in typed(payload, "choices", list) or ():
             if not isinstance(choice, dict):
-                raise no_completion(payload)
-            self._note_prompt(choice)
-            self._note_tokens(choice, now_s)
-            yield from self._noted(self._content.feed(choice), now_s)
+                raise invalid_event(payload)
+            self._read_prompt_ids(choice)
+            self._read_tokens(choice, now_s)
+            yield from self._record_times(self._content.feed(choice), now_s)
             if reason := typed(choice, "finish_reason", str):
-                yield from self._noted(self._ended(reason), now_s)
+                yield from self._record_times(self._end_generation(reason), now_s)
 
-    def _note_prompt(self, source: Mapping[str, Any]) -> None:
-        """Keep the prompt's ids: `/v1/completions` has them in the choice, chat beside it."""
+    def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
+        """Keep the prompt's token ids, from a choice (completions) or event (chat)."""
         if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
 
-    def _note_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
-        """Note that something was generated.
+    def _read_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
+        """Keep the token ids of a choice and its time.
 
-        Where a server gives no token ids, a chunk with an empty text may hold a special token: as
-        `vllm bench serve` does it (`benchmarks/lib/endpoint_request_func.py`, vLLM 0.32), each
-        chunk with a choice counts then, and the tokens are those of `usage`.
+        If a server sends no token ids, a chunk with an empty text may contain a special token:
+        then each chunk with a choice counts, as in `vllm bench serve`
+        (`benchmarks/lib/endpoint_request_func.py`, vLLM 0.32), and `usage` has the token count.
         """
         token_ids = integers(choice, "token_ids")
-        self._choices.note(now_s)
+        self._choice_times.record(now_s)
         if token_ids or self._content.has_token(choice):
-            self._tokens.note(now_s)
+            self._token_times.record(now_s)
             self._token_ids += token_ids
 
-    def _ended(self, reason: str) -> Iterator[ParsedEvent]:
-        if reason in _BROKEN_OFF:
+    def _end_generation(self, reason: str) -> Iterator[ParsedEvent]:
+        if reason in _ABORTED:
             raise ServerFailedError(f"the server gave up ({reason}): look into its log, try again")
         if self._reason:
             return
         self._reason = reason
         yield from self._content.end()
 
-    def _noted(self, events: Iterator[ParsedEvent], now_s: float) -> Iterator[ModelEvent]:
+    def _record_times(self, events: Iterator[ParsedEvent], now_s: float) -> Iterator[ModelEvent]:
         for event in events:
-            self._moments.note_event(event, now_s)
+            self._first_times.record_event(event, now_s)
             yield event
 
     def _final_usage(self) -> Usage:

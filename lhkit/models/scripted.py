@@ -1,6 +1,7 @@
-"""An in-memory model that says what its script says: for tests, demos and gold replays.
+"""A model in memory that returns scripted replies.
 
-The twin of `VllmHttp`: the controller cannot tell them apart. It proves nothing about a model.
+For tests, demos and reference replays. It has the interface of `VllmHttp`. A replay of it measures
+the harness, not a model.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -22,9 +23,9 @@ from lhkit.responses import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One scripted model message: words, calls, or an error to raise instead.
+    """One scripted model message: text, calls, or an error to raise instead.
 
-    `fragment` plays a call that was cut off by the token limit.
+    `fragment` simulates a call that was cut off by the token limit.
     """
 
     text: str = ""
@@ -35,26 +36,29 @@ class Reply:
 
 
 Script: TypeAlias = Callable[[ModelRequest], Reply]
-"""Decides the next reply from the request."""
+"""Returns the reply to a request."""
 
 
 def say(text: str) -> Reply:
-    """Return a reply in words."""
+    """Return a reply with text."""
     return Reply(text=text)
 
 
 def call(name: str, /, **args: object) -> Reply:
-    """Return a reply that calls one tool."""
+    """Return a reply with one tool call."""
     return Reply(calls=(ToolCall(name=name, args=args),))
 
 
 class ScriptedModel:
-    """Plays replies in order, or asks a function for each; keeps the requests it got.
+    """A model that returns scripted replies; `requests` lists its requests.
 
-    When the replies have run out it says nothing (an empty message). `chunk_chars` is the size of
-    the streamed pieces of text, in characters. `identity` plays somebody else. With
-    `needs_isolation` its calls come from a file, and are refused where they reach real data
-    (`lhkit.toolset.require_isolated`).
+    Args:
+        script: replies, followed by empty messages, or a function from request to reply.
+        name: name of the model.
+        chunk_chars: length of the streamed chunks of text, in characters.
+        identity: identity to report instead of the script's.
+        needs_isolation: the calls come from a file, so that they are refused where they would
+            reach real data (`lhkit.toolset.require_isolated`).
     """
 
     def __init__(
@@ -67,14 +71,14 @@ class ScriptedModel:
         needs_isolation: bool = False,
     ) -> None:
         self.needs_isolation = needs_isolation
-        self._next = script if callable(script) else _in_order(script)
+        self._next = script if callable(script) else _script_of(script)
         self._chunk_chars = chunk_chars
         self._identity = identity or ModelIdentity(model=name, server="lhkit scripted model")
         self.requests: list[ModelRequest] = []
 
     @property
     def identity(self) -> ModelIdentity:
-        """Who answers: the script."""
+        """The script's identity."""
         return self._identity
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
@@ -99,25 +103,25 @@ class ScriptedModel:
         """Do nothing: there is nothing to release."""
 
 
-def _in_order(replies: Iterable[Reply]) -> Script:
+def _script_of(replies: Iterable[Reply]) -> Script:
     remaining = iter(replies)
     return lambda _request: next(remaining, Reply())
 
 
 def _finished(reply: Reply, identity: ModelIdentity) -> Finished:
-    written = [reply.text, *(_raw(tool_call) for tool_call in reply.calls), reply.fragment]
+    raw_parts = [reply.text, *(_raw_call(tool_call) for tool_call in reply.calls), reply.fragment]
     return Finished(
         reason="length" if reply.fragment else "stop",
         text=reply.text,
         calls=reply.calls,
         fragment=reply.fragment,
         truncated=bool(reply.fragment),
-        raw_text="".join(written),
+        raw_text="".join(raw_parts),
         identity=identity,
     )
 
 
-def _raw(tool_call: ToolCall) -> str:
+def _raw_call(tool_call: ToolCall) -> str:
     if tool_call.raw:
         return tool_call.raw
     try:

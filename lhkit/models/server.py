@@ -1,11 +1,13 @@
-"""A local server as a child of ours: started, watched, and ended whatever happens to us.
+"""Start, monitor and stop local model servers, and find running ones.
 
-It listens on 127.0.0.1 only and reports to nobody. Speaking to it is the business of `transport`,
-finding one that somebody else started that of `running_servers`.
+A server is a child process that listens on 127.0.0.1 only. `server_reaper` ends its process tree,
+even if this process is killed. `lhkit serve` registers its server by a small file per served name
+in `<cache_dir>/servers/`; a server that a run starts for itself ends with the run.
 """
 
 import asyncio
 import errno
+import json
 import os
 import re
 import signal
@@ -13,15 +15,21 @@ import socket
 import sys
 from abc import ABC, abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from urllib.parse import quote
+
+import psutil
 
 from lhkit.errors import MissingPackageError, ServerStartError, SetupError
+from lhkit.files import write_atomically
+from lhkit.models.identity import parse_dtype_alias
+from lhkit.precision import Dtype
 
 if TYPE_CHECKING:
     import aiohttp
@@ -35,6 +43,8 @@ _REAPER_MARGIN_S = 15.0
 _TAIL_BYTES = 128 * 1024
 _READ_CHARACTERS = 1000
 _LINE_CHARACTERS = 300
+_SAME_START_S = 2.0
+"""Tolerance of start times: the kernel reports the boot time in whole seconds."""
 
 _STAGES = (
     ("Starting vLLM server on", "opening the port"),
@@ -52,14 +62,14 @@ _FIRST_STAGE = "loading libraries"
 
 _PREFIX = re.compile(r"^\([\w.-]+ pid=\d+\)\s*|^[A-Z]+ \d\d-\d\d [\d:]+ \[[^]]*\]\s*")
 _CAUSE = re.compile(r"(Error|Exception|Exit): \S|^Value error, |: error: ")
-_HEARSAY = re.compile(  # says only that something else failed, earlier in the log
+_SECONDARY = re.compile(  # reports only that something else failed, earlier in the log
     r"See (root cause|stack trace)|EngineDeadError|resource_tracker|validation errors? for"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProgress:
-    """How far the start of an engine is: seconds since it began, the last stage in its log."""
+    """Progress of a server's start: elapsed seconds and the last logged stage."""
 
     elapsed_s: float
     stage: str
@@ -70,17 +80,25 @@ class StartProgress:
 StartReport: TypeAlias = Callable[[StartProgress], None]
 
 
-def silent(progress: StartProgress) -> None:
-    """Report nothing."""
+def ignore_start_progress(progress: StartProgress) -> None:
+    """Do nothing with a progress report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerPlan(ABC):
-    """How a server of one model is started; a class of its own for each engine.
+    """How to start a server of one model; each engine has a subclass.
 
-    `engine` is its name for people, `package` what Python imports of it. `model` is the folder or
-    file of weights, `weights_sha256` the hash that the server reports by an alias, `port` None a
-    free one. `grace_s` is how long it is given to end by itself.
+    Args:
+        engine: name of the engine for people.
+        package: Python module of the engine.
+        model: folder or file of the weights.
+        served_name: name of the model.
+        log_path: file for the server's output.
+        port: None takes a free one.
+        start_timeout_s: limit for the start.
+        grace_s: time for the server to stop by itself before it is killed.
+        python: interpreter that runs the server.
+        weights_sha256: hash of the weights, which the server reports by an alias.
     """
 
     engine: ClassVar[str]
@@ -96,30 +114,33 @@ class ServerPlan(ABC):
     weights_sha256: str = ""
 
     @property
-    def found_as(self) -> str:
-        """What a server is found by that `lhkit serve` keeps."""
+    def registered_name(self) -> str:
+        """The name under which `lhkit serve` registers the server."""
         return self.served_name
 
     @abstractmethod
     def arguments(self, port: int) -> tuple[str, ...]:
-        """Return what follows `python` on the command line."""
+        """Return the arguments of `python` on the command line."""
 
     @abstractmethod
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that are set for the server."""
+        """Return the server's environment variables."""
 
     @abstractmethod
     def missing(self) -> MissingPackageError:
-        """Return what to raise where the engine is not installed."""
+        """Return the exception for a missing engine."""
 
 
 class LocalServer:
-    """`async with LocalServer(plan) as server:` serves at `server.base_url` until the end.
+    """A server as a child process: `async with LocalServer(plan) as server: …`.
 
-    The process tree ends with the block, and also if this process is killed outright.
+    It serves at `server.base_url` until the end of the block. Its process tree ends with the
+    block, even if this process is killed.
     """
 
-    def __init__(self, settings: ServerPlan, *, report: StartReport = silent) -> None:
+    def __init__(
+        self, settings: ServerPlan, *, report: StartReport = ignore_start_progress
+    ) -> None:
         self.settings = settings
         self.port = 0
         self._report = report
@@ -132,30 +153,30 @@ class LocalServer:
 
     @property
     def pid(self) -> int:
-        """The process that lives exactly as long as the server; 0 before the start."""
+        """Id of a process that lives as long as the server; 0 before the start."""
         return self._reaper.pid if self._reaper else 0
 
     @property
     def running(self) -> bool:
-        """False before the start and as soon as the server has ended, for whatever reason."""
+        """Whether the server has started and not ended."""
         return self._reaper is not None and self._reaper.returncode is None
 
     async def __aenter__(self) -> Self:
         """Start the server and wait until it answers.
 
         Raises:
-            MissingPackageError: if the engine is not installed.
-            ServerStartError: if the port is taken, the server dies or does not answer in time.
+            MissingPackageError: the engine is not installed.
+            ServerStartError: the port is in use, or the server ends or does not answer in time.
         """
-        self.port = _port_for(self.settings.port)
+        self.port = _find_port(self.settings.port)
         self.settings.log_path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._reaper = await self._spawn()
-            if self._reaper.stdin is not None:  # from here on we can end it, so it may begin
+            if self._reaper.stdin is not None:  # it can be stopped from now on, so it may start
                 self._reaper.stdin.write(b"\n")
-            await self._until_ready(self._reaper)
+            await self._wait_until_ready(self._reaper)
         except BaseException:
-            await self._end()
+            await self._stop()
             raise
         return self
 
@@ -165,8 +186,8 @@ class LocalServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the server and every process it started."""
-        await self._end()
+        """Stop the server and every process it started."""
+        await self._stop()
 
     async def _spawn(self) -> Process:
         settings = self.settings
@@ -177,21 +198,19 @@ class LocalServer:
             *reaper, *server, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
         )
 
-    async def _until_ready(self, reaper: Process) -> None:
-        """Wait until it answers."""
+    async def _wait_until_ready(self, reaper: Process) -> None:
         import aiohttp
 
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         log = self.settings.log_path
         async with aiohttp.ClientSession() as session:
-            while not await answers_health(session, self.base_url):
+            while not await is_healthy(session, self.base_url):
                 elapsed_s = loop.time() - began_s
                 if elapsed_s > self.settings.start_timeout_s:
                     raise ServerStartError(
                         f"{self.settings.engine} was not ready after {elapsed_s:.0f} s "
-                        f"(last: {last_stage(log)}); "
-                        f"give it more time, or read {log}."
+                        f"(last stage: {last_stage(log)}); give it more time, or read {log}."
                     )
                 self._report(
                     StartProgress(
@@ -204,21 +223,21 @@ class LocalServer:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(reaper.wait(), _POLL_S)
                 if reaper.returncode is not None:
-                    raise self._start_fault(reaper.returncode)
+                    raise self._start_error(reaper.returncode)
 
-    def _start_fault(self, exit_code: int) -> SetupError:
-        line = telling_line(self.settings.log_path)
+    def _start_error(self, exit_code: int) -> SetupError:
+        line = last_error_line(self.settings.log_path)
         if f"No module named '{self.settings.package}'" in line:
             return self.settings.missing()
         if "ddress already in use" in line:
-            return _port_fault(self.port)
+            return _port_in_use(self.port)
         return ServerStartError(
             f"{self.settings.engine} ended while it was starting (exit {exit_code}): {line} - the "
             f"whole log is in {self.settings.log_path}."
         )
 
-    async def _end(self) -> None:
-        """Let go of the reaper, which then ends the tree, and make sure that it did."""
+    async def _stop(self) -> None:
+        """Close the reaper's input, which ends the process tree; kill the rest."""
         reaper, self._reaper = self._reaper, None
         if reaper is None:
             return
@@ -227,13 +246,13 @@ class LocalServer:
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(reaper.wait(), self.settings.grace_s + _REAPER_MARGIN_S)
-        finally:  # whatever a reaper that was itself killed left behind shares its process group
+        finally:  # the remains of a reaper that was itself killed are in its process group
             with suppress(ProcessLookupError):
                 os.killpg(reaper.pid, signal.SIGKILL)
 
 
-async def answers_health(session: "aiohttp.ClientSession", base_url: str) -> bool:
-    """Return whether a server at `base_url` says that it is ready."""
+async def is_healthy(session: "aiohttp.ClientSession", base_url: str) -> bool:
+    """Return whether a server at `base_url` reports that it is ready."""
     import aiohttp
 
     url = base_url.removesuffix("/v1") + "/health"
@@ -245,54 +264,54 @@ async def answers_health(session: "aiohttp.ClientSession", base_url: str) -> boo
         return False
 
 
-def _port_for(wanted: int | None) -> int:
-    """Return a port that nobody listens on: the wanted one, or any.
+def _find_port(port: int | None) -> int:
+    """Return an unused port: the given one, or any.
 
-    vLLM itself would not notice: it shares the port with whoever has it (SO_REUSEPORT).
+    vLLM does not check: it shares a port that is in use (SO_REUSEPORT).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, wanted or 0))
+            probe.bind((HOST, port or 0))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise _port_fault(wanted or 0) from error
+                raise _port_in_use(port or 0) from error
             raise ServerStartError(
-                f"Port {wanted} can not be used ({error.strerror}); give another with --port."
+                f"Port {port} cannot be used ({error.strerror}); give another with --port."
             ) from error
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
-def _port_fault(port: int) -> ServerStartError:
+def _port_in_use(port: int) -> ServerStartError:
     return ServerStartError(
         f"Port {port} on {HOST} is in use; give another with --port, or none to take a free one."
     )
 
 
 def last_stage(log_path: Path) -> str:
-    """Return the last stage of the start that the log tells of."""
-    for line in reversed(_tail(log_path)):
-        for sign, stage in _STAGES:
-            if sign in line:
+    """Return the last stage of a start, from the server's log."""
+    for line in reversed(_read_tail(log_path)):
+        for marker, stage in _STAGES:
+            if marker in line:
                 return stage
     return _FIRST_STAGE
 
 
-def telling_line(log_path: Path) -> str:
-    """Return the line that best says why the server ended: its last error, else its last line."""
-    lines = [bare for line in _tail(log_path) if (bare := _bare(line[:_READ_CHARACTERS]))]
-    causes = [line for line in lines if _CAUSE.search(line) and not _HEARSAY.search(line)]
-    return (causes or lines or ["it said nothing"])[-1][:_LINE_CHARACTERS]
+def last_error_line(log_path: Path) -> str:
+    """Return the last error in a log, or its last line."""
+    stripped = (_strip_prefix(line[:_READ_CHARACTERS]) for line in _read_tail(log_path))
+    lines = list(filter(None, stripped))
+    causes = [line for line in lines if _CAUSE.search(line) and not _SECONDARY.search(line)]
+    return (causes or lines or ["the log is empty"])[-1][:_LINE_CHARACTERS]
 
 
-def _bare(line: str) -> str:
-    """Return the line without the process and time that vLLM puts before it."""
+def _strip_prefix(line: str) -> str:
+    """Return a line without vLLM's prefixes of process and time."""
     shorter = _PREFIX.sub("", line.strip())
-    return shorter if shorter == line else _bare(shorter)
+    return shorter if shorter == line else _strip_prefix(shorter)
 
 
-def _tail(log_path: Path) -> list[str]:
+def _read_tail(log_path: Path) -> list[str]:
     try:
         with log_path.open("rb") as log:
             log.seek(0, 2)
@@ -300,3 +319,111 @@ def _tail(log_path: Path) -> list[str]:
             return log.read().decode(errors="replace").splitlines()
     except OSError:
         return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A registered server.
+
+    Args:
+        served_name: name of the model.
+        base_url: address with `/v1`.
+        model: folder or file of the weights.
+        pid: process that lives as long as the server.
+        after_boot_s: start time of that process, in seconds since boot.
+        options: command-line arguments of the server.
+    """
+
+    served_name: str
+    base_url: str
+    model: str
+    pid: int
+    after_boot_s: float
+    options: tuple[str, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        """The number type of the server; empty if its command line does not specify one."""
+        return next(filter(None, map(parse_dtype_alias, self.options)), "")
+
+
+async def find_running_server(
+    cache_dir: Path, served_name: str, *, model: Path | None = None, dtype: Dtype | None = None
+) -> RunningServer | None:
+    """Return a registered server if it is ready; delete a stale registration.
+
+    Args:
+        cache_dir: lhkit's cache.
+        served_name: its registered name.
+        model: ignore a server of another folder or file.
+        dtype: ignore a server of another number type.
+    """
+    path = _registration_path(cache_dir, served_name)
+    if not path.exists():
+        return None
+    server = _read_registration(path)
+    if server is None or not _is_alive(server):
+        path.unlink(missing_ok=True)
+        return None
+    if model is not None and server.model != str(model):
+        return None
+    if dtype is not None and server.dtype != dtype:
+        return None
+    import aiohttp
+
+    async with aiohttp.ClientSession() as session:
+        return server if await is_healthy(session, server.base_url) else None
+
+
+@asynccontextmanager
+async def register_server(cache_dir: Path, server: LocalServer) -> AsyncIterator[RunningServer]:
+    """Register a server, so that other processes find it, until the end of the block."""
+    settings = server.settings
+    running = RunningServer(
+        served_name=settings.served_name,
+        base_url=server.base_url,
+        model=str(settings.model),
+        pid=server.pid,
+        after_boot_s=after_boot_s(server.pid),
+        options=settings.arguments(server.port),
+    )
+    path = _registration_path(cache_dir, settings.registered_name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(running), indent=2) + "\n"
+    write_atomically(path, text.encode())
+    try:
+        yield running
+    finally:
+        if _read_registration(path) == running:  # not if a later server took the name
+            path.unlink(missing_ok=True)
+
+
+def after_boot_s(pid: int) -> float:
+    """Return the start time of a process in seconds since boot.
+
+    Changes of the clock do not affect it.
+
+    Raises:
+        psutil.Error: there is no such process, or it is not accessible.
+    """
+    return psutil.Process(pid).create_time() - psutil.boot_time()
+
+
+def _registration_path(cache_dir: Path, served_name: str) -> Path:
+    return cache_dir / "servers" / f"{quote(served_name, safe='')}.json"
+
+
+def _read_registration(path: Path) -> RunningServer | None:
+    try:
+        record: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return RunningServer(**{**record, "options": tuple(record["options"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_alive(server: RunningServer) -> bool:
+    try:
+        has_same_start = abs(after_boot_s(server.pid) - server.after_boot_s) < _SAME_START_S
+        return has_same_start and psutil.Process(server.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,13 +1,12 @@
-"""A script: run a server as a child and end its whole process tree when the owner goes away.
+"""A script: run a server, and end its process tree when the owner exits.
 
-The owner holds the other end of our standard input. A first line on it says that the owner knows
-us, and only then the server is started. When it closes (the owner left, crashed or was killed)
-every process that descends from us is ended. Standard library and psutil only: it must start at
-once and outlive anything that the owner breaks.
+The owner writes to the script's standard input. The server is started after the first line. When
+the input closes (the owner exited, crashed or was killed), every descendant process is ended.
+Standard library and psutil only, so that it starts quickly and does not depend on the owner.
 
     python server_reaper.py LOG_PATH GRACE_S COMMAND [ARGUMENT …]
 
-Exit code: the server's own if it ended by itself, 0 if we ended it, 127 if it could not start.
+Exit code: the server's own if it exited, 0 if the script ended it, 127 if it could not start.
 """
 
 import ctypes
@@ -28,8 +27,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG = 1
 
 
-class _Ended(Exception):  # noqa: N818 - a signal that asks us to stop is no error
-    """We were asked to stop by a signal."""
+class _Terminated(Exception):  # noqa: N818 - a control signal, not an error
+    """The script received SIGTERM."""
 
 
 def main(log_path: Path, grace_s: float, command: Sequence[str]) -> int:
@@ -47,43 +46,43 @@ def main(log_path: Path, grace_s: float, command: Sequence[str]) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_end_with_us,  # noqa: PLW1509 - one thread, and no lock is held
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread, and no lock is held
             )
         except OSError as error:
             log.write(f"OSError: {error}\n".encode())
             return 127
     try:
-        _wait_for_an_end(server, owner)
-    except _Ended:
+        _wait_for_end(server, owner)
+    except _Terminated:
         pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         code = server.poll()
-        left = end_descendants(grace_s)
-        if left:
+        remaining = end_descendants(grace_s)
+        if remaining:
             with log_path.open("ab") as log:
-                log.write(f"lhkit: still there after SIGKILL: {left}\n".encode())
+                log.write(f"lhkit: still alive after SIGKILL: {remaining}\n".encode())
     return 0 if code is None else code
 
 
 def _on_term(*_: object) -> None:
-    raise _Ended
+    raise _Terminated
 
 
 def _adopt_orphans() -> None:
-    """Make a grandchild whose parent died our child, so that it can be found (Linux)."""
+    """Become the parent of orphaned grandchildren, so that they can be found (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _end_with_us() -> None:
-    """Have the kernel kill the server if we are killed, as Ray does to its workers' children."""
+def _die_with_parent() -> None:
+    """Have the kernel kill the server if the script is killed (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _wait_for_an_end(server: "subprocess.Popen[bytes]", owner: int) -> None:
-    """Return when the server has ended, our input has closed, or the owner is no longer there."""
+def _wait_for_end(server: "subprocess.Popen[bytes]", owner: int) -> None:
+    """Wait until the server exits, the input closes, or the owner is gone."""
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
         while server.poll() is None and os.getppid() == owner:
@@ -92,28 +91,29 @@ def _wait_for_an_end(server: "subprocess.Popen[bytes]", owner: int) -> None:
 
 
 def end_descendants(grace_s: float) -> list[psutil.Process]:
-    """Ask every descendant of this process to end, and kill what is left after `grace_s`.
+    """Terminate every descendant of this process, and kill the rest after `grace_s`.
 
-    Returns what even that did not end: only the kernel can hold a process so.
+    Returns:
+        Processes that survived SIGKILL, which are blocked in the kernel.
     """
-    myself = psutil.Process()
-    asked = myself.children(recursive=True)
-    for process in asked:
+    parent = psutil.Process()
+    descendants = parent.children(recursive=True)
+    for process in descendants:
         _signal(process, signal.SIGTERM)
-    psutil.wait_procs(asked, timeout=grace_s)
+    psutil.wait_procs(descendants, timeout=grace_s)
     for turn in range(_KILL_ROUNDS):  # more than one: a process may fork while it is being killed
-        left = myself.children(recursive=True)
-        if not left:
+        remaining = parent.children(recursive=True)
+        if not remaining:
             return []
-        for process in left:
-            if turn >= _TRACKER_ROUNDS or not _frees_memory(process):
+        for process in remaining:
+            if turn >= _TRACKER_ROUNDS or not _is_resource_tracker(process):
                 _signal(process, signal.SIGKILL)
-        psutil.wait_procs(left, timeout=0.5)
-    return myself.children(recursive=True)
+        psutil.wait_procs(remaining, timeout=0.5)
+    return parent.children(recursive=True)
 
 
-def _frees_memory(process: psutil.Process) -> bool:
-    """Tell Python's resource tracker: left alone, it unlinks the shared memory of the killed."""
+def _is_resource_tracker(process: psutil.Process) -> bool:
+    """Return True for Python's resource tracker, which frees shared memory."""
     try:
         return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
     except psutil.Error:

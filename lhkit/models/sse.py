@@ -1,8 +1,8 @@
-"""Bytes of a server-sent event stream to events, whose members have the types they must have.
+"""Decode server-sent events and check the types of their fields.
 
-As the HTML standard parses them (section 9.2.6). Lines are split as bytes (`str.splitlines` would
-also cut at U+2028, which may stand inside JSON) and decoded when complete, so that a Korean
-letter split over two chunks survives.
+See the HTML standard, section 9.2.6. Lines are split as bytes (`str.splitlines` would also split at
+U+2028, which JSON may contain) and decoded when complete, so that a Korean letter split over two
+chunks survives.
 """
 
 import json
@@ -17,21 +17,20 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.models.errors import is_context_too_long, message_of
+from lhkit.models.errors import error_message, is_context_too_long
 from lhkit.redaction import masked
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
-_EXACT = 2**53
-"""Up to here a float is an integer exactly."""
+_MAX_EXACT_FLOAT = 2**53
 
 
 class EventStreamDecoder:
-    """Collects bytes and gives out the data of each complete event."""
+    """Collects bytes and returns the data of each complete event."""
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []  # the pieces of the line that is not complete yet
+        self._line: list[bytes] = []  # chunks of the incomplete line
         self._is_first = True
         self._is_after_cr = False
         self._data: list[str] = []
@@ -39,14 +38,14 @@ class EventStreamDecoder:
 
     @property
     def pending(self) -> Sequence[str]:
-        """The data lines of an event whose blank line has not come yet."""
+        """The data lines of an event whose blank line is missing so far."""
         return self._data
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Return the data of the events that are complete, their lines joined by newlines.
+        """Return the data of the completed events, their lines joined by newlines.
 
-        Data of an event named `error` is given out as the member `error` of an object, which is how
-        servers of completions report a fault.
+        Data of an event named `error` is returned as an object with the key `error`, which is how
+        completion servers report one.
 
         Raises:
             UnicodeDecodeError: if a complete line is not UTF-8.
@@ -65,7 +64,7 @@ class EventStreamDecoder:
             if line:
                 self._take_field(line)
             else:
-                events += self._dispatched()
+                events += self._dispatch()
         self._line.append(rest)
         return events
 
@@ -76,16 +75,16 @@ class EventStreamDecoder:
         elif name == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8")
 
-    def _dispatched(self) -> list[str]:
-        """Return the data of the event that a blank line has ended, if it has any."""
+    def _dispatch(self) -> list[str]:
+        """Return the data of the event that a blank line has completed, if it has any."""
         lines, name = self._data, self._name
         self._data, self._name = [], ""
         data = "\n".join(lines)
-        return [_as_error(data) if name == "error" else data] if lines else []
+        return [_wrap_error(data) if name == "error" else data] if lines else []
 
 
-def _as_error(data: str) -> str:
-    """Return the data of an event named `error` as an object with the member `error`."""
+def _wrap_error(data: str) -> str:
+    """Return the data of an event named `error` as an object with the key `error`."""
     try:
         payload = json.loads(data)
     except (ValueError, RecursionError):
@@ -95,8 +94,8 @@ def _as_error(data: str) -> str:
     return json.dumps({"error": payload or "no reason"}, ensure_ascii=False, separators=(",", ":"))
 
 
-def payload_of(data: str) -> Mapping[str, Any]:
-    """Return one event as a mapping.
+def parse_payload(data: str) -> Mapping[str, Any]:
+    """Parse the data of an event as a JSON object.
 
     Raises:
         ModelError: it reports an error.
@@ -105,68 +104,72 @@ def payload_of(data: str) -> Mapping[str, Any]:
     try:
         payload = json.loads(masked(data))
     except (ValueError, RecursionError) as error:
-        raise no_completion(data) from error
+        raise invalid_event(data) from error
     if not isinstance(payload, dict):
-        raise no_completion(data)
+        raise invalid_event(data)
     if payload.get("error") or "error" in (payload.get("object"), payload.get("type")):
-        raise _reported(payload, data)
+        raise _reported_error(payload, data)
     return payload
 
 
 def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
-    """Return a member that is absent, null or of the type that a completion has there.
+    """Return the value of a key, which must be of type `kind`, null or absent.
 
     Raises:
         StreamBrokenError: it is of another type.
     """
     value = payload.get(key)
     if value is not None and not isinstance(value, kind):
-        raise no_completion(payload)
+        raise invalid_event(payload)
     return value
 
 
 def whole_number(payload: Mapping[str, Any], key: str) -> int | None:
-    """Return a member that is an integer, or `7.0` or `"7"`; None if absent or null.
+    """Return the value of a key as an integer; None if null or absent.
+
+    `7`, `7.0` and `"7"` are integers.
 
     Raises:
-        StreamBrokenError: it is something else.
+        StreamBrokenError: it is of another type.
     """
     value = payload.get(key)
     if isinstance(value, str) and (digits := _NUMBER.fullmatch(value.strip())):
         return int(digits[1])
-    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _MAX_EXACT_FLOAT:
         return int(value)
     if value is None or type(value) is int:
         return value
-    raise no_completion(payload)
+    raise invalid_event(payload)
 
 
 def integers(payload: Mapping[str, Any], key: str) -> list[int]:
-    """Return a member that is a list of integers; empty where it is absent or null.
+    """Return the list of integers of a key; empty if null or absent.
 
     Raises:
-        StreamBrokenError: it is something else. What is kept of it could not be read again.
+        StreamBrokenError: it is something else.
     """
-    found: list[int] = typed(payload, key, list) or []
-    if not all(type(each) is int for each in found):
-        raise no_completion(payload)
-    return found
+    values: list[int] = typed(payload, key, list) or []
+    if not all(type(value) is int for value in values):
+        raise invalid_event(payload)
+    return values
 
 
-def no_completion(what_came: object) -> StreamBrokenError:
-    """Return the exception for an event that no server of ours would send."""
+def invalid_event(event: object) -> StreamBrokenError:
+    """Return the exception for an invalid event of a stream."""
     return StreamBrokenError(
-        f"the stream is not one of completions ({masked(str(what_came))[:100]}): "
+        f"the server sent an invalid event ({masked(str(event))[:100]}): "
         "check that --base-url leads to an OpenAI-compatible server"
     )
 
 
-def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
-    said = message_of(data)
+def _reported_error(payload: Mapping[str, Any], data: str) -> ModelError:
+    message = error_message(data)
     error = payload.get("error")
     code = str(error.get("code") if isinstance(error, dict) else payload.get("code"))
-    if is_context_too_long(said):
-        return ContextTooLongError(f"the conversation is too long: {said}; clear it")
+    if is_context_too_long(message):
+        return ContextTooLongError(f"the conversation is too long: {message}; clear it")
     if code in {"429", "503"}:
-        return ServerOverloadedError(f"the server is busy: {said}; try later or send less at once")
-    return ServerFailedError(f"the server reported in its stream: {said}; look into its log")
+        return ServerOverloadedError(
+            f"the server is busy: {message}; try later or send less at once"
+        )
+    return ServerFailedError(f"the server reported in its stream: {message}; look into its log")

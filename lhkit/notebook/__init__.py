@@ -1,6 +1,6 @@
-"""The chat in a notebook cell: a panel, its confirm card, a demo that needs no server.
+"""The chat panel for notebooks, its confirm card, A/B and review boards, and a demo.
 
-Names are loaded when first used, so that an import displays nothing and starts nothing.
+Names are loaded when first used, so that an import displays and starts nothing.
 """
 
 from importlib import import_module
@@ -35,10 +35,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its home when it is first used.
+    """Load a public name when it is first used.
 
     Raises:
-        AttributeError: there is no such name.
+        AttributeError: the name is unknown.
         MissingPackageError: the notebook's packages are not installed.
     """
     if name not in _HOMES:

@@ -1,7 +1,4 @@
-"""A board: parts of HTML with buttons, keys and fields, and what is pressed in it.
-
-One shell, one state and one way of keys for the vote under two conversations and for reviews.
-"""
+"""Boards: HTML parts with buttons, keys and fields, for A/B votes and reviews."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -26,7 +23,7 @@ StateT = TypeVar("StateT", bound=BoardState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """What was pressed in a board, with the fields as they were; `view` names the page."""
+    """A pressed button, with the values of all fields; `view` is the id of the page."""
 
     name: str
     value: str = ""
@@ -35,12 +32,12 @@ class Press:
 
 
 class BoardWidget(SafeWidget):
-    """One board as the browser sees it.
+    """The widget of a board.
 
     Args:
-        loop: the loop of the panel; presses are handed on there.
-        name: returns what `repr` says.
-        receive: is handed presses.
+        loop: the loop that handles presses.
+        name: returns the `repr`.
+        receive: called with presses.
     """
 
     _esm = STATIC / "board.js"
@@ -61,52 +58,52 @@ class BoardWidget(SafeWidget):
         self._name = name
         self._receive = receive
         super().__init__(**traits)
-        self.on_msg(lambda _widget, content, _buffers: loop.hand_over(self.take_message, content))
+        self.on_msg(lambda _widget, content, _buffers: loop.call_soon(self.take_message, content))
 
     def __repr__(self) -> str:
         return self._name()
 
-    def give_back(self, view: str, text: str) -> None:
-        """Put words that were not taken back into the text area of a page."""
+    def return_text(self, view: str, text: str) -> None:
+        """Put text that was not sent back into the text area of a page."""
         self.send({"type": "unsent", "view": view, "text": text})
 
     def take_message(self, content: Mapping[str, Any]) -> None:
-        """Take in what a page sent; what is no press is ignored."""
+        """Handle a message of a page; unknown messages are ignored."""
         match content:
             case {"type": "ready"}:
                 self.send_state("parts")
                 self.send({"type": "here"})
             case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
-                told = {str(key): each for key, each in fields.items() if isinstance(each, str)}
+                texts = {str(key): text for key, text in fields.items() if isinstance(text, str)}
                 view = str(content.get("view", ""))
-                self._receive(Press(name=name, value=value, fields=told, view=view))
+                self._receive(Press(name=name, value=value, fields=texts, view=view))
             case _:
                 pass
 
 
 class Board(ABC, Generic[StateT]):
-    """Keeps a state, shows it, and carries out what is pressed; all on the loop's thread."""
+    """A state with its widget, and a handler for presses; used in the loop's thread."""
 
     def __init__(self, state: StateT, *, loop: HomeLoop, catalog: Catalog, title: str) -> None:
         self._state = state
         self._catalog = catalog
-        words = {key: catalog.text(f"notebook.{key}") for key in ("waiting", "lost")}
+        labels = {key: catalog.text(f"notebook.{key}") for key in ("waiting", "lost")}
         self._board = BoardWidget(
             loop=loop,
             name=self.__repr__,
             receive=self._press,
-            labels={**words, "title": title},
+            labels={**labels, "title": title},
             locale=catalog.locale,
         )
 
     @property
     def state(self) -> StateT:
-        """What stands on the board, a frozen value."""
+        """Everything that the board shows; a frozen value."""
         return self._state
 
     @property
     def widget(self) -> Any:
-        """The ipywidget, to be put into a layout of one's own."""
+        """The ipywidget, for a layout of your own."""
         return self._board
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -117,45 +114,45 @@ class Board(ABC, Generic[StateT]):
 
     @abstractmethod
     def _lines(self) -> list[str]:
-        """Return the board in short, for where no widget can be shown."""
+        """Return the board in short, as text."""
 
     @abstractmethod
     def _parts(self) -> Sequence[str]:
-        """Return the HTML of the board, top to bottom; what did not change is the same text."""
+        """Return the HTML of the board, top to bottom; unchanged parts are equal texts."""
 
     @abstractmethod
-    def _carry_out(self, press: Press) -> None:
-        """Do what was pressed; what cannot be done now, or is unknown, is ignored."""
+    def _handle(self, press: Press) -> None:
+        """Handle a press; ignore what is unknown or not possible now."""
 
     def _show(self, state: StateT) -> None:
-        """Show another state from now on."""
+        """Replace the state, and show it."""
         self._state = state
-        self._board.parts = [str(each) for each in self._parts()]
+        self._board.parts = [str(part) for part in self._parts()]
 
-    def _change(self, **changes: Any) -> None:
+    def _update(self, **changes: Any) -> None:
         self._show(replace(self._state, **changes))
 
-    def _tell(self, text: str, *, is_fault: bool = False) -> None:
-        """Say something on the board, until something else is to be said."""
-        self._change(told=(PanelNotice(text=text, is_fault=is_fault),))
+    def _show_notice(self, text: str, *, is_fault: bool = False) -> None:
+        """Show a notice in place of the previous one."""
+        self._update(notices=(PanelNotice(text=text, is_fault=is_fault),))
 
-    def _tell_fault(self, error: BaseException) -> None:
+    def _show_error(self, error: BaseException) -> None:
         _log.warning("the board failed", exc_info=error)
         text = self._catalog.text("notebook.fault", type=type(error).__name__)
-        told = str(error) if isinstance(error, LhkitError) else f"{text}\n{error}"
-        self._tell(told, is_fault=True)
+        message = str(error) if isinstance(error, LhkitError) else f"{text}\n{error}"
+        self._show_notice(message, is_fault=True)
 
     def _press(self, press: Press) -> None:
         try:
-            self._carry_out(press)
+            self._handle(press)
         except (LhkitError, OSError) as error:
-            self._tell_fault(error)
+            self._show_error(error)
 
 
-def stacked(board: Any) -> Any:
-    """Return a widget with room for two conversations beside each other, over a board."""
+def stack_board(board: Any) -> Any:
+    """Return a widget with a row for two conversations side by side, above a board."""
     row = ipywidgets.Box([])
     row.add_class("lhkit-sides")
-    both = ipywidgets.Box([row, board])
-    both.add_class("lhkit-ab")
-    return both
+    box = ipywidgets.Box([row, board])
+    box.add_class("lhkit-ab")
+    return box

@@ -1,4 +1,4 @@
-"""What a board shows: the vote under two conversations, or the labels of a review; pure."""
+"""The states of the A/B and review boards; pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +13,9 @@ from lhkit.confirm.form import (
     field_of,
     typed_as,
 )
-from lhkit.events import CallSettled, ChatEvent, TurnEnded
+from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
-from lhkit.harness.reviews import CallPlace, Label, LabelKind, Reviewed, places_of
+from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
 from lhkit.notebook.state import OptInRequested, PanelNotice
 from lhkit.responses import Finished, ModelIdentity
 
@@ -25,29 +25,29 @@ SIDES: tuple[Side, Side] = ("left", "right")
 CALL_LABELS = (LabelKind.RIGHT, LabelKind.WRONG, LabelKind.SHOULD_BE)
 REPLY_LABELS = (LabelKind.FINE, LabelKind.NOT_FINE, LabelKind.CALL_MISSING)
 WITH_CALL = frozenset({LabelKind.SHOULD_BE, LabelKind.CALL_MISSING})
-"""Labels that come with the call that should have been made."""
+"""Labels with the call that should have been made."""
 WITH_WORDS = frozenset({LabelKind.NOT_FINE, LabelKind.CALL_MISSING})
-"""Labels that come with the words that should have been said."""
+"""Labels with the reply that should have been given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardState:
-    """What every board shows: which conversation it is at, and what it has to tell."""
+    """The state of any board: the number of the conversation, and notices."""
 
     conversation: int = 0
-    told: tuple[PanelNotice, ...] = ()
+    notices: tuple[PanelNotice, ...] = ()
 
 
 class VoteChoice(StrEnum):
-    """A vote, by where the conversations are shown. The keys 1 to 4, in this order."""
+    """A vote, by side; the keys 1 to 4, in this order."""
 
     LEFT = "left"
     RIGHT = "right"
     TIE = "tie"
     BOTH_BAD = "both_bad"
 
-    def of(self, side: Side) -> Preference:
-        """Return what the vote says of the conversation on one side."""
+    def preference(self, side: Side) -> Preference:
+        """Return the preference for the conversation on a side."""
         match self:
             case VoteChoice.TIE:
                 return Preference.TIE
@@ -58,20 +58,20 @@ class VoteChoice(StrEnum):
 
 
 class Stage(StrEnum):
-    """What can be done next."""
+    """The stage of an A/B conversation."""
 
     OPT_IN = "opt_in"
     READY = "ready"
     ANSWERING = "answering"
     VOTING = "voting"
-    FAILED = "failed"  # a model could not answer: nobody can vote on that
+    FAILED = "failed"  # a model could not reply: no vote is possible
     VOTED = "voted"
     UNBLINDED = "unblinded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revealed:
-    """One side without its blindfold."""
+    """The model and record of a side, after the vote."""
 
     identity: ModelIdentity
     record: SampleRecord
@@ -79,7 +79,7 @@ class Revealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ABState(BoardState):
-    """Everything that stands below two conversations. `votes` were given in this panel."""
+    """The state of an A/B board; `votes` counts those in this panel."""
 
     stage: Stage = Stage.READY
     turns: int = 0
@@ -91,24 +91,24 @@ class ABState(BoardState):
 
     @property
     def may_vote(self) -> bool:
-        """True while a vote is taken; one may be changed until the names are known."""
+        """True while a vote is possible; it can be changed until the models are revealed."""
         return self.stage in {Stage.VOTING, Stage.VOTED}
 
     @property
     def may_send(self) -> bool:
-        """True while a message is taken; after a vote it begins another conversation."""
+        """True while a message can be sent; after a vote it begins another conversation."""
         return self.stage not in {Stage.OPT_IN, Stage.ANSWERING, Stage.FAILED}
 
 
 def blinded(event: ChatEvent) -> ChatEvent:
-    """Return the event without what would tell which model it is of: name, raw text, address."""
+    """Return an event without what identifies the model: name, raw text, address."""
     match event:
         case Finished():
             calls = tuple(replace(call, raw="") for call in event.calls)
             fragment = "…" if event.fragment else ""
             return replace(event, identity=None, raw_text="", calls=calls, fragment=fragment)
-        case CallSettled(message=message):
-            return CallSettled(message=replace(message, call=replace(message.call, raw="")))
+        case CallCompleted(message=message):
+            return CallCompleted(message=replace(message, call=replace(message.call, raw="")))
         case TurnEnded():
             return replace(event, detail=None)
         case _:
@@ -117,9 +117,17 @@ def blinded(event: ChatEvent) -> ChatEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """A label that is being written: its call, the better words, and what is wrong with the call.
+    """The form of a label: the corrected call and reply, with validation errors.
 
-    `number` counts them, so that each gets the focus once.
+    Args:
+        number: counts forms, so that each gets the focus once.
+        held: the label.
+        tool: the tool of the corrected call.
+        fields: the fields of its arguments.
+        typed: the input, by field.
+        say: the corrected reply.
+        faults: validation errors, by field.
+        fault: a validation error of the whole call.
     """
 
     number: int
@@ -133,18 +141,18 @@ class Correction:
 
     @property
     def has_call(self) -> bool:
-        """True if it comes with the call that should have been made."""
+        """True if the label has a corrected call."""
         return self.held in WITH_CALL
 
     @property
-    def has_words(self) -> bool:
-        """True if it comes with the words that should have been said."""
+    def has_reply(self) -> bool:
+        """True if the label has a corrected reply."""
         return self.held in WITH_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewState(BoardState):
-    """Everything a review shows. `tools` are the schemas of arguments, by locale and name."""
+    """The state of a review; `tools` are argument schemas, by locale and name."""
 
     reviewer: str
     records: tuple[SampleRecord, ...]
@@ -153,58 +161,60 @@ class ReviewState(BoardState):
     place: int = 0
     form: Correction | None = None
     forms: int = 0
-    compared: Reviewed | None = None
+    compared: ReviewComparison | None = None
 
     @property
     def record(self) -> SampleRecord:
-        """The conversation that is looked at."""
+        """The current conversation."""
         return self.records[self.conversation]
 
     @property
     def places(self) -> tuple[CallPlace, ...]:
-        """What is to be judged in it."""
+        """The calls and replies to label in the current conversation."""
         return tuple(places_of(self.record))
 
     @property
     def current(self) -> CallPlace:
-        """The place that a key judges."""
+        """The current place."""
         return self.places[self.place]
 
     @property
     def call(self) -> CallRecord | None:
-        """The call that a key judges; None if it is a reply."""
-        at = self.current
-        return None if at.call is None else self.record.evidence.turns[at.turn].calls[at.call]
+        """The call at the current place; None for a reply."""
+        place = self.current
+        if place.call is None:
+            return None
+        return self.record.evidence.turns[place.turn].calls[place.call]
 
     @property
     def choices(self) -> tuple[LabelKind, ...]:
-        """What can be said of the place. The keys 1 to 3, in this order."""
+        """The labels for the current place; the keys 1 to 3, in this order."""
         return REPLY_LABELS if self.call is None else CALL_LABELS
 
     @property
     def schemas(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tools that could have been called in this conversation."""
-        found = self.tools.get(self.record.locale)
-        return found if found is not None else next(iter(self.tools.values()), {})
+        """The argument schemas of the tools in the current conversation."""
+        schemas = self.tools.get(self.record.locale)
+        return schemas if schemas is not None else next(iter(self.tools.values()), {})
 
     def is_done(self, record: SampleRecord) -> bool:
-        """Return whether everything in a conversation is judged."""
+        """Return whether a conversation is labelled completely."""
         return all(place in self.labels for place in places_of(record))
 
     @property
     def done(self) -> int:
-        """How many conversations are judged whole."""
+        """The number of completely labelled conversations."""
         return sum(self.is_done(record) for record in self.records)
 
     def moved(self, conversation: int, place: int = 0) -> "ReviewState":
-        """Return the state at a place, or at the nearest that there is; both count from 0."""
+        """Return the state at the nearest existing place; both numbers count from 0."""
         number = min(max(conversation, 0), len(self.records) - 1)
         last = len(tuple(places_of(self.records[number]))) - 1
         place = min(max(place, 0), last)
-        return replace(self, conversation=number, place=place, form=None, told=(), compared=None)
+        return replace(self, conversation=number, place=place, form=None, notices=(), compared=None)
 
     def at_next_open(self) -> "ReviewState | None":
-        """Return the state at the next place that is not judged, from here on and round."""
+        """Return the state at the next unlabelled place, wrapping around; None if there is none."""
         count = len(self.records)
         for step in range(count + 1):
             number = (self.conversation + step) % count
@@ -215,7 +225,7 @@ class ReviewState(BoardState):
         return None
 
     def correction(self, held: LabelKind, tool: str | None = None) -> Correction:
-        """Return a form for the place, with the arguments and words that were given there."""
+        """Return a form for the current place, with the call and reply from the label or record."""
         label, call = self.labels.get(self.current), self.call
         number = self.forms + 1
         say = label.say if label is not None else ""
@@ -227,24 +237,24 @@ class ReviewState(BoardState):
         name = tool or made[0]
         if name not in self.schemas:
             name = next(iter(self.schemas), "")
-        given = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
+        args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
         fields = tuple(_argument_fields(self.schemas.get(name, {})))
         typed = {
-            each.name: typed_as(each, given[each.name]) for each in fields if each.name in given
+            field.name: typed_as(field, args[field.name]) for field in fields if field.name in args
         }
         return Correction(number=number, held=held, tool=name, fields=fields, typed=typed, say=say)
 
 
 def _argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
-    """Yield the fields for a call's arguments, by their names; JSON text where no other can be."""
+    """Yield the form fields of a call's arguments; JSON text for unsupported types."""
     properties, needed = schema.get("properties"), schema.get("required")
     required = needed if isinstance(needed, list | tuple) else ()
     for name, part in (properties if isinstance(properties, Mapping) else {}).items():
         try:
-            yield replace(field_of(str(name), part, is_needed=name in required), title="")
+            yield replace(field_of(str(name), part, is_required=name in required), title="")
         except UnsupportedFormError:
             about = part.get("description", "") if isinstance(part, Mapping) else ""
-            is_needed = name in required
+            is_required = name in required
             yield FormField(
-                name=str(name), kind=FieldKind.JSON, about=str(about), is_needed=is_needed
+                name=str(name), kind=FieldKind.JSON, about=str(about), is_required=is_required
             )

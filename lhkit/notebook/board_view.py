@@ -1,6 +1,6 @@
-"""The state of a board as HTML, top to bottom; pure. The template is `static/board.html`.
+"""Render the states of boards as HTML, with the template `static/board.html`; pure.
 
-Everything foreign is escaped, and what cannot be seen in it is made visible.
+Foreign text is escaped, and its invisible characters are made visible.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.reviews import Agreement, CallPlace, Label, Reviewed
+from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.board_state import (
@@ -29,25 +29,25 @@ from lhkit.text import seconds, visible
 
 
 def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
-    """Return what stands below two conversations; what did not change is the same text."""
+    """Return the parts of an A/B board; unchanged parts are equal texts."""
     part = _parts_in(catalog.locale)
     if state.stage is Stage.OPT_IN:
         return (part.opt_in(state, _opt_in(state, catalog)),)
     return (
-        part.ab_told(state),
+        part.ab_notices(state),
         part.message(state),
         part.vote(state, VoteChoice),
-        part.reason(state, _kept(state, catalog)),
+        part.reason(state, _saved_vote(state, catalog)),
         part.facts(_facts(state, catalog)),
     )
 
 
 def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
-    """Return the board of a review; what did not change is the same text."""
+    """Return the parts of a review board; unchanged parts are equal texts."""
     part = _parts_in(catalog.locale)
     name = str(state.record.sample_id)
     fields = Markup("").join(_fields(state.form, catalog)) if state.form else ""
-    found = state.compared
+    compared = state.compared
     return (
         part.head(state, _counts(state, catalog)),
         *(
@@ -61,46 +61,46 @@ def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
         ),
         part.judge(state),
         part.correction(state.form, state.schemas, fields),
-        part.compared(found, reviewed_lines(found, catalog)) if found else "",
+        part.compared(compared, agreement_lines(compared, catalog)) if compared else "",
     )
 
 
 @cache
 def _parts_in(locale: str) -> Any:
     """Return the macros of the template, in a language."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("lhkit.notebook", "static"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda each: each if isinstance(each, Markup) else visible(str(each)),
+        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
-    made.globals["text"] = load_catalog(locale).text
-    made.filters |= {
+    environment.globals["text"] = load_catalog(locale).text
+    environment.filters |= {
         "cut": _cut,
         "json": json_or_repr,
-        "markdown": lambda words: Markup(to_html(words)),  # noqa: S704 - escapes by itself
-        "prose": lambda words: Markup(escaped(words, keep_emoji=True)),  # noqa: S704 - escaped
+        "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
+        "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
         "typed": Markup.escape,
-        "written": _written,
+        "corrections": _corrections,
     }
-    return made.get_template("board.html").module
+    return environment.get_template("board.html").module
 
 
 def _opt_in(state: ABState, catalog: Catalog) -> list[str]:
     nowhere = catalog.text("notebook.opt_in_nowhere")
     return [
         *(
-            catalog.text("notebook.opt_in_who", model=each.model, address=each.address or nowhere)
-            for each in state.opt_ins
+            catalog.text("notebook.opt_in_who", model=ask.model, address=ask.address or nowhere)
+            for ask in state.opt_ins
         ),
         catalog.text("notebook.opt_in_tools"),
-        *dict.fromkeys(each.licence for each in state.opt_ins),
+        *dict.fromkeys(ask.licence for ask in state.opt_ins),
     ]
 
 
-def _kept(state: ABState, catalog: Catalog) -> str:
+def _saved_vote(state: ABState, catalog: Catalog) -> str:
     if state.choice is None:
         return ""
     choice = catalog.text(f"ab.{state.choice}")
@@ -108,7 +108,7 @@ def _kept(state: ABState, catalog: Catalog) -> str:
 
 
 def _facts(state: ABState, catalog: Catalog) -> list[dict[str, str]]:
-    """Return which was which, and what it did: a column for each side."""
+    """Return the models and their figures: a column per side."""
     return [
         {
             "model": side.identity.title,
@@ -121,12 +121,12 @@ def _facts(state: ABState, catalog: Catalog) -> list[dict[str, str]]:
 
 def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
     turns = record.evidence.turns
-    answers = [each.response for turn in turns for each in turn.model_calls]
-    first_s = next((s for each in answers if (s := each.timing.first_token_s) is not None), None)
+    responses = [call.response for turn in turns for call in turn.model_calls]
+    first_s = next((s for r in responses if (s := r.timing.first_token_s) is not None), None)
     tokens = catalog.text(
         "notebook.tokens",
-        prompt=f"{sum(each.usage.prompt_tokens for each in answers):,}",
-        completion=f"{sum(each.usage.completion_tokens for each in answers):,}",
+        prompt=f"{sum(response.usage.prompt_tokens for response in responses):,}",
+        completion=f"{sum(response.usage.completion_tokens for response in responses):,}",
     )
     calls = [
         f"{call.tool} {json_or_repr(call.raw_args)} → {call.outcome} {call.answer}".rstrip()
@@ -138,7 +138,7 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
         "turns": seconds(sum(turn.active_s for turn in turns)),
         "tokens": tokens,
         "calls": "\n".join(calls),
-        "raw": "\n".join(each.raw_text or each.text for each in answers),
+        "raw": "\n".join(response.raw_text or response.text for response in responses),
     }
 
 
@@ -153,75 +153,77 @@ def _counts(state: ReviewState, catalog: Catalog) -> str:
 
 
 def _fields(form: Correction, catalog: Catalog) -> Iterator[Markup]:
-    """Yield the fields for the arguments of a call; the first one gets the focus."""
-    more = f' data-focus="form-{form.number}"'
-    for each in form.fields:
+    """Yield the fields of a call's arguments; the first one gets the focus."""
+    focus = f' data-focus="form-{form.number}"'
+    for field in form.fields:
         entry = FieldEntry(
-            name=f"arg:{each.name}",
-            typed=form.typed.get(each.name, ""),
-            fault=form.faults.get(each.name, ""),
-            more=f'{more} data-enter="save" data-fresh',
+            name=f"arg:{field.name}",
+            typed=form.typed.get(field.name, ""),
+            fault=form.faults.get(field.name, ""),
+            more=f'{focus} data-enter="save" data-fresh',
         )
-        yield Markup(field_html(each, entry, catalog))  # noqa: S704 - escapes by itself
-        more = ""
+        yield Markup(field_html(field, entry, catalog))  # noqa: S704 - escapes by itself
+        focus = ""
 
 
-def _written(label: Label) -> Iterator[str]:
-    """Yield the call and the words that should have been there."""
+def _corrections(label: Label) -> Iterator[str]:
+    """Yield the corrected call and reply of a label."""
     if label.held in WITH_CALL:
         yield f"{label.tool} {json_or_repr(dict(label.args or {}))}"
     if label.say:
         yield label.say
 
 
-def reviewed_lines(found: Reviewed, catalog: Catalog) -> list[str]:
-    """Return the agreement of two reviewers in words, and every place where they differ."""
+def agreement_lines(compared: ReviewComparison, catalog: Catalog) -> list[str]:
+    """Return the agreement of two reviewers, and every place where they differ."""
     lines = [
-        _agreement(catalog.text("review.of_calls"), found.calls, catalog),
-        _agreement(catalog.text("review.of_replies"), found.replies, catalog),
+        _agreement_line(catalog.text("review.of_calls"), compared.calls, catalog),
+        _agreement_line(catalog.text("review.of_replies"), compared.replies, catalog),
     ]
-    for dispute in found.disputes:
-        at = dispute.place
-        where = [at.sample, catalog.text("review.turn_number", number=at.turn + 1)]
-        if at.call is not None:
-            where.append(catalog.text("review.call_number", number=at.call + 1))
-        first, second = (_said(each, catalog) for each in (dispute.first, dispute.second))
-        lines.append(f"{', '.join(where)}: {found.first} {first} / {found.second} {second}")
+    for dispute in compared.disputes:
+        place = dispute.place
+        where = [place.sample, catalog.text("review.turn_number", number=place.turn + 1)]
+        if place.call is not None:
+            where.append(catalog.text("review.call_number", number=place.call + 1))
+        first, second = (_label_text(label, catalog) for label in (dispute.first, dispute.second))
+        lines.append(f"{', '.join(where)}: {compared.first} {first} / {compared.second} {second}")
     return [visible(line) for line in lines]
 
 
-def _said(label: Label, catalog: Catalog) -> str:
-    words, written = catalog.text(f"review.{label.held}"), ", ".join(_written(label))
-    return f"{words} ({written})" if written else words
+def _label_text(label: Label, catalog: Catalog) -> str:
+    text, corrections = catalog.text(f"review.{label.held}"), ", ".join(_corrections(label))
+    return f"{text} ({corrections})" if corrections else text
 
 
-def _agreement(what: str, found: Agreement | None, catalog: Catalog) -> str:
-    if found is None:
+def _agreement_line(what: str, agreement: Agreement | None, catalog: Catalog) -> str:
+    if agreement is None:
         return catalog.text("review.not_both", what=what)
-    if found.kappa is None or found.interval is None:
-        return catalog.text("review.one_kind", what=what, count=found.n)
+    if agreement.kappa is None or agreement.interval is None:
+        return catalog.text("review.one_kind", what=what, count=agreement.n)
     return catalog.text(
         "review.kappa",
         what=what,
-        kappa=f"{found.kappa:.2f}",
-        low=f"{found.interval.low:.2f}",
-        high=f"{found.interval.high:.2f}",
-        count=found.n,
-        observed=f"{100 * found.observed:.0f}",
+        kappa=f"{agreement.kappa:.2f}",
+        low=f"{agreement.interval.low:.2f}",
+        high=f"{agreement.interval.high:.2f}",
+        count=agreement.n,
+        observed=f"{100 * agreement.observed:.0f}",
     )
 
 
 def ab_lines(state: ABState, catalog: Catalog) -> list[str]:
-    """Return the board below two conversations in short, for where no widget can be shown."""
-    lines = [*(each.text for each in state.told), _kept(state, catalog), state.reason]
-    for side, each in zip(SIDES, state.revealed or (), strict=False):
-        lines.append(f"{catalog.text(f'ab.{side}')}: {each.identity.title}")
+    """Return an A/B board in short, as text."""
+    notices = [notice.text for notice in state.notices]
+    lines = [*notices, _saved_vote(state, catalog), state.reason]
+    for side, revealed in zip(SIDES, state.revealed or (), strict=False):
+        lines.append(f"{catalog.text(f'ab.{side}')}: {revealed.identity.title}")
     return [visible(line) for line in lines if line]
 
 
 def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
-    """Return a review in short, for where no widget can be shown."""
-    return [visible(each) for each in (_counts(state, catalog), *(n.text for n in state.told))]
+    """Return a review in short, as text."""
+    lines = [_counts(state, catalog), *(notice.text for notice in state.notices)]
+    return [visible(line) for line in lines]
 
 
 def _cut(text: str) -> str:

@@ -1,11 +1,10 @@
-"""The confirm card: a question with two buttons, answered yes only by an explicit Run.
+"""The confirmation card: a question with two buttons, accepted only by an explicit Run.
 
-What a tool wants to know in the midst of its work is a card, too, with the fields of its form; what
-is typed there goes to who asked and is kept nowhere.
+A question of a tool in mid-call is a card with a form; its input goes only to the tool.
 
-Works in the turn of a panel, in `await gate.confirm(…)` in a cell (ipykernel 7.4 or newer), and
-where nothing can be clicked: then it asks with `input()` where a person can type, else says no.
-Never a hang: waiting has a heartbeat, so that Interrupt gets through.
+Cards work in the turn of a panel, and in `await gate.confirm(…)` in a cell (ipykernel 7.4 or
+newer). Where no widget is shown the gate asks with `input()`, and without a user it refuses.
+Waiting wakes up regularly, so that an interrupt ends it.
 """
 
 import asyncio
@@ -15,9 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from lhkit.confirm.decision import Decision, QuestionOutcome, is_approved
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, Typed, filled
-from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.confirm.gate import ConfirmRequest, Decision, GuardedGate, QuestionOutcome, is_approved
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
@@ -27,12 +25,12 @@ from lhkit.notebook.state import CardInvalid, CardItem, CardSettled
 from lhkit.text import visible
 
 FRONT_END_S = 2.25
-"""How long a front end may take to show a card before it is taken to be absent."""
+"""How long a front end may take to show a card before it counts as absent, in seconds."""
 
-_LEAVING = {"cancel": QuestionOutcome.CANCEL, "escape": QuestionOutcome.ESCAPE}
-_ANSWERS = {  # by whether there is a form
-    False: {"run": QuestionOutcome.RUN, **_LEAVING},
-    True: {"decline": QuestionOutcome.DECLINED, **_LEAVING},
+_CANCELLING = {"cancel": QuestionOutcome.CANCEL, "escape": QuestionOutcome.ESCAPE}
+_OUTCOMES = {  # by button; by whether there is a form
+    False: {"run": QuestionOutcome.RUN, **_CANCELLING},
+    True: {"decline": QuestionOutcome.DECLINED, **_CANCELLING},
 }
 _DECLINING = frozenset(
     {
@@ -42,23 +40,23 @@ _DECLINING = frozenset(
         QuestionOutcome.NOBODY,
     }
 )
-_TYPED = {
+_TYPED_OUTCOMES = {
     FormAction.ACCEPT: QuestionOutcome.TYPED_YES,
     FormAction.DECLINE: QuestionOutcome.TYPED_NO,
     FormAction.CANCEL: QuestionOutcome.CANCEL,
 }
 
-_numbers = count(1)  # of cards: with the kernel's own number they are ids in one page
+_numbers = count(1)  # with the process id they are unique in a page
 
 
 class ButtonConfirmGate:
-    """Asks with a card.
+    """A confirm gate that asks with a card in the notebook.
 
     Args:
         locale: the language of the card.
-        timeout_s: after so many seconds the answer is no; None waits as long as it takes.
-        screen: where cards are shown; by default each has its own, in the output of the cell.
-        ask: reads a line where nothing can be clicked.
+        timeout_s: refuse after this many seconds; None waits without a limit.
+        screen: where cards are shown; by default each card is shown in the output of the cell.
+        ask: reads a line where no widget is shown.
     """
 
     is_person = True
@@ -73,116 +71,119 @@ class ButtonConfirmGate:
     ) -> None:
         self.locale = locale
         self._timeout_s = timeout_s
-        self._home = screen
+        self._screen = screen
         self._ask = ask
         self._loop = HomeLoop()
-        self.deciding = GuardedGate(_Asking(self._question))
-        """The same gate, whose answers are a `Decision`: for a conversation that is recorded."""
-        self._open: _Open | None = None
+        self.deciding = GuardedGate(_CardGate(self._ask_with_card))
+        """The same gate with `Decision` answers, for conversations that are recorded."""
+        self._open: _OpenCard | None = None
         self._dismissal = QuestionOutcome.INTERRUPTED
-        self._code: list[bool] = []
+        self._code_answers: list[bool] = []
         self._declines_forms = False
         self.outcomes: list[QuestionOutcome] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return True only if the user explicitly said to run it; False while another is open."""
+        """Return True only if the user pressed Run; False while another card is open."""
         return is_approved(await self.deciding.confirm(request))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Return what a person filled in, in the midst of a tool's work."""
+        """Return the user's input to a form of a tool in mid-call."""
         return await self.deciding.fill_in(request, form)
 
     def settle(self, card: str, *, is_allowed: bool) -> None:
-        """Answer a card from code. Any thread; the first answer wins.
+        """Answer a card from code, in any thread; the first answer wins.
 
         Args:
-            card: the card's id. Nothing happens if it is not open, as with a late click.
-            is_allowed: only True is a yes. A form, which a server asks in mid-call, is declined.
+            card: the card's id; ignored if it is not open, as with a late click.
+            is_allowed: only True accepts. A form of a server in mid-call is declined.
         """
-        self._loop.hand_over(self._settle, card, is_allowed)
+        self._loop.call_soon(self._settle, card, is_allowed)
 
     def _settle(self, card: str, is_allowed: bool) -> None:
-        opened = self._open
-        if opened is not None and opened.card == card:
-            is_yes = is_allowed is True and opened.form is None
+        open_card = self._open
+        if open_card is not None and open_card.card == card:
+            is_yes = is_allowed is True and open_card.form is None
             self._set(QuestionOutcome.CODE_YES if is_yes else QuestionOutcome.CODE_NO)
 
     def close(self) -> None:
-        """Answer the open card with no. Any thread."""
-        self._loop.hand_over(self._set, QuestionOutcome.CLOSED)
+        """Cancel the open card, from any thread."""
+        self._loop.call_soon(self._set, QuestionOutcome.CLOSED)
 
     def dismiss(self, outcome: QuestionOutcome) -> None:
-        """Say why a cancellation that follows ended the question. The loop's thread."""
+        """Set the outcome of the cancellation that follows, in the loop's thread."""
         self._dismissal = outcome
 
     def answer_from_code(self, answers: Iterable[bool]) -> None:
-        """Answer the next writes without waiting for a click. The loop's thread.
+        """Answer the next cards without waiting for a click, in the loop's thread.
 
-        Only True is a yes. Until the next call every form is declined if there was an answer: what
-        a server asks in mid-call was unknown when the answers were written.
+        Only True accepts. With any answer, forms are declined until the next call: questions of a
+        server in mid-call were unknown when the answers were written.
         """
-        self._code = [answer is True for answer in answers]
-        self._declines_forms = bool(self._code)
+        self._code_answers = [answer is True for answer in answers]
+        self._declines_forms = bool(self._code_answers)
 
     def take_message(self, content: Mapping[str, Any]) -> None:
-        """Take in what the browser sent; anything but an answer to the open card is ignored."""
-        opened = self._open
-        if opened is None or content.get("type") != "answer" or content.get("card") != opened.card:
+        """Handle a message of the browser; only answers to the open card count."""
+        open_card = self._open
+        if open_card is None or content.get("type") != "answer":
             return
+        if content.get("card") != open_card.card:
+            return
+        outcomes = _OUTCOMES[open_card.form is not None]
         match content:
-            case {"how": "send", "fields": dict(fields)} if opened.form is not None:
+            case {"how": "send", "fields": dict(fields)} if open_card.form is not None:
                 typed = {k: text for k, text in fields.items() if isinstance(text, str)}
-                self._send(opened, opened.form, typed)
-            case {"how": str(how)} if how in _ANSWERS[opened.form is not None]:
-                self._set(_ANSWERS[opened.form is not None][how])
+                self._send(open_card, open_card.form, typed)
+            case {"how": str(how)} if how in outcomes:
+                self._set(outcomes[how])
 
-    def _send(self, opened: "_Open", form: Form, typed: Typed) -> None:
-        """Send what stands in the form, or tell what does not fit."""
+    def _send(self, open_card: "_OpenCard", form: Form, typed: Typed) -> None:
+        """Complete a form with its input, or show its validation errors."""
         done = filled(form, typed, load_catalog(self.locale))
         if not done.faults:
-            opened.values = done.values
+            open_card.values = done.values
             self._set(QuestionOutcome.SENT)
-        elif not opened.answer.done():
-            opened.screen.take(CardInvalid(card=opened.card, faults=done.faults))
-            opened.screen.flush()
+        elif not open_card.answer.done():
+            open_card.screen.apply(CardInvalid(card=open_card.card, faults=done.faults))
+            open_card.screen.flush()
 
     def _set(self, outcome: QuestionOutcome) -> None:
         if self._open is not None and not self._open.answer.done():
             self._open.answer.set_result(outcome)
 
-    async def _question(
+    async def _ask_with_card(
         self, request: ConfirmRequest, form: Form | None = None
     ) -> tuple[QuestionOutcome, Mapping[str, JSON]]:
-        """Return what became of a question, and what was filled in."""
+        """Show a card, and return its outcome and the values of its form."""
         self._loop.bind()
-        opened = _Open(
+        open_card = _OpenCard(
             card=f"{os.getpid()}-{next(_numbers)}",
             request=request,
             form=form,
-            screen=self._home or self._own_screen(),
+            screen=self._screen or self._new_screen(),
             answer=asyncio.get_running_loop().create_future(),
         )
-        self._open = opened
-        # whoever stops or interrupts says so before; else who asks in the midst of a call is gone
+        self._open = open_card
+        # `dismiss` sets it before a stop; else a cancelled form was withdrawn by its server
         self._dismissal = QuestionOutcome.INTERRUPTED if form is None else QuestionOutcome.WITHDRAWN
-        opened.screen.take(CardItem(card=opened.card, request=request, form=form))
-        opened.screen.flush()
+        open_card.screen.apply(CardItem(card=open_card.card, request=request, form=form))
+        open_card.screen.flush()
         outcome = QuestionOutcome.FAILED
         try:
-            outcome = await self._outcome(opened)
+            outcome = await self._outcome(open_card)
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             outcome = self._dismissal
-            error.args = (outcome,)  # as the message of `Task.cancel`: the dispatcher records it
+            error.args = (outcome,)  # read by the dispatcher, as the message of `Task.cancel`
             raise
         finally:
             self._open = None
-            if form is None:  # what a tool asks in its midst is no answer to its call
+            if form is None:  # a form is not the answer to the call
                 self.outcomes.append(outcome)
-            opened.screen.take(CardSettled(card=opened.card, outcome=outcome))
-            opened.screen.flush()
-        return outcome, opened.values
+            open_card.screen.apply(CardSettled(card=open_card.card, outcome=outcome))
+            open_card.screen.flush()
+        return outcome, open_card.values
 
-    def _own_screen(self) -> Screen:
+    def _new_screen(self) -> Screen:
         screen = Screen(
             loop=self._loop,
             catalog=load_catalog(self.locale),
@@ -194,33 +195,34 @@ class ButtonConfirmGate:
             show(screen.widget)
         return screen
 
-    async def _outcome(self, opened: "_Open") -> QuestionOutcome:
-        if opened.form is not None and self._declines_forms:
+    async def _outcome(self, open_card: "_OpenCard") -> QuestionOutcome:
+        if open_card.form is not None and self._declines_forms:
             return QuestionOutcome.CODE_NO
-        if opened.form is None and self._code:
-            return QuestionOutcome.CODE_YES if self._code.pop(0) else QuestionOutcome.CODE_NO
-        loop, screen = asyncio.get_running_loop(), opened.screen
-        begun_s = watched_s = loop.time()
-        while not opened.answer.done():
+        if open_card.form is None and self._code_answers:
+            is_yes = self._code_answers.pop(0)
+            return QuestionOutcome.CODE_YES if is_yes else QuestionOutcome.CODE_NO
+        loop, screen = asyncio.get_running_loop(), open_card.screen
+        opened_s = watched_s = loop.time()
+        while not open_card.answer.done():
             now_s = loop.time()
             watched_s = now_s if screen.is_watched else watched_s
-            if self._timeout_s is not None and now_s - begun_s >= self._timeout_s:
+            if self._timeout_s is not None and now_s - opened_s >= self._timeout_s:
                 return QuestionOutcome.TIMED_OUT
             if not screen.is_watched and (not in_kernel() or now_s - watched_s >= FRONT_END_S):
-                return await self._without_front_end(opened)
-            await asyncio.wait({opened.answer}, timeout=HEARTBEAT_S)
-        return opened.answer.result()
+                return await self._ask_by_text(open_card)
+            await asyncio.wait({open_card.answer}, timeout=HEARTBEAT_S)
+        return open_card.answer.result()
 
-    async def _without_front_end(self, opened: "_Open") -> QuestionOutcome:
-        if opened.screen.was_seen:
-            return QuestionOutcome.CLOSED  # whoever showed it is gone
-        catalog, request = load_catalog(self.locale), opened.request
-        if opened.form is not None:
-            answer = await typed_form(request, opened.form, catalog, self._ask)
+    async def _ask_by_text(self, open_card: "_OpenCard") -> QuestionOutcome:
+        if open_card.screen.was_seen:
+            return QuestionOutcome.CLOSED  # the page that showed it is gone
+        catalog, request = load_catalog(self.locale), open_card.request
+        if open_card.form is not None:
+            answer = await typed_form(request, open_card.form, catalog, self._ask)
             if answer is None:
                 return QuestionOutcome.NOBODY
-            opened.values = answer.content
-            return _TYPED[answer.action]
+            open_card.values = answer.content
+            return _TYPED_OUTCOMES[answer.action]
         prompt = catalog.text("confirm.prompt", title=catalog.text("confirm.title"))
         shown = visible(f"{request.tool}: {request.summary}")
         typed = await typed_answer(f"{shown}\n{prompt}", self._ask)
@@ -230,8 +232,8 @@ class ButtonConfirmGate:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Open:
-    """The question that is shown: where, with which answer, and what was filled in."""
+class _OpenCard:
+    """The open card, its pending answer, and the values of its form."""
 
     card: str
     request: ConfirmRequest
@@ -241,8 +243,8 @@ class _Open:
     values: Mapping[str, JSON] = field(default_factory=dict)
 
 
-class _Asking:
-    """What `GuardedGate` wraps: one question at a time, and no fault means yes."""
+class _CardGate:
+    """The gate that `GuardedGate` wraps, which serialises questions and refuses on errors."""
 
     is_person = True
 

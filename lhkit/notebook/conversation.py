@@ -1,12 +1,12 @@
-"""The conversation behind a panel: controller and session, replaceable in the middle of a talk.
+"""The conversation of a panel: its session, and a controller that can be replaced.
 
-Another language or a repeated turn needs a new controller over the same history: kept in here.
+Another language, or a repeated turn, needs a new controller over the same history.
 """
 
 from collections.abc import Callable, Mapping
 
 from lhkit.chat.controller import ChatController
-from lhkit.chat.transcript import Transcript
+from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.events import ChatEvent
 from lhkit.harness.record import RowKeys
@@ -20,41 +20,41 @@ from lhkit.toolset import assistant_of
 
 
 class PanelConversation:
-    """One talk between a user, a model and tools.
+    """A conversation between a user and a model with tools.
 
     Args:
-        model: who answers.
-        surroundings: the session with the tools.
-        confirm: who asks the user.
+        model: the model.
+        live_session: the session with the tools.
+        confirm: the confirm gate.
         catalog: texts for the user; its locale is that of the tools.
-        take: is called with every event.
+        on_event: called with every event.
     """
 
     def __init__(
         self,
         *,
         model: ChatModel,
-        surroundings: LiveSession,
+        live_session: LiveSession,
         confirm: ConfirmGate,
         catalog: Catalog,
-        take: Callable[[ChatEvent], None],
+        on_event: Callable[[ChatEvent], None],
     ) -> None:
         self.model = model
-        self._surroundings = surroundings
+        self._live_session = live_session
         self._confirm = confirm
-        self._take = take
+        self._on_event = on_event
         self._catalog = catalog
         self.controller = self._new_controller(Transcript())
-        self.begun = self.world()
+        self.initial_state = self.world()
 
-    def speak(self, catalog: Catalog) -> None:
-        """Go on in the language of `catalog`."""
-        self._surroundings.set_locale(catalog.locale)
+    def set_catalog(self, catalog: Catalog) -> None:
+        """Switch to the language of `catalog`."""
+        self._live_session.set_locale(catalog.locale)
         self._catalog = catalog
         self.controller = self._new_controller(self.controller.state.transcript)
 
     def _new_controller(self, transcript: Transcript) -> ChatController:
-        session = self._surroundings.session
+        session = self._live_session.session
         controller = ChatController(
             model=self.model,
             dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
@@ -63,38 +63,38 @@ class PanelConversation:
             catalog=self._catalog,
             transcript=transcript,
         )
-        controller.subscribe(self._take)
+        controller.subscribe(self._on_event)
         return controller
 
     @property
     def destructive(self) -> frozenset[str]:
         """Names of the tools that change data."""
-        return self._surroundings.session.registry.destructive
+        return self._live_session.session.registry.destructive
 
     @property
     def criterion(self) -> str | None:
-        """What a scenario of this talk is filed under; None for what fits best."""
-        return self._surroundings.criterion()
+        """The acceptance criterion of a saved scenario; None to choose one by content."""
+        return self._live_session.criterion()
 
     @property
     def row_keys(self) -> RowKeys:
-        """The fields that tell the rows of a table apart, where the tools say so."""
-        return self._surroundings.row_keys()
+        """The fields that identify a row, by table, where the toolset declares them."""
+        return self._live_session.row_keys()
 
     def world(self) -> Mapping[str, JSON]:
-        """Return the present state of what the tools work on, as plain JSON."""
-        return self._surroundings.world()
+        """Return the current state of the tools' data, as plain JSON."""
+        return self._live_session.world()
 
     def clear(self) -> None:
-        """Forget what was said; what the tools wrote stays."""
+        """Clear the messages; data that the tools wrote stays."""
         self.controller.clear()
-        self.begun = self.world()
+        self.initial_state = self.world()
 
-    def take_back(self) -> str | None:
-        """Forget the last turn and return what the user said in it; None if there was none."""
+    def drop_last_turn(self) -> str | None:
+        """Drop the last turn, and return its user message; None if there is no turn."""
         transcript = self.controller.state.transcript
         if not transcript.user_turns:
             return None
-        asked = transcript.messages[transcript.turn_start]
+        message = transcript.messages[transcript.turn_start]
         self.controller = self._new_controller(transcript.without_last_turn())
-        return asked.text if isinstance(asked, UserMessage) else None
+        return message.text if isinstance(message, UserMessage) else None

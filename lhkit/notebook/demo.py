@@ -1,7 +1,4 @@
-"""life-helper's panels: over a model, or with a scripted assistant to try the flow anywhere.
-
-The assistant plays a script (`demo_script`); the tools, the gate and the store are the real ones.
-"""
+"""life-helper's chat panel, and a demo of it with a scripted assistant and the real tools."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +15,7 @@ from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 
 PACE_S = 0.03
-"""Between two pieces of text, so that one sees it stream: about 100 letters a second."""
+"""The pause between two pieces of text, in seconds, to show streaming."""
 
 
 def life_helper_panel(
@@ -32,20 +29,20 @@ def life_helper_panel(
     record: Path | str | None = None,
     settings: Settings | None = None,
 ) -> ChatPanel:
-    """Return a panel for life-helper: `ChatPanel` with its toolset.
+    """Return a `ChatPanel` with life-helper's toolset.
 
     Args:
-        model: who answers.
-        path: the SQLite file; None keeps everything in memory.
+        model: the model.
+        path: the SQLite file; None keeps the data in memory.
         locale: `ko` or `en`.
-        opt_in: True skips the question before anything is sent.
-        now: where the clock of the tools stands still; by default it is the wall clock.
-        sampling: how the model decodes.
-        record: where the chat is kept, as for `ChatPanel`.
+        opt_in: True skips the question for consent.
+        now: a fixed time for the tools; by default the wall clock.
+        sampling: the sampling parameters of the model.
+        record: the folder for the record of the chat, as for `ChatPanel`.
         settings: folders and clock; by default from the environment.
 
     Raises:
-        StoreError: the file is no database of ours, or a newer one.
+        StoreError: the file is not a life-helper database, or was written by a newer version.
     """
     return ChatPanel(
         model=model,
@@ -71,15 +68,15 @@ def demo_panel(
     """Return life-helper's panel with a scripted assistant. Nothing leaves the kernel.
 
     Args:
-        path: the SQLite file; None keeps everything in memory.
+        path: the SQLite file; None keeps the data in memory.
         locale: `ko` or `en`.
-        pace_s: seconds between two pieces of text; 0 streams as fast as it goes.
-        now: where the clock of the tools stands still; by default it is the wall clock.
-        record: where the chat is kept, as for `ChatPanel`.
+        pace_s: the pause between two pieces of text, in seconds; 0 for none.
+        now: a fixed time for the tools; by default the wall clock.
+        record: the folder for the record of the chat, as for `ChatPanel`.
         settings: folders and clock; by default from the environment.
 
     Raises:
-        StoreError: the file is no database of ours, or a newer one.
+        StoreError: the file is not a life-helper database, or was written by a newer version.
     """
     model = PacedModel(
         ScriptedModel(demo_reply, name="scripted-demo", chunk_chars=3), pace_s=pace_s
@@ -90,7 +87,7 @@ def demo_panel(
 
 
 class PacedModel:
-    """A scripted model that takes its time."""
+    """A scripted model with a pause before every piece of text."""
 
     def __init__(self, inner: ScriptedModel, *, pace_s: float) -> None:
         self._inner = inner
@@ -98,16 +95,16 @@ class PacedModel:
 
     @property
     def identity(self) -> ModelIdentity:
-        """Who answers: the script."""
+        """The identity of the scripted model."""
         return self._inner.identity
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of the script's next reply, a pause before each piece of text."""
+        """Yield the events of the next reply, with a pause before every piece of text."""
         async for event in self._inner.stream(request):
             if isinstance(event, TextDelta):
                 await asyncio.sleep(self._pace_s)
             yield event
 
     async def aclose(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Close the scripted model."""
         await self._inner.aclose()

@@ -1,7 +1,6 @@
-"""The demo's assistant: replies from a script, by what was said and what the tools answered.
+"""The demo's scripted assistant: replies chosen by the user's message and the tool results.
 
-It shows how a conversation looks; it understands a handful of requests in Korean and English and
-proves nothing about a model.
+It understands a handful of requests in Korean and English, to show how a conversation looks.
 """
 
 import re
@@ -21,9 +20,9 @@ _QUERY_CHARS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """What the user said last, and the calls made since."""
+    """The last user message, and the calls made since."""
 
-    said: str
+    text: str
     calls: Sequence[ToolCallMessage]
     catalog: Catalog
 
@@ -38,17 +37,17 @@ def demo_reply(request: ModelRequest) -> Reply:
     """Return the next reply of the demo's assistant."""
     messages = request.messages
     last = max((i for i, m in enumerate(messages) if isinstance(m, UserMessage)), default=-1)
-    said = messages[last]
-    if not isinstance(said, UserMessage):
+    message = messages[last]
+    if not isinstance(message, UserMessage):
         return Reply()
     calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
-    catalog = load_catalog("ko" if _HANGUL.search(said.text) else "en")
-    turn = _Turn(said=said.text, calls=calls, catalog=catalog)
-    return _failure(turn) or _intent(turn.said)(turn)
+    catalog = load_catalog("ko" if _HANGUL.search(message.text) else "en")
+    turn = _Turn(text=message.text, calls=calls, catalog=catalog)
+    return _failure_reply(turn) or _find_intent(turn.text)(turn)
 
 
-def _failure(turn: _Turn) -> Reply | None:
-    """Return plain words after a cancelled or refused call: nothing was done."""
+def _failure_reply(turn: _Turn) -> Reply | None:
+    """Return a reply to a cancelled or refused call: nothing was done."""
     match turn.calls[-1].result if turn.calls else None:
         case ToolCancelled():
             return turn.say("rejected")
@@ -58,8 +57,8 @@ def _failure(turn: _Turn) -> Reply | None:
             return None
 
 
-def _intent(said: str) -> _Intent:
-    text = said.casefold()
+def _find_intent(text: str) -> _Intent:
+    text = text.casefold()
     return next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
 
 
@@ -69,9 +68,9 @@ def _data(turn: _Turn, number: int = -1) -> Mapping[str, Any]:
 
 
 def _add(turn: _Turn) -> Reply:
-    match [each.name for each in turn.calls]:
+    match [call.name for call in turn.calls]:
         case []:
-            return call("search_catalog", query=turn.said[:_QUERY_CHARS], limit=3)
+            return call("search_catalog", query=turn.text[:_QUERY_CHARS], limit=3)
         case ["search_catalog"]:
             return _proposal(turn)
         case _:
@@ -91,19 +90,19 @@ def _proposal(turn: _Turn) -> Reply:
         "framed_text": turn.catalog.text("demo.sentence"),
         "anchor_after_what": turn.catalog.text("demo.anchor"),
     }
-    words = turn.catalog.text("demo.adding", title=hits[0]["title"])
-    return Reply(text=words, calls=(ToolCall(name="add_habit", args=args),))
+    text = turn.catalog.text("demo.adding", title=hits[0]["title"])
+    return Reply(text=text, calls=(ToolCall(name="add_habit", args=args),))
 
 
 def _log(turn: _Turn) -> Reply:
-    match [each.name for each in turn.calls]:
+    match [call.name for call in turn.calls]:
         case []:
             return call("list_habits")
         case ["list_habits"]:
             habits = _data(turn).get("habits", ())
             if not habits:
                 return turn.say("no_habits")
-            return call("log_tracker_entry", habit_id=_meant(turn.said, habits), value="done")
+            return call("log_tracker_entry", habit_id=_best_match(turn.text, habits), value="done")
         case _:
             return _logged(turn)
 
@@ -111,7 +110,7 @@ def _log(turn: _Turn) -> Reply:
 def _logged(turn: _Turn) -> Reply:
     data = _data(turn)
     entry = data.get("entry", {})
-    titles = {each["id"]: each["title"] for each in _data(turn, 0).get("habits", ())}
+    titles = {habit["id"]: habit["title"] for habit in _data(turn, 0).get("habits", ())}
     return turn.say(
         "logged_already" if data.get("already") else "logged",
         title=titles.get(entry.get("habit_id"), entry.get("habit_id")),
@@ -120,14 +119,14 @@ def _logged(turn: _Turn) -> Reply:
     )
 
 
-def _meant(said: str, habits: Sequence[Mapping[str, Any]]) -> str:
-    """Return the id of the habit whose title shares most two-letter pieces with what was said."""
-    wanted = _pieces(said)
-    best = max(habits, key=lambda each: len(wanted & _pieces(f"{each['title']} {each['id']}")))
+def _best_match(text: str, habits: Sequence[Mapping[str, Any]]) -> str:
+    """Return the id of the habit that shares most bigrams with a text."""
+    wanted = _bigrams(text)
+    best = max(habits, key=lambda habit: len(wanted & _bigrams(f"{habit['title']} {habit['id']}")))
     return str(best["id"])
 
 
-def _pieces(text: str) -> set[str]:
+def _bigrams(text: str) -> set[str]:
     letters = re.sub(r"\W", "", text.casefold())
     return {letters[i : i + 2] for i in range(len(letters) - 1)}
 
@@ -138,7 +137,7 @@ def _list(turn: _Turn) -> Reply:
     habits = _data(turn).get("habits", ())
     if not habits:
         return turn.say("no_habits")
-    return turn.say("habits", list="\n".join(f"- **{each['title']}**" for each in habits))
+    return turn.say("habits", list="\n".join(f"- **{habit['title']}**" for habit in habits))
 
 
 def _report(turn: _Turn) -> Reply:
@@ -147,7 +146,7 @@ def _report(turn: _Turn) -> Reply:
     habits = _data(turn).get("habits", ())
     if not habits:
         return turn.say("no_habits")
-    return turn.say("report", list="\n".join(_report_line(turn, each) for each in habits))
+    return turn.say("report", list="\n".join(_report_line(turn, habit) for habit in habits))
 
 
 def _report_line(turn: _Turn, habit: Mapping[str, Any]) -> str:
@@ -162,16 +161,16 @@ def _report_line(turn: _Turn, habit: Mapping[str, Any]) -> str:
 
 def _find(turn: _Turn) -> Reply:
     if not turn.calls:
-        return call("search_catalog", query=turn.said[:_QUERY_CHARS], limit=3)
+        return call("search_catalog", query=turn.text[:_QUERY_CHARS], limit=3)
     hits = _data(turn).get("protocols", ())
     if not hits:
         return turn.say("found_none")
-    lines = (f"- **{each['title']}**: {each['summary']}" for each in hits)
+    lines = (f"- **{hit['title']}**: {hit['summary']}" for hit in hits)
     return turn.say("found", list="\n".join(lines))
 
 
 def _small_talk(turn: _Turn) -> Reply:
-    text = turn.said.casefold()
+    text = turn.text.casefold()
     if re.search(r"고마|감사|thank", text):
         return turn.say("thanks")
     if re.search(r"안녕|반가|\bhello\b|\bhi\b", text):
@@ -187,4 +186,4 @@ _INTENTS: Sequence[tuple[str, _Intent]] = (
     (r"기록|했어|완료|체크|\blog\b|\bdid\b|\bdone\b|record", _log),
     (r"추천|찾아|방법|recommend|find|suggest", _find),
 )
-"""The first row whose pattern is found in what was said decides."""
+"""The first pattern found in the user's message selects the reply."""

@@ -1,4 +1,4 @@
-"""A conversation to take along: as Markdown, as JSON, as lines for a terminal."""
+"""Export a conversation as Markdown, as JSON, or as lines for a terminal."""
 
 import json
 import re
@@ -8,16 +8,16 @@ from lhkit.confirm.summary import pretty
 from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.notebook.markdown import acts
+from lhkit.notebook.markdown import is_active
 from lhkit.notebook.state import BrokenItem, CardItem, ErrorItem, Item, OptInRequested, PanelState
 from lhkit.text import printable
 from lhkit.tool_results import envelope
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:
-    """Return the conversation as Markdown; data stands in fences that it cannot break out of.
+    """Return the conversation as Markdown.
 
-    So does an answer with HTML or an image in it: who knows what opens the file.
+    Data is fenced, and so are messages with HTML or images: the viewer may render them.
     """
     parts = [f"# {catalog.text('notebook.export_title')}"]
     parts += [part for item in state.items if (part := _markdown(item, catalog))]
@@ -27,17 +27,17 @@ def to_markdown(state: PanelState, catalog: Catalog) -> str:
 def _markdown(item: Item, catalog: Catalog) -> str:
     match item:
         case UserMessage(text=text):
-            said = _quoted(_fenced(text) if acts(text) else text)
-            return f"**{catalog.text('notebook.role_user')}**\n\n{said}"
+            body = _quoted(_fenced(text) if is_active(text) else text)
+            return f"**{catalog.text('notebook.role_user')}**\n\n{body}"
         case ModelMessage(text=text) | BrokenItem(text=text):
-            said = _fenced(text) if acts(text) else text
-            return f"**{catalog.text('notebook.role_assistant')}**\n\n{said}"
+            body = _fenced(text) if is_active(text) else text
+            return f"**{catalog.text('notebook.role_assistant')}**\n\n{body}"
         case ToolCallMessage(outcome=outcome):
             result = _fenced(_json_text(envelope(outcome.result))) if outcome else ""
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request):
-            return f"{_asked(item, catalog, mark='**')}\n\n{_fenced(request.summary)}"
+            return f"{_question(item, catalog, mark='**')}\n\n{_fenced(request.summary)}"
         case SystemMessage(text=text):
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
@@ -48,10 +48,10 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             assert_never(item)
 
 
-def _asked(item: CardItem, catalog: Catalog, mark: str = "") -> str:
+def _question(item: CardItem, catalog: Catalog, mark: str = "") -> str:
     title = catalog.text("confirm.title" if item.form is None else "form.title")
-    said = catalog.text(f"notebook.outcome_{item.outcome}") if item.outcome else "…"
-    return f"{mark}{title}{mark} {said}"
+    outcome = catalog.text(f"notebook.outcome_{item.outcome}") if item.outcome else "…"
+    return f"{mark}{title}{mark} {outcome}"
 
 
 def _quoted(text: str) -> str:
@@ -73,7 +73,7 @@ def _json_text(value: Any) -> str:
 
 
 def to_lines(state: PanelState, catalog: Catalog) -> list[str]:
-    """Return the conversation in short, for where no panel can be shown; safe for a terminal."""
+    """Return the conversation in short, safe for a terminal."""
     lines = [line for item in state.items if (line := _line(item, catalog))]
     return [printable(line).replace("\n", "\n    ") for line in lines]
 
@@ -88,7 +88,7 @@ def _line(item: Item, catalog: Catalog) -> str:
             status = envelope(outcome.result)["status"] if outcome else "…"
             return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
         case CardItem():
-            return _asked(item, catalog)
+            return _question(item, catalog)
         case SystemMessage(text=text):
             return text
         case ErrorItem(text=text, detail=detail):
@@ -100,7 +100,7 @@ def _line(item: Item, catalog: Catalog) -> str:
 
 
 def to_json(state: PanelState) -> str:
-    """Return the conversation as JSON text: the model, and what stands in the list."""
+    """Return the conversation as JSON text: the model and the items."""
     identity = state.identity
     document = {
         "model": identity.model if identity else "",

@@ -1,4 +1,4 @@
-"""What stands around the kernel: is there one, is a cell running, can a person type?"""
+"""Detect the kernel, the running cell and a terminal, and ask the user by text."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from lhkit.confirm.terminal import TerminalGate, forget_typed, is_yes
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]
-"""Shows a prompt and returns a line; raises if nobody can be asked."""
+"""Shows a prompt and returns a line; raises if there is no user to ask."""
 
 
 def in_kernel() -> bool:
@@ -28,32 +28,34 @@ def in_cell() -> bool:
 
 
 async def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
-    """Ask in words where a person can answer; None where nobody can.
+    """Ask a yes/no question by text, and block until it is answered.
 
-    In a kernel that is a cell whose front end takes input, elsewhere a terminal, where what was
-    typed before the question does not count. It blocks until the person answers.
+    Text typed into a terminal before the question is discarded.
+
+    Returns:
+        The answer; None without a cell whose front end takes input, or a terminal.
     """
     if not _can_type():
         return None
     await _forget()
     try:
         return is_yes(ask(prompt))
-    except (EOFError, OSError, RuntimeError):  # nobody can type after all
+    except (EOFError, OSError, RuntimeError):  # the front end takes no input
         return None
 
 
 async def typed_form(
     request: ConfirmRequest, form: Form, catalog: Catalog, ask: Ask = input
 ) -> FormAnswer | None:
-    """Ask a form in words, as `typed_answer`; None where nobody can answer."""
+    """Fill in a form by text, as `typed_answer`; None where no user can answer."""
     if not _can_type():
         return None
     shown: list[str] = []
 
     async def read(prompt: str) -> str:
-        told = "\n".join([*shown, prompt])
+        text = "\n".join([*shown, prompt])
         shown.clear()
-        return ask(told)
+        return ask(text)
 
     try:
         gate = TerminalGate(read, shown.append, catalog, forget=_forget)
@@ -67,7 +69,7 @@ def _can_type() -> bool:
 
 
 async def _forget() -> bool:
-    """Throw away what was typed before; a cell's front end has no such thing."""
+    """Discard earlier terminal input; a cell's front end buffers none."""
     return False if in_kernel() else await forget_typed()
 
 

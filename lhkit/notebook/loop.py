@@ -1,7 +1,7 @@
-"""The event loop that owns a panel, and what runs on it: one turn at a time, and buttons' work.
+"""The event loop of a panel, and its tasks: one turn at a time, and work started by buttons.
 
-Callbacks of widgets may run in another thread with another loop (ipykernel's subshells), so they
-only hand over to this one.
+Widget callbacks may run in another thread with another loop (ipykernel's subshells), so they only
+schedule calls on this one.
 """
 
 import asyncio
@@ -13,51 +13,51 @@ from typing import Any, TypeAlias
 
 
 class HomeLoop:
-    """The loop that ran when this was made, or the first one that `bind` meets."""
+    """The loop that was running at construction, or at the first `bind`."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
             self._loop = asyncio.get_running_loop()
-        except RuntimeError:  # made outside a loop: bound by the first awaited method
+        except RuntimeError:  # bound by the first awaited method
             return
 
     def bind(self) -> asyncio.AbstractEventLoop:
-        """Return the loop; it must be called from a coroutine on it."""
+        """Return the loop, binding the running one if there is none; call from a coroutine."""
         running = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = running
         return self._loop
 
-    def hand_over(self, call: Callable[..., Any], *args: Any) -> None:
-        """Run `call` on the loop, soon. Any thread; nothing happens where there is no loop."""
+    def call_soon(self, call: Callable[..., Any], *args: Any) -> None:
+        """Run `call` on the loop soon, from any thread; ignored without a loop."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *args)
 
-    def later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle | None:
-        """Run `call` on the loop after `delay_s`; None where no loop runs. The loop's thread."""
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Run `call` after `delay_s` seconds, from the loop's thread; None if it is not running."""
         if self._loop is None or not self._loop.is_running():
             return None
         return self._loop.call_later(delay_s, call)
 
 
 HEARTBEAT_S = 0.25
-"""How long an await may sleep: an Interrupt is only seen when the loop wakes."""
+"""The longest sleep of an await: an interrupt is noticed only when the loop wakes."""
 
 Work: TypeAlias = Coroutine[Any, Any, None]
 
 
-class Running:
-    """Owns the tasks of one panel, all of them on its loop.
+class PanelTasks:
+    """The tasks of a panel, on its loop.
 
     Args:
         loop: the loop of the panel.
-        failed: is told of a fault in work that nobody awaits.
+        on_error: called with the error of work that is not awaited.
     """
 
-    def __init__(self, loop: HomeLoop, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, loop: HomeLoop, on_error: Callable[[BaseException], None]) -> None:
         self._loop = loop
-        self._failed = failed
+        self._on_error = on_error
         self._turn: asyncio.Task[None] | None = None
         self._started: set[asyncio.Task[None]] = set()
 
@@ -68,15 +68,15 @@ class Running:
 
     @property
     def is_active(self) -> bool:
-        """True while a turn runs or a button's work is about to begin one."""
+        """True while a turn runs, or work of a button is about to begin one."""
         return self.is_busy or not all(task.done() for task in self._started)
 
-    async def turn(self, work: Work, interrupt: Callable[[], None]) -> None:
-        """Run a turn to its end. When the caller is cancelled, `interrupt` must end the turn."""
+    async def run_turn(self, work: Work, interrupt: Callable[[], None]) -> None:
+        """Run a turn to its end; `interrupt` must end it when the caller is cancelled."""
         self._loop.bind()
         self._turn = task = asyncio.create_task(work)
         try:
-            with _ended_by_signal(lambda: self._loop.hand_over(interrupt)):
+            with _interrupted_by_signal(lambda: self._loop.call_soon(interrupt)):
                 while not task.done():
                     await asyncio.wait({task}, timeout=HEARTBEAT_S)
             task.result()
@@ -89,7 +89,7 @@ class Running:
             self._turn = None
 
     def start(self, work: Work) -> None:
-        """Begin work for a button; its fault is told."""
+        """Start work of a button in the background; an error goes to `on_error`."""
         task = asyncio.ensure_future(work)
         self._started.add(task)
         task.add_done_callback(self._ended)
@@ -98,14 +98,14 @@ class Running:
         self._started.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._failed(error)
+            self._on_error(error)
 
 
 @contextmanager
-def _ended_by_signal(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Let Jupyter's Interrupt end a turn that a button began.
+def _interrupted_by_signal(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let Jupyter's Interrupt end a turn that a button started.
 
-    While no cell runs a kernel ignores the signal; while one does, the signal is the cell's.
+    A kernel ignores the signal while no cell runs; while one does, the signal belongs to the cell.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -114,7 +114,7 @@ def _ended_by_signal(interrupt: Callable[[], None]) -> Iterator[None]:
     is_over = False
 
     def on_signal(*_: object) -> None:
-        if not is_over:  # a cell that ran meanwhile may put this back when it ends
+        if not is_over:  # a cell that ran meanwhile may restore this handler
             interrupt()
 
     signal.signal(signal.SIGINT, on_signal)

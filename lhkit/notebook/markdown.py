@@ -1,6 +1,6 @@
-"""Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
+"""Convert a model's Markdown to safe HTML: no raw HTML, no images, http(s) links only.
 
-An image would be fetched by the browser, and its address could carry data away.
+The browser would fetch an image, and its address could leak data.
 """
 
 import re
@@ -17,26 +17,25 @@ from markdown_it.token import Token
 from lhkit.text import visible, whole_unicode
 
 MAX_MARKDOWN_CHARS = 20_000
-"""The parser takes a second for as many `[`, and four times as long for twice as many."""
+"""The parser takes a second for this many `[`, and is quadratic."""
 
 
 def to_html(text: str) -> str:
-    """Return `text` as safe HTML; what is endless (`MAX_MARKDOWN_CHARS`) as it was written."""
+    """Convert Markdown to safe HTML; text over `MAX_MARKDOWN_CHARS` is shown as written."""
     if len(text) > MAX_MARKDOWN_CHARS:
         return f"<pre>{escaped(normal_lines(text), keep_emoji=True)}</pre>"
     html = _parser().render(normal_lines(text))
-    return visible(
-        str(html), keep_emoji=True
-    )  # not before: of `&#x202e;` the parser makes the character
+    # after parsing: the parser turns `&#x202e;` into the character
+    return visible(str(html), keep_emoji=True)
 
 
 def normal_lines(text: str) -> str:
-    """Return text whose lines end in one way, and whose surrogates that came apart are one."""
+    """Return text with normalised line ends and joined surrogate pairs."""
     return _LINE_END.sub("\n", whole_unicode(text))
 
 
-def acts(text: str) -> bool:
-    """Return whether a reader of Markdown that lets HTML through would find some, or an image."""
+def is_active(text: str) -> bool:
+    """Return whether Markdown contains raw HTML or an image, for readers that allow them."""
     if len(text) > MAX_MARKDOWN_CHARS:
         return True
     tokens = _plain_parser().parse(text)
@@ -46,14 +45,14 @@ def acts(text: str) -> bool:
 
 
 def _is_closed(fence: Token, text: str) -> bool:
-    """Return whether a fence ends before what follows in the file."""
+    """Return whether a code fence is closed."""
     if fence.map is None or fence.level:
         return True
     last = _LINE_END.split(text)[fence.map[1] - 1 : fence.map[1]]
     return fence.map[1] - fence.map[0] > 1 and "".join(last).strip().startswith(fence.markup)
 
 
-_LINE_END = re.compile(r"\r\n|\r|\n")  # as Markdown knows it, not as `str.splitlines`
+_LINE_END = re.compile(r"\r\n|\r|\n")  # Markdown's line ends, fewer than those of `str.splitlines`
 _ACTIVE = frozenset({"html_block", "html_inline", "image"})
 
 
@@ -65,7 +64,7 @@ def _plain_parser() -> MarkdownIt:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("js-default", {"html": False, "linkify": False}).disable("image")
-    parser.validateLink = _is_web_link  # type: ignore[method-assign]  # how the library is told
+    parser.validateLink = _is_web_link  # type: ignore[method-assign]  # the documented way
     parser.add_render_rule("link_open", _link_open)
     return parser
 
@@ -84,8 +83,8 @@ def _link_open(
     options: Any,
     env: MutableMapping[str, Any],
 ) -> str:
-    if not tokens[index].attrGet("href"):  # `[a]()`, which no validation is asked about
-        closing = next(each for each in tokens[index:] if each.type == "link_close")
+    if not tokens[index].attrGet("href"):  # `[a]()`, which is not validated
+        closing = next(token for token in tokens[index:] if token.type == "link_close")
         closing.hidden = True
         return ""
     tokens[index].attrSet("target", "_blank")
@@ -94,5 +93,5 @@ def _link_open(
 
 
 def escaped(text: str, *, keep_emoji: bool = False) -> str:
-    """Return text for HTML, with what cannot be seen as escapes, as `lhkit.text.visible` says."""
+    """Escape text for HTML, and show invisible characters as `lhkit.text.visible` does."""
     return escape(visible(text, keep_emoji=keep_emoji))

@@ -1,6 +1,6 @@
-"""Whether the user has agreed that their text goes to a model: asked once for each address.
+"""Remember the user's consent that text is sent to a model, by model and address.
 
-One small JSON file in the user's config folder. A file that cannot be read means: not agreed.
+It is a JSON file in the user's config folder; a file that cannot be read means no consent.
 """
 
 import json
@@ -13,17 +13,17 @@ FILE = "chat-opt-in.json"
 
 
 class OptIns:
-    """The agreements kept in `folder`."""
+    """The consents stored in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
 
     def has(self, identity: ModelIdentity) -> bool:
-        """Return True if the user agreed to this model at this address before."""
+        """Return whether the user has consented to this model at this address."""
         return _key(identity) in self._agreed()
 
     def add(self, identity: ModelIdentity) -> None:
-        """Remember that the user agreed.
+        """Store the user's consent.
 
         Raises:
             OSError: the file cannot be written.
@@ -39,11 +39,11 @@ class OptIns:
         except (OSError, ValueError):
             return []
         agreed = content.get("agreed") if isinstance(content, dict) else None
-        return [each for each in agreed if isinstance(each, str)] if agreed else []
+        return [key for key in agreed if isinstance(key, str)] if agreed else []
 
 
 def licence_of(identity: ModelIdentity, catalog: Catalog) -> str:
-    """Return a sentence on the licence terms of a model, by its name."""
+    """Return a sentence on the licence terms of a model, chosen by its name."""
     key = "gemma" if "gemma" in identity.model.lower() else "other"
     return catalog.text(f"notebook.licence_{key}")
 

@@ -1,8 +1,7 @@
-"""Render the state of a panel as HTML, and what to send so that a page shows the next view. Pure.
+"""Render the state of a panel as HTML, and the patches from one view to the next. Pure.
 
-Everything foreign is escaped. Words of the model go through `markdown`, when complete; while they
-stream they are plain text. Names, arguments, results and summaries are shown as text. Control and
-direction characters are made visible in all of it: what is read before a click is what is written.
+Foreign text is escaped, and its control and direction characters are made visible. Complete
+replies are rendered as Markdown; streaming ones, names, arguments and results as plain text.
 """
 
 from collections.abc import Mapping
@@ -35,14 +34,14 @@ from lhkit.text import visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
 
 MAX_VALUE_CHARS = 20_000
-"""An argument or a result is cut after this many characters: the page is to stay usable."""
+"""Arguments and results are cut after this many characters, to keep the page usable."""
 
 _SHOWN_ARGS_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The HTML of one message. `stream` is its plain text so far, while more may follow."""
+    """The HTML of one message; `stream` is its plain text so far while it streams."""
 
     html: str
     stream: str | None = None
@@ -50,7 +49,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What the screen shows: one fragment an item, and one more for the answer that streams."""
+    """What a page shows: a fragment per item, and one for a streaming reply."""
 
     items: tuple[Item, ...] = ()
     fragments: tuple[Fragment, ...] = ()
@@ -65,7 +64,7 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
     Args:
         state: what to show.
         catalog: the texts.
-        previous: an earlier view; fragments of items that did not change are taken from it.
+        previous: an earlier view, whose fragments of unchanged items are reused.
     """
     known = previous if previous and previous.locale == catalog.locale else None
     old = known.items if known else ()
@@ -91,19 +90,19 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
 
 
 def _is_same(old: Item, item: Item) -> bool:
-    """Compare by identity, for speed; words before a call are a new value each time."""
+    """Compare by identity for speed; text before a call is a new value every time."""
     return old is item or (isinstance(item, ModelMessage) and old == item)
 
 
 def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Fragment, ...]:
     if state.live is None or state.open_card is not None:
         return ()
-    words = visible(normal_lines(state.live), keep_emoji=True)
+    text = visible(normal_lines(state.live), keep_emoji=True)
     last = known.fragments[-1] if known and known.fragments else None
-    if last is not None and last.stream == words:
+    if last is not None and last.stream == text:
         return (last,)
-    body = f'<div class="lhkit-text lhkit-stream">{escape(words)}</div>'
-    return (Fragment(_message("assistant", body, catalog, is_live=True), stream=words),)
+    body = f'<div class="lhkit-text lhkit-stream">{escape(text)}</div>'
+    return (Fragment(_message("assistant", body, catalog, is_live=True), stream=text),)
 
 
 def fragment(item: Item, catalog: Catalog) -> str:
@@ -133,7 +132,7 @@ def fragment(item: Item, catalog: Catalog) -> str:
 def status(state: PanelState, catalog: Catalog) -> str:
     """Return the HTML of the status line: model, dialect, connection, tokens, latency."""
     identity = state.identity
-    parts = [f'<span class="lhkit-dot" data-connection="{state.connection}"></span>']
+    dot = f'<span class="lhkit-dot" data-connection="{state.connection}"></span>'
     is_asking = state.open_card is not None
     words = [catalog.text(f"notebook.connection_{'asking' if is_asking else state.connection}")]
     if identity is not None:
@@ -152,7 +151,7 @@ def status(state: PanelState, catalog: Catalog) -> str:
             )
         if figures.duration_s is not None:
             words.append(catalog.text("notebook.latency", seconds=f"{figures.duration_s:.1f}"))
-    return "".join([*parts, *(f"<span>{escape(word)}</span>" for word in words)])
+    return dot + "".join(f"<span>{escape(word)}</span>" for word in words)
 
 
 def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -> str:
@@ -222,12 +221,12 @@ def _card(item: CardItem, catalog: Catalog) -> str:
     outcome, form = item.outcome, item.form
     state = "open" if outcome is None else "allowed" if outcome.is_allowed else "denied"
     card = escape(item.card)
-    said = "" if outcome is None else catalog.text(f"notebook.outcome_{outcome}")
-    # a form is no alert: whoever hears it wants to go through its fields
+    outcome_text = "" if outcome is None else catalog.text(f"notebook.outcome_{outcome}")
+    # not an alert for a form: screen readers should go through its fields
     role = "alertdialog" if form is None or not form.fields else "dialog"
     role = f'role="{role}" tabindex="-1"' if outcome is None else 'role="group"'
     title = catalog.text("confirm.title" if form is None else "form.title")
-    told = "" if form is None or outcome is not None else _form(item, form, catalog)
+    fields = "" if form is None or outcome is not None else _form(item, form, catalog)
     return (
         f'<div class="lhkit-confirm" {role} data-state="{state}" data-card="{card}"'
         f' data-attempt="{item.attempts}"'
@@ -238,26 +237,27 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         f"{escaped(item.request.description)}</div>"
         f'<pre class="lhkit-summary" id="lhkit-s-{card}">'
         f"{escaped(item.request.summary) if outcome is not None else _folded(item, catalog)}"
-        f"</pre>{told}{'' if outcome is not None else _unseen(card, catalog)}"
-        f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{escape(said)}</span>'
+        f"</pre>{fields}{'' if outcome is not None else _unseen(card, catalog)}"
+        f'<div class="lhkit-row">'
+        f'<span class="lhkit-outcome" role="status">{escape(outcome_text)}</span>'
         f"{'' if outcome is not None else _card_buttons(item, catalog)}</div></div>"
     )
 
 
 FOLD_CHARS = 400
-"""A line of an open card that takes more room is folded after the first half of this."""
+"""A longer line of an open card is folded after half of this length."""
 
 FOLD_LINES = 60
-"""The same for the number of lines."""
+"""A card with more lines is folded after half of them."""
 
 _END = "<span data-end></span>"
-"""What has to have been on the screen before a yes can be pressed."""
+"""Must have been on the screen before the user can accept."""
 
 
 def _folded(item: CardItem, catalog: Catalog) -> str:
-    """Return the summary of an open card: long lines, and many lines, behind a button each.
+    """Return the summary of an open card, with long lines and many lines folded.
 
-    The page takes a yes only when all of it was unfolded and every `data-end` in view.
+    The page accepts only after all of it was unfolded, and every `data-end` was in view.
     """
     lines = item.request.summary.split("\n")
     shown = [_folded_line(line, catalog) for line in lines]
@@ -279,7 +279,7 @@ def _folded_line(line: str, catalog: Catalog) -> str:
 
 
 def _fold(rest: str, label: str) -> str:
-    """Return the button that shows `rest`, and `rest`, which gets the focus when it is shown."""
+    """Return the button that unfolds `rest`, and `rest`, which then gets the focus."""
     return (
         f'<button type="button" class="lhkit-button lhkit-fold" data-fold aria-expanded="false">'
         f'{escape(label)}</button><span class="lhkit-rest" tabindex="-1" hidden>{rest}</span>'
@@ -287,13 +287,13 @@ def _fold(rest: str, label: str) -> str:
 
 
 def _unseen(card: str, catalog: Catalog) -> str:
-    words = escape(catalog.text("confirm.unseen"))
-    return f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{words}</div>'
+    text = escape(catalog.text("confirm.unseen"))
+    return f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{text}</div>'
 
 
 def _card_buttons(item: CardItem, catalog: Catalog) -> str:
     answers = {"cancel": ("lhkit-cancel", "confirm.cancel")}
-    # a yes can be pressed when the page has found that all was on the screen
+    # the page enables it when all of the card has been on the screen
     unseen = f' aria-disabled="true" aria-describedby="lhkit-u-{escape(item.card)}"'
     if item.form is None:
         answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
@@ -310,22 +310,24 @@ def _card_buttons(item: CardItem, catalog: Catalog) -> str:
 
 def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
     secret = catalog.text("form.secret") if form.is_secret else ""
-    warning = f'<div class="lhkit-told" data-fault role="alert">{escape(secret)}</div>'
+    warning = f'<div class="lhkit-notice" data-fault role="alert">{escape(secret)}</div>'
     fields = "".join(
         field_html(
-            each,
+            field,
             FieldEntry(
-                name=each.name,
-                typed=each.typed,
-                fault=item.faults.get(each.name, ""),
-                telling=f"lhkit-f-{item.card}-{number}",
+                name=field.name,
+                typed=field.typed,
+                fault=item.faults.get(field.name, ""),
+                about_id=f"lhkit-f-{item.card}-{number}",
             ),
             catalog,
         )
         + _END
-        for number, each in enumerate(form.fields)
+        for number, field in enumerate(form.fields)
     )
-    star = escape(catalog.text("form.star")) if any(each.is_needed for each in form.fields) else ""
+    star = (
+        escape(catalog.text("form.star")) if any(field.is_required for field in form.fields) else ""
+    )
     return (
         f"{warning if secret else ''}"
         f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'
@@ -391,7 +393,7 @@ Patch: TypeAlias = list[Any]
 
 
 def patches(old: View | None, new: View) -> list[Patch]:
-    """Return the changes from `old` to `new`, smallest where an answer streams."""
+    """Return the changes from `old` to `new`; a streaming reply is appended to."""
     before = old.fragments if old else ()
     changes: list[Patch] = []
     if len(new.fragments) < len(before):
@@ -406,7 +408,7 @@ def patches(old: View | None, new: View) -> list[Patch]:
 
 
 def _growth(before: Fragment | None, after: Fragment) -> str | None:
-    """Return the text that was added to an answer that streams; None if that is not all."""
+    """Return the text appended to a streaming reply; None for any other change."""
     if before is None or before.stream is None or after.stream is None:
         return None
     is_longer = after.stream.startswith(before.stream)
@@ -414,48 +416,53 @@ def _growth(before: Fragment | None, after: Fragment) -> str | None:
 
 
 LINE_CHARS = 40
-"""A longer text does not fit into one line of a narrow page."""
+"""The most characters that fit into one line of a narrow page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEntry:
-    """How a field stands in a page: its name there, what is typed, more attributes, what is wrong.
+    """A form field in a page.
 
-    `telling` is the id of the line that says what the field is for; none without it.
+    Args:
+        name: its name in the page.
+        typed: its input.
+        more: further HTML attributes.
+        fault: the validation error.
+        about_id: the HTML id of its description.
     """
 
     name: str
     typed: str = ""
     more: str = ""
     fault: str = ""
-    telling: str = ""
+    about_id: str = ""
 
 
 def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
-    """Return a field with its label, what is to be known of it, and what is wrong with it."""
-    mark = " *" if field.is_needed else ""
+    """Return a field with its label, description and validation error."""
+    mark = " *" if field.is_required else ""
     label = escaped(field.label) + mark
     about = _about(field, entry, catalog)
-    told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
-    told += ' aria-invalid="true"' if entry.fault else ""
-    told += ' aria-required="true"' if field.is_needed else ""
-    common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{told}{entry.more}'
+    aria = f' aria-describedby="{escape(entry.about_id)}"' if entry.about_id and about else ""
+    aria += ' aria-invalid="true"' if entry.fault else ""
+    aria += ' aria-required="true"' if field.is_required else ""
+    common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{aria}{entry.more}'
     return f"<label>{label} {_control(field, common, entry.typed, catalog)}</label>{about}"
 
 
 def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str:
     if field.choices:
-        known = [each.value for each in field.choices]
+        known = [choice.value for choice in field.choices]
         options = _option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
         options += "".join(
-            _option(each.value, is_chosen=each.value == typed, label=each.label)
-            for each in field.choices
+            _option(choice.value, is_chosen=choice.value == typed, label=choice.label)
+            for choice in field.choices
         )
         options += _option(typed, is_chosen=True) if typed and typed not in known else ""
         return f"<select {common}>{options}</select>"
     if field.kind is FieldKind.JSON:
         return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
-    if len(typed) > LINE_CHARS or "\n" in typed:  # a line would show its beginning only
+    if len(typed) > LINE_CHARS or "\n" in typed:  # a one-line input would show only its beginning
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
         return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
@@ -482,12 +489,11 @@ def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
         )
     if not lines:
         return ""
-    name = f' id="{escape(entry.telling)}"' if entry.telling else ""
-    return f'<span class="lhkit-abouts"{name}>{"".join(lines)}</span>'
+    about_id = f' id="{escape(entry.about_id)}"' if entry.about_id else ""
+    return f'<span class="lhkit-abouts"{about_id}>{"".join(lines)}</span>'
 
 
 def _option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
-    """Return a line to choose."""
     chosen = " selected" if is_chosen else ""
     shown = value if label is None else label
     return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'

@@ -1,4 +1,4 @@
-"""Reviewing conversations call by call: labels that are kept, and what can be made of them."""
+"""Review recorded conversations call by call, and convert the labels to data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,14 +7,19 @@ from typing import Any
 
 from lhkit.confirm.form import Form, filled
 from lhkit.errors import UsageError
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.author.accept import (
     accept_argument,
     observed_arguments,
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.corrections import CorrectedConversation, mended, scenario_from_review, talk_line
+from lhkit.harness.corrections import (
+    CorrectedConversation,
+    conversation_line,
+    corrected_conversation,
+    scenario_from_review,
+)
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -22,7 +27,7 @@ from lhkit.harness.reviews import (
     CallPlace,
     Label,
     LabelKind,
-    Reviewed,
+    ReviewComparison,
     ReviewFile,
     compare_reviews,
     reviewers_of,
@@ -41,11 +46,11 @@ from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, load_toolset
 
 
 class Review(Board[ReviewState]):
-    """Conversations of a folder, judged one call and one reply after another, by keys.
+    """Label the calls and replies of recorded conversations, by keys.
 
-    `1` right, `2` wrong, `3` another call should have been; for a reply `1` fine, `2` not fine,
-    `3` a call is missing before it. Arrows move, `n` and `p` go to another conversation. A label is
-    on the disk when the next place is shown; a review that is opened again goes on where it was.
+    For a call: `1` right, `2` wrong, `3` another call is right. For a reply: `1` fine, `2` not
+    fine, `3` a call is missing before it. Arrows move, `n` and `p` change the conversation. A label
+    is saved before the next place is shown; a review that is opened again resumes.
 
     Example:
         ```
@@ -55,17 +60,17 @@ class Review(Board[ReviewState]):
         ```
 
     Args:
-        source: a folder of kept chats or of a run, or a run that was loaded.
-        reviewer: who judges; two people review one folder under two names.
-        toolset: the tools that conversations are replayed with; needed unless they are
-            life-helper's. A toolset that only the folder names is never loaded.
-        scenarios: files or folders that a run was played from: their worlds, and for `accept`.
+        source: a folder of recorded chats or of a run, or a loaded run.
+        reviewer: the reviewer's name; two people review a folder under two names.
+        toolset: the tools for replaying conversations; required unless they are life-helper's.
+            A toolset that only the folder names is never loaded.
+        scenarios: scenario files or folders of a run, for their initial states and for `accept`.
         locale: language of the review (`ko`, `en`).
-        folder: where labels are kept; by default the folder of the run.
+        folder: the folder for labels; by default that of the run.
 
     Raises:
-        MissingRunError: there is no run in the folder.
-        UsageError: there is no conversation in it, or the reviewer's name makes no file name.
+        MissingRunError: the folder contains no run.
+        UsageError: it contains no conversation, or the reviewer's name is not a valid file name.
     """
 
     def __init__(
@@ -82,9 +87,9 @@ class Review(Board[ReviewState]):
         self._folder = Path(folder) if folder else _folder_of(source)
         records = tuple(record for record in self._run.records if record.evidence.turns)
         if not records:
-            raise UsageError(f"{self._folder} holds no conversation to review")
+            raise UsageError(f"{self._folder} contains no conversation to review")
         self._toolset = toolset
-        self._sources = read_sources([Path(each) for each in scenarios]) if scenarios else None
+        self._sources = read_sources([Path(path) for path in scenarios]) if scenarios else None
         self._file = ReviewFile(self._folder, reviewer)
         state = ReviewState(
             reviewer=reviewer,
@@ -96,7 +101,7 @@ class Review(Board[ReviewState]):
             labels={
                 place: label for record in records for place, label in self._file.of(record).items()
             },
-            place=-1,  # before the first
+            place=-1,  # before the first place
         )
         catalog = load_catalog(locale)
         title = catalog.text("review.title")
@@ -117,25 +122,25 @@ class Review(Board[ReviewState]):
         args: Mapping[str, Any] | None = None,
         say: str = "",
     ) -> None:
-        """Say what is to be held of the place that is looked at, and go on to the next open one.
+        """Label the current place, and go to the next unlabelled one.
 
         Args:
-            held: `right`, `wrong` or `should_be` of a call; `fine`, `not_fine` or `call_missing` of
-                a reply.
-            tool: the call that should be there, for `should_be` and `call_missing`.
+            held: `right`, `wrong` or `should_be` for a call; `fine`, `not_fine` or `call_missing`
+                for a reply.
+            tool: the tool of the corrected call, for `should_be` and `call_missing`.
             args: its arguments.
-            say: what should have been said, for `not_fine` and `call_missing`, if you know it.
+            say: the corrected reply, for `not_fine` and `call_missing`, if known.
 
         Raises:
-            UsageError: that cannot be said of this place, or the tool refuses the arguments.
+            UsageError: the label does not apply to this place, or the arguments are invalid.
             RunError: the label cannot be written.
         """
         chosen = LabelKind(held)
         if chosen not in self._state.choices:
             kind = "reply" if self._state.call is None else "call"
-            raise UsageError(f"{chosen} cannot be said of a {kind}: see the buttons of the review")
+            raise UsageError(f"{chosen} is not a label of a {kind}: see the buttons of the review")
         has_call = chosen in WITH_CALL
-        if has_call and (fault := self._fault_of(tool, args or {})):
+        if has_call and (fault := self._call_fault(tool, args or {})):
             raise UsageError(f"{tool}: {fault}")
         place = self._state.current
         label = Label(
@@ -147,100 +152,106 @@ class Review(Board[ReviewState]):
             say=say.strip() if chosen in WITH_WORDS else "",
         )
         self._file.append(label)
-        self._change(labels={**self._state.labels, place: label}, form=None, told=())
-        self._go_on()
+        self._update(labels={**self._state.labels, place: label}, form=None, notices=())
+        self._go_to_next_open()
 
-    def _go_on(self) -> None:
-        following = self._state.at_next_open()
-        if following is not None:
-            self._show(following)
+    def _go_to_next_open(self) -> None:
+        state = self._state.at_next_open()
+        if state is not None:
+            self._show(state)
         else:
-            self._tell(self._catalog.text("review.all_done"))
+            self._show_notice(self._catalog.text("review.all_done"))
 
     def go(self, conversation: int, place: int = 0) -> None:
-        """Look at another place; both count from 0."""
+        """Go to another place; both numbers count from 0."""
         self._show(self._state.moved(conversation, place))
 
-    def agreement(self, *reviewers: str) -> Reviewed:
-        """Return how two reviewers agree, on what both have judged, and where they differ.
+    def agreement(self, *reviewers: str) -> ReviewComparison:
+        """Return the agreement of two reviewers on places that both have labelled.
+
+        Args:
+            reviewers: the two names; optional if there are only two.
 
         Raises:
-            UsageError: there are not two reviewers: name them.
+            UsageError: there are not exactly two reviewers.
         """
         return compare_reviews(self._state.records, self._folder, *reviewers)
 
     async def to_scenarios(self, folder: Path | str) -> tuple[Path, ...]:
-        """Write a scenario file for each conversation that is judged whole, and return them.
+        """Write a scenario file for each completely labelled conversation.
 
-        The calls that are right, and those that should have been, are made with the real tools in
-        the conversation's world: the gold passes, and `lhkit lint` has nothing to say but of a
-        reply that is not fine and for which no better words were written.
-
-        Raises:
-            UsageError: nothing is judged whole, a world is not known, a mended call comes to a
-                mistake, or `toolset` is needed.
-            OSError: a file cannot be written.
-        """
-        toolset, target = self._own_toolset(), Path(folder)
-        ac = None if self._run.toolset == DEFAULT else "chat"
-        texts = {
-            target / f"reviewed-{talk.name.replace('#', '-')}.yaml": await scenario_from_review(
-                talk, toolset, ac=ac
-            )
-            for talk in self.talks()
-        }
-        return _written(texts)
-
-    def to_training(self, path: Path | str) -> Path:
-        """Write the mended conversations as lines of JSON; return the file.
-
-        Raises:
-            UsageError: nothing is judged whole, or a world is not known.
-            OSError: the file cannot be written.
-        """
-        (written,) = _written({Path(path): "".join(map(talk_line, self.talks()))})
-        return written
-
-    def accept(self) -> tuple[Path, ...]:
-        """Widen the scenarios of a played run by the arguments of calls that are held for right.
-
-        Only arguments that a scenario expected otherwise are added, as `lhkit accept` does it.
+        The right and corrected calls are made with the real tools in the conversation's initial
+        state, so that the reference solution passes. `lhkit lint` only reports replies that are not
+        fine and have no corrected reply.
 
         Returns:
-            The files that changed.
+            The files.
 
         Raises:
-            UsageError: no `scenarios` were given, one changed since it was played, or a value is
-                refused.
-            ScenarioError: a file is written in a way that no program can edit.
+            UsageError: no conversation is labelled completely, an initial state is unknown, a
+                corrected call fails, or `toolset` is required.
+            OSError: a file cannot be written.
+        """
+        toolset, target = self._load_toolset(), Path(folder)
+        ac = None if self._run.toolset == DEFAULT else "chat"
+        texts = {}
+        for conversation in self.talks():
+            path = target / f"reviewed-{conversation.name.replace('#', '-')}.yaml"
+            texts[path] = await scenario_from_review(conversation, toolset, ac=ac)
+        return _write_files(texts)
+
+    def to_training(self, path: Path | str) -> Path:
+        """Write the corrected conversations as JSON lines; return the file.
+
+        Raises:
+            UsageError: no conversation is labelled completely, or an initial state is unknown.
+            OSError: the file cannot be written.
+        """
+        (file,) = _write_files({Path(path): "".join(map(conversation_line, self.talks()))})
+        return file
+
+    def accept(self) -> tuple[Path, ...]:
+        """Accept the arguments of calls labelled right in the run's scenarios.
+
+        Only arguments that differ from the expected ones are added, as in `lhkit accept`.
+
+        Returns:
+            The changed files.
+
+        Raises:
+            UsageError: no `scenarios` were given, one changed since the run, or a value is invalid.
+            ScenarioError: a file's YAML cannot be edited.
         """
         if self._sources is None:
             raise UsageError('give Review the scenarios of the run: scenarios=("mine.yaml",)')
-        scenarios = {each.id: each for each in self._sources.scenarios}
+        scenarios = {scenario.id: scenario for scenario in self._sources.scenarios}
         texts: dict[Path, str] = {}
         for record in self._state.records:
             name = record.sample_id.scenario
-            right = [each for each in observed_arguments(record) if self._is_right(record, each)]
-            if not right or name not in scenarios:
+            arguments = [arg for arg in observed_arguments(record) if self._is_right(record, arg)]
+            if not arguments or name not in scenarios:
                 continue
             refuse_changed(scenarios[name], self._run.manifest)
             origin = self._sources.origins[name]
-            for each in right:
+            for argument in arguments:
                 text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
-                schema = schema_of(each, record, self._run.manifest)
-                texts[origin.file] = accept_argument(each, origin, schema, text).after
-        return _written(texts)
+                schema = schema_of(argument, record, self._run.manifest)
+                texts[origin.file] = accept_argument(argument, origin, schema, text).after
+        return _write_files(texts)
 
     def talks(self) -> tuple[CorrectedConversation, ...]:
-        """Return the conversations that are judged whole, as they should have gone.
+        """Return the completely labelled conversations, with their corrections.
 
         Raises:
-            UsageError: none is, or the world of one is not known.
+            UsageError: there is none, or an initial state is unknown.
         """
         done = [record for record in self._state.records if self._state.is_done(record)]
         if not done:
-            raise UsageError("no conversation is judged whole yet: judge its calls and replies")
-        return tuple(mended(each, self._state.labels, self._world_of(each)) for each in done)
+            raise UsageError("no conversation is labelled completely: label its calls and replies")
+        return tuple(
+            corrected_conversation(record, self._state.labels, self._world_of(record))
+            for record in done
+        )
 
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
         place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
@@ -252,8 +263,8 @@ class Review(Board[ReviewState]):
         if state or self._sources is None:
             if not state and record.evidence.initial_sha256:
                 raise UsageError(
-                    f"{record.sample_id}: the run does not hold the world it began in: give Review "
-                    'the scenarios it was played from: scenarios=("mine.yaml",)'
+                    f"{record.sample_id}: the run does not contain its initial state: give Review "
+                    'the scenarios of the run: scenarios=("mine.yaml",)'
                 )
             now = {"now": record.started_at} if record.started_at else {}
             return {**now, **{table: list(rows) for table, rows in state.items()}}
@@ -261,22 +272,22 @@ class Review(Board[ReviewState]):
             if scenario.id == record.sample_id.scenario:
                 return dict(scenario.world)
         raise UsageError(
-            f"{record.sample_id}: no such scenario in the files that Review was given: name it"
+            f"{record.sample_id}: its scenario is not in the files given to Review: add its file"
         )
 
-    def _own_toolset(self) -> Toolset:
+    def _load_toolset(self) -> Toolset:
         if self._toolset is not None:
             return load_toolset(self._toolset)
-        if self._run.toolset != DEFAULT:  # a folder is data: what it names is never loaded
+        if self._run.toolset != DEFAULT:  # data must not choose the code to load
             raise UsageError(
-                f"the conversations were with the tools of {shown(self._run.toolset)}, which a run "
-                "folder cannot load: give Review the toolset, as toolset=mine or "
+                f"the conversations used the tools of {shown(self._run.toolset)}, which are not "
+                "loaded from a run folder: give Review the toolset, as toolset=mine or "
                 'toolset="FILE.py:NAME"'
             )
         return load(DEFAULT)
 
-    def _fault_of(self, tool: str, args: Mapping[str, Any]) -> str:
-        """Return what is wrong with a call; empty if the tool would take it."""
+    def _call_fault(self, tool: str, args: Mapping[str, Any]) -> str:
+        """Return why a call is invalid; empty for a valid one."""
         schema = self._state.schemas.get(tool)
         if schema is None:
             return self._catalog.text("review.no_tool", tool=tool)
@@ -285,10 +296,10 @@ class Review(Board[ReviewState]):
             names = ", ".join(verdict.extra)
             return self._catalog.text("review.unknown", names=names) if names else ""
         parts = (getattr(verdict, name, None) for name in ("field", "expected", "actual"))
-        why = " · ".join(str(each) for each in parts if each)
+        why = " · ".join(str(part) for part in parts if part)
         return self._catalog.text("review.refused", why=why)
 
-    def _carry_out(self, press: Press) -> None:
+    def _handle(self, press: Press) -> None:
         state = self._state
         match press.name:
             case "judge" if press.value in state.choices:
@@ -301,45 +312,45 @@ class Review(Board[ReviewState]):
             case "save" if state.form is not None:
                 self._save(state.form, press.fields)
             case "cancel":
-                self._change(form=None)
+                self._update(form=None)
             case "next_open":
-                self._go_on()
+                self._go_to_next_open()
             case "compare":
                 self._compare()
             case step if step in _STEPS:
-                talks, places = _STEPS[step]
-                self.go(state.conversation + talks, state.place + places if places else 0)
+                conversations, places = _STEPS[step]
+                self.go(state.conversation + conversations, state.place + places if places else 0)
             case _:
                 pass
 
     def _open_form(self, held: LabelKind, tool: str | None = None) -> None:
         form = self._state.correction(held, tool)
-        self._change(form=form, forms=form.number, told=())
+        self._update(form=form, forms=form.number, notices=())
 
     def _save(self, form: Correction, fields: Mapping[str, str]) -> None:
-        """Judge with what stands in a form, or tell in it what is wrong."""
+        """Save a label from its form, or show validation errors in the form."""
         say = fields.get("say", "")
-        typed = {each.name: fields.get(f"arg:{each.name}", "") for each in form.fields}
+        typed = {field.name: fields.get(f"arg:{field.name}", "") for field in form.fields}
         done = filled(Form(fields=form.fields), typed, self._catalog)
         fault = ""
         if form.held in WITH_CALL and not done.faults:
-            fault = self._fault_of(form.tool, done.values)
+            fault = self._call_fault(form.tool, done.values)
         if not (fault or done.faults):
             self.judge(form.held, tool=form.tool, args=done.values, say=say)
             return
         number = form.number + 1
-        told = replace(form, number=number, typed=typed, say=say, fault=fault, faults=done.faults)
-        self._change(form=told, forms=number)
+        form = replace(form, number=number, typed=typed, say=say, fault=fault, faults=done.faults)
+        self._update(form=form, forms=number)
 
     def _compare(self) -> None:
         state = self._state
-        others = [each for each in reviewers_of(self._folder) if each != state.reviewer]
+        others = [name for name in reviewers_of(self._folder) if name != state.reviewer]
         if len(others) == 1:
-            self._change(compared=self.agreement(state.reviewer, others[0]), told=())
+            self._update(compared=self.agreement(state.reviewer, others[0]), notices=())
         else:
             key = "review.which_other" if others else "review.no_other"
             names = ", ".join(others)
-            self._tell(self._catalog.text(key, names=names, folder=self._folder))
+            self._show_notice(self._catalog.text(key, names=names, folder=self._folder))
 
 
 _STEPS = {
@@ -348,14 +359,14 @@ _STEPS = {
     "previous_talk": (-1, 0),
     "next_talk": (1, 0),
 }
-"""By how many conversations and places a key moves."""
+"""The numbers of conversations and places that a key moves by."""
 
 
-def _written(texts: Mapping[Path, str]) -> tuple[Path, ...]:
-    """Write files, each whole, and return them."""
+def _write_files(texts: Mapping[Path, str]) -> tuple[Path, ...]:
+    """Write files atomically, and return their paths."""
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_atomically(path, text.encode())
     return tuple(texts)
 
 
@@ -367,4 +378,4 @@ def _folder_of(source: Run | Path | str) -> Path:
     folder = Path("runs") / source.name
     if source.name and (folder / RECORDS).is_file():
         return folder
-    raise UsageError("give Review the folder of the run, or folder= for where labels are kept")
+    raise UsageError("Review needs the folder of the run, or folder= for the labels")

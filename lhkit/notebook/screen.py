@@ -1,4 +1,8 @@
-"""A state and the widget that shows it: folds events, publishes at most 20 times a second."""
+"""Screens: a panel's state and its widget in the browser.
+
+Events are folded into the state and published at most 20 times a second. The list of messages is
+state of the widget (a reloaded page gets all of it), but travels as patches.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +20,7 @@ from lhkit.notebook.state import PanelEvent, PanelState, fold
 from lhkit.text import whole_unicode
 
 UPDATE_S = 0.05
-"""At least so many seconds between two updates of the browser."""
+"""The shortest time between two updates of the browser, in seconds."""
 
 _LABELS = (
     *("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder"),
@@ -25,16 +29,16 @@ _LABELS = (
 
 
 class Screen:
-    """Shows a panel or a single card. All methods belong to the loop's thread.
+    """Shows a panel or a single card. All methods are called in the loop's thread.
 
     Args:
         loop: the loop of the panel.
         catalog: the texts.
-        name: what the widget's `repr` says, before the conversation in words.
-        receive: is handed messages of the browser, on the loop.
+        name: the first line of the widget's `repr`, before the conversation.
+        receive: called with messages of the browser, on the loop.
         has_input: False for a card alone.
         locales: the languages to choose from.
-        title: stands above the messages, where there is one.
+        title: the heading, if any.
         clock: monotonic seconds.
     """
 
@@ -65,7 +69,7 @@ class Screen:
         self.widget = PanelWidget(
             name=lambda: "\n  ".join([name, *to_lines(self._state, self._catalog)]),
             document=self._document,
-            receive=lambda content: loop.hand_over(self.take_message, content),
+            receive=lambda content: loop.call_soon(self.take_message, content),
             has_input=has_input,
             locale=catalog.locale,
             locales=list(locales),
@@ -75,7 +79,7 @@ class Screen:
 
     @property
     def state(self) -> PanelState:
-        """What is shown, or will be within `UPDATE_S`."""
+        """The state that is shown now, or within `UPDATE_S`."""
         return self._state
 
     @property
@@ -93,15 +97,15 @@ class Screen:
         self._catalog = catalog
         self.widget.labels = _labels(catalog, self.widget.locales)
         self.widget.locale = catalog.locale
-        self._soon()
+        self._schedule_flush()
 
-    def take(self, event: PanelEvent) -> None:
-        """Fold an event and show it soon."""
+    def apply(self, event: PanelEvent) -> None:
+        """Fold an event, and show it soon."""
         self._state = fold(self._state, event, at_s=self._clock())
-        self._soon()
+        self._schedule_flush()
 
     def flush(self) -> None:
-        """Show the present state now."""
+        """Show the state now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,17 +114,17 @@ class Screen:
         self._view = view
         self._updated_s = self._clock()
         self.updates += 1
-        self.widget.controls = dict(view.controls)  # first: a patch tells the page to look at them
+        self.widget.controls = dict(view.controls)  # first: the page reads them on a patch
         self.widget.status = view.status
         if changes:
             self._revision += 1
             self.widget.send_patches(self._revision, changes)
 
-    def _soon(self) -> None:
+    def _schedule_flush(self) -> None:
         if self._timer is not None:
             return
         wait_s = max(0.0, self._updated_s + UPDATE_S - self._clock())
-        self._timer = self._loop.later(wait_s, self.flush)
+        self._timer = self._loop.call_later(wait_s, self.flush)
         if self._timer is None:
             self.flush()
 
@@ -129,15 +133,15 @@ class Screen:
         return [fragment.html for fragment in fragments], self._revision
 
     def take_message(self, content: Mapping[str, Any]) -> None:
-        """Take in what a page sent: that it shows this or no longer does, or a press."""
+        """Handle a message of a page: ready, gone, or a pressed button."""
         match content:
             case {"type": "ready", "view": str(view)}:
                 self._viewers.add(view)
                 self.was_seen = True
                 self.widget.resend()
             case {"type": "gone", "view": str()}:
-                self._viewers.clear()  # a page that was reloaded or closed never said so
-                self.widget.call_roll()
+                self._viewers.clear()  # a page that is reloaded or closed sends nothing
+                self.widget.ask_viewers()
             case {"type": str()}:
                 self._receive(content)
             case _:
@@ -145,7 +149,7 @@ class Screen:
 
 
 def _labels(catalog: Catalog, locales: Sequence[str]) -> dict[str, str]:
-    """Return the words of the page; each language is called what it calls itself."""
+    """Return the texts of the page; languages have their own names."""
     names = {f"locale_{each}": load_catalog(each).text("notebook.locale_name") for each in locales}
     return {key: catalog.text(f"notebook.{key}") for key in _LABELS} | names
 
@@ -154,13 +158,13 @@ STATIC = Path(__file__).parent / "static"
 
 
 class SafeWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
-    """A widget whose messages always arrive: half a surrogate pair in one would stop it.
+    """A widget that replaces lone surrogates, which the kernel cannot send as UTF-8.
 
-    A model can write one in JSON, and the kernel's messages are UTF-8.
+    A model can write them as JSON escapes.
     """
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """Return the traits as a page gets them."""
+        """Return the traits as they are sent to a page."""
         state: dict[str, Any] = _whole(super().get_state(key, drop_defaults))
         return state
 
@@ -174,20 +178,20 @@ def _whole(value: Any) -> Any:
         case str():
             return whole_unicode(value)
         case list():
-            return [_whole(each) for each in value]
+            return [_whole(item) for item in value]
         case dict():
-            return {key: _whole(each) for key, each in value.items()}
+            return {key: _whole(item) for key, item in value.items()}
         case _:
             return value
 
 
 class PanelWidget(SafeWidget):
-    """One panel or card as the browser sees it.
+    """The widget of a panel or card, without logic or state of its own.
 
     Args:
-        name: returns what `repr` says; without an address, so that saved outputs are stable.
-        document: returns the HTML of all messages and the number of the last patch.
-        receive: is handed every message of the browser, in whatever thread that comes.
+        name: returns the `repr`, without an address, so that saved outputs are stable.
+        document: returns the HTML of all messages, and the number of the last patch.
+        receive: called with every message of the browser, in any thread.
     """
 
     _esm = STATIC / "panel.js"
@@ -220,7 +224,7 @@ class PanelWidget(SafeWidget):
         return self._name()
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
-        """Return the traits for a page that opens, with the messages as they are now."""
+        """Return the traits for a page that opens, with the current messages."""
         state: dict[str, Any] = super().get_state(key, drop_defaults)
         if {"fragments", "revision"} & state.keys():
             fragments, revision = self._document()
@@ -228,20 +232,20 @@ class PanelWidget(SafeWidget):
         return state
 
     def send_patches(self, revision: int, changes: Sequence[Patch]) -> None:
-        """Send what changed; `revision` numbers the patches from 1, without a gap."""
+        """Send changes; `revision` numbers the patches from 1, without a gap."""
         self.send({"type": "patch", "revision": revision, "changes": list(changes)})
 
     def resend(self) -> None:
-        """Send all messages, to a page that may have missed some, and that we hear it."""
+        """Send all messages to a page that may have missed some, and acknowledge it."""
         self.send_state(["fragments", "revision"])
         self.send({"type": "here"})
 
-    def call_roll(self) -> None:
-        """Ask the pages that show this to say so once more."""
+    def ask_viewers(self) -> None:
+        """Ask the pages that show this widget to report again."""
         self.send({"type": "roll_call"})
 
-    def give_back(self, view: str, text: str) -> None:
-        """Put words that were not taken back into the text area of a page."""
+    def return_text(self, view: str, text: str) -> None:
+        """Put text that was not sent back into the text area of a page."""
         self.send({"type": "unsent", "view": view, "text": text})
 
     def send_file(self, name: str, text: str) -> None:

@@ -1,6 +1,6 @@
-"""The state of a panel: the chat's state, and what is shown besides. A pure fold of events.
+"""The state of a panel: its items, its events, and the pure fold of events into the state.
 
-The chat's part is `chat.state`, folded by the same function as the controller's.
+The chat's part is folded by `chat.state`, as in the controller.
 """
 
 from collections import defaultdict
@@ -11,9 +11,8 @@ from itertools import chain
 from typing import TypeAlias
 
 from lhkit.chat.state import ChatState, apply_event
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import Finished, ModelIdentity
@@ -21,10 +20,15 @@ from lhkit.responses import Finished, ModelIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardItem:
-    """A question to the user; `outcome` is None while it is open. As an event: it is put.
+    """A confirmation card; `outcome` is None while it is open. Also the event that opens it.
 
-    With a form it asks for more than a yes: `faults` are those of the form as it was sent last, the
-    `attempts`-th time. What is typed into a form is never in here.
+    Args:
+        card: the card's id.
+        request: the question.
+        outcome: the answer.
+        form: the form to fill in, for a question of a server in mid-call. Its input is not stored.
+        faults: validation errors of the form as last sent, by field.
+        attempts: how often the form was sent.
     """
 
     card: str
@@ -37,14 +41,14 @@ class CardItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenItem:
-    """Words of the model that were cut off by a fault."""
+    """Text of the model that an error cut off."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorItem:
-    """A fault as a sentence; `detail` for who looks closer. `can_retry` offers a button."""
+    """An error message with technical `detail`; `can_retry` shows a button."""
 
     text: str
     detail: str = ""
@@ -53,7 +57,7 @@ class ErrorItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptInRequested:
-    """The user is asked whether their text may go to the model. `licence` is a sentence."""
+    """The question for consent to send text to the model; `licence` is a sentence."""
 
     model: str
     address: str
@@ -62,7 +66,7 @@ class OptInRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardInvalid:
-    """A form was sent with values that do not fit: why, in words, by the names of fields."""
+    """A form was sent with invalid values; `faults` are messages by field."""
 
     card: str
     faults: Mapping[str, str]
@@ -70,7 +74,7 @@ class CardInvalid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSettled:
-    """The question has its answer."""
+    """A card was answered."""
 
     card: str
     outcome: QuestionOutcome
@@ -78,31 +82,31 @@ class CardSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDropped:
-    """The last turn is taken back: it will be asked again."""
+    """The last turn was dropped, to be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChosen:
-    """Who answers from now on."""
+    """The model was set."""
 
     identity: ModelIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptedIn:
-    """The user agreed that it may."""
+    """The user gave consent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelNotice:
-    """A notice of a board; `is_fault` if something went wrong."""
+    """A notice on a board; `is_fault` for an error."""
 
     text: str
     is_fault: bool = False
 
 
 Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInRequested
-"""An entry of a panel's list. A `ToolCallMessage` without an outcome is still pending."""
+"""An entry of the panel's list. A `ToolCallMessage` without an outcome is pending."""
 
 PanelEvent: TypeAlias = (
     ChatEvent
@@ -118,11 +122,11 @@ PanelEvent: TypeAlias = (
 
 
 _LOST = frozenset({"ServerUnreachableError", "StreamBrokenError", "StreamStalledError"})
-"""Causes of a failed turn after which the server may be gone."""
+"""Errors of a failed turn after which the server may be gone."""
 
 
 class ModelStatus(StrEnum):
-    """How it stands with the model."""
+    """The connection to the model."""
 
     READY = "ready"
     ANSWERING = "answering"
@@ -131,7 +135,7 @@ class ModelStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFigures:
-    """What one turn took. Seconds; the time spent waiting for a person is not in `duration_s`."""
+    """Tokens and seconds of a turn; `duration_s` excludes the time that the user takes."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -142,10 +146,9 @@ class TurnFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelState:
-    """Everything a panel shows.
+    """Everything that a panel shows.
 
-    `extras` are the items that are no messages of the conversation, each with the number of
-    messages before it.
+    `extras` are items that are not messages, with the number of messages before them.
     """
 
     chat: ChatState = field(default_factory=ChatState)
@@ -158,7 +161,7 @@ class PanelState:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The list from top to bottom: words before calls are a message of their own."""
+        """The list from top to bottom; text before a call is its own message."""
         extras = defaultdict[int, list[Item]](list)
         for number, item in self.extras:
             extras[number].append(item)
@@ -174,14 +177,14 @@ class PanelState:
 
     @property
     def last_turn(self) -> tuple[Item, ...]:
-        """The items from the user's last message on."""
+        """The items from the last user message on."""
         items = self.items
         places = [i for i, item in enumerate(items) if isinstance(item, UserMessage)]
         return items[places[-1] :] if places else items
 
     @property
     def live(self) -> str | None:
-        """The answer that streams, None when none does."""
+        """The reply so far while it streams, else None."""
         return self.chat.streaming_text
 
     @property
@@ -191,19 +194,19 @@ class PanelState:
 
     @property
     def connection(self) -> ModelStatus:
-        """How it stands with the model."""
+        """The connection to the model."""
         if self.is_busy:
             return ModelStatus.ANSWERING
         return ModelStatus.LOST if self.is_lost else ModelStatus.READY
 
     @property
     def needs_opt_in(self) -> bool:
-        """True while the user is asked whether anything may be sent."""
+        """True while the question for consent is open."""
         return any(isinstance(item, OptInRequested) for _, item in self.extras)
 
     @property
     def open_card(self) -> CardItem | None:
-        """The question that waits for an answer; there is at most one."""
+        """The open card; there is at most one."""
         for _, item in reversed(self.extras):
             if isinstance(item, CardItem) and item.outcome is None:
                 return item
@@ -211,11 +214,11 @@ class PanelState:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if there is a last turn that could be asked again."""
+        """True if there is a turn to repeat."""
         return self.chat.transcript.user_turns > 0
 
     def has_written(self, destructive: Collection[str]) -> bool:
-        """Return True if one of the tools named ran in the last turn."""
+        """Return whether one of the `destructive` tools ran in the last turn."""
         calls = self.chat.transcript.calls_of_this_turn
         return any(
             call.name in destructive and call.outcome is not None and call.outcome.ran
@@ -224,34 +227,38 @@ class PanelState:
 
 
 def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:
-    """Return the state after `event`, which came at `at_s` seconds of a monotonic clock."""
+    """Return the state after an event that arrived at `at_s` monotonic seconds."""
     match event:
         case SystemMessage() | CardItem() | ErrorItem() | OptInRequested():
-            return _with(state, event)
+            return _with_item(state, event)
         case CardInvalid() | CardSettled():
-            extras = tuple((number, _after(item, event)) for number, item in state.extras)
+            extras = tuple((number, _updated(item, event)) for number, item in state.extras)
             return replace(state, extras=extras)
         case OptedIn():
-            kept = tuple(each for each in state.extras if not isinstance(each[1], OptInRequested))
-            return replace(state, extras=kept)
+            extras = tuple(
+                (number, item)
+                for number, item in state.extras
+                if not isinstance(item, OptInRequested)
+            )
+            return replace(state, extras=extras)
         case ModelChosen(identity=identity):
             return replace(state, identity=identity)
         case TurnDropped():
             transcript = state.chat.transcript.without_last_turn()
             end = len(transcript.messages)
-            kept = tuple(each for each in state.extras if each[0] <= end)
-            return replace(state, chat=ChatState(transcript=transcript), extras=kept)
+            extras = tuple((number, item) for number, item in state.extras if number <= end)
+            return replace(state, chat=ChatState(transcript=transcript), extras=extras)
         case _:
-            return _in_chat(state, event, at_s)
+            return _fold_chat_event(state, event, at_s)
 
 
-def _with(state: PanelState, item: Item) -> PanelState:
+def _with_item(state: PanelState, item: Item) -> PanelState:
     transcript = state.chat.transcript
     before = len(transcript.messages) + len(transcript.pending)
     return replace(state, extras=(*state.extras, (before, item)))
 
 
-def _after(item: Item, event: CardInvalid | CardSettled) -> Item:
+def _updated(item: Item, event: CardInvalid | CardSettled) -> Item:
     if not isinstance(item, CardItem) or item.card != event.card:
         return item
     if isinstance(event, CardSettled):
@@ -259,7 +266,7 @@ def _after(item: Item, event: CardInvalid | CardSettled) -> Item:
     return replace(item, faults=event.faults, attempts=item.attempts + 1)
 
 
-def _in_chat(state: PanelState, event: ChatEvent, at_s: float) -> PanelState:
+def _fold_chat_event(state: PanelState, event: ChatEvent, at_s: float) -> PanelState:
     after = replace(state, chat=apply_event(state.chat, event))
     match event:
         case TurnStarted():
@@ -276,21 +283,21 @@ def _in_chat(state: PanelState, event: ChatEvent, at_s: float) -> PanelState:
             )
             return replace(after, figures=figures, identity=event.identity or state.identity)
         case TurnEnded():
-            return _ended(state, after, event, at_s)
+            return _end_turn(state, after, event, at_s)
         case HistoryCleared():
             return PanelState(identity=state.identity, is_lost=state.is_lost)
         case _:
             return after
 
 
-def _ended(before: PanelState, after: PanelState, event: TurnEnded, at_s: float) -> PanelState:
-    words = before.live or ""
-    if words.strip() and event.reason is not EndReason.STOPPED:
-        after = _with(after, BrokenItem(text=words.strip()))
+def _end_turn(before: PanelState, after: PanelState, event: TurnEnded, at_s: float) -> PanelState:
+    text = (before.live or "").strip()
+    if text and event.reason is not EndReason.STOPPED:
+        after = _with_item(after, BrokenItem(text=text))
     if event.error is not None:
         can_retry = event.reason is EndReason.FAILED
         error = ErrorItem(text=event.error, detail=event.detail or "", can_retry=can_retry)
-        after = _with(after, error)
+        after = _with_item(after, error)
     calls = after.chat.transcript.calls_of_this_turn
     waited_s = sum(call.outcome.waiting_s for call in calls if call.outcome is not None)
     duration_s = max(0.0, at_s - after.started_s - waited_s)

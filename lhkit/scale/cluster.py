@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lhkit.errors import LhkitError, SetupError
 from lhkit.scale.placement import LOCAL, Placement, ReplicaConfig, Resources, require_ray
 from lhkit.scale.replica import Replica
-from lhkit.settings import quiet_ray
+from lhkit.settings import configure_ray
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -46,7 +46,7 @@ async def connect(placement: Placement, toolset: str, log: Path) -> AsyncIterato
         UsageError: the address is invalid.
     """
     require_ray(placement.address)
-    quiet_ray()
+    configure_ray()
     import ray  # noqa: TID251 - here; optional, and slow
 
     file, _, name = toolset.rpartition(":")

@@ -14,8 +14,8 @@ from lhkit.harness.plan import ModelSource
 from lhkit.harness.run_options import RunOptions
 from lhkit.models import served
 from lhkit.responses import ModelIdentity
-from lhkit.runtimes import VLLM, Runtime
-from lhkit.toolset import Session, Toolset, ToolsetAround
+from lhkit.settings import VLLM, Runtime
+from lhkit.toolset import Session, Toolset, WrappedToolset
 
 SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
     "gold": gold_models,
@@ -140,4 +140,4 @@ def with_instructions(toolset: Toolset, instructions: Mapping[str, str]) -> Tool
         original = session.assistant
         return replace(original, instructions=instructions.get(locale, original.instructions))
 
-    return ToolsetAround(inner=toolset, assistant=assistant) if instructions else toolset
+    return WrappedToolset(inner=toolset, assistant=assistant) if instructions else toolset

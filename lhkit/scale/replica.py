@@ -22,8 +22,8 @@ from lhkit.models.families import family_of
 from lhkit.models.gemma import EMBEDDED_NAMES
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint
-from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.scale.placement import (
     SCRIPTED,
     ReplicaConfig,
@@ -32,7 +32,7 @@ from lhkit.scale.placement import (
     with_instructions,
 )
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import Toolset, limited, load, registry_of
+from lhkit.toolset import Toolset, limit_tokens, load, registry_of
 
 _COLLECT_AFTER_S = 0.02
 """The delay before results are returned, so that one message carries several.
@@ -74,7 +74,7 @@ class Replica:
         options, settings = self._config.options, load_settings()
         started_s = time.perf_counter()
         try:
-            toolset = limited(load(options.toolset), options.max_tokens)
+            toolset = limit_tokens(load(options.toolset), options.max_tokens)
         except UsageError as error:
             raise UsageError(
                 f"{error} (A toolset of FILE.py:NAME is uploaded with its folder. Install other "
@@ -192,7 +192,7 @@ class Replica:
             self._server_log = plan.log_path
             async with VllmServer(plan) as server:
                 if plan.served_name in EMBEDDED_NAMES:
-                    await require_unchanged(plan, settings.cache_dir)
+                    await embedded.require_same_weights(server, settings)
                 endpoint = Endpoint(
                     base_url=server.base_url,
                     model=plan.served_name,
@@ -241,7 +241,7 @@ async def _server_settings(config: ReplicaConfig, settings: Settings) -> ServerS
     name = options.model or app.EMBEDDED
     if "/" not in name:
         name = app.embedded_name(options.model)
-        plan = await embedded.embedded_server(settings, name=name, server_parser=is_parsing)
+        plan = await embedded.prepare_vllm(settings, name=name, server_parser=is_parsing)
     else:
         family = family_of(name)
         is_folder = await asyncio.to_thread(Path(name).is_dir)
@@ -261,6 +261,6 @@ async def _server_settings(config: ReplicaConfig, settings: Settings) -> ServerS
             dtype=options.dtype or "auto",
         )
         plan = replace(plan, **GPU) if config.gpus else plan
-        plan = await for_installed_vllm(plan, settings.cache_dir)
+        plan = await fit_installed_vllm(plan, settings.cache_dir)
     log = plan.log_path.with_stem(f"{plan.log_path.stem}-{os.getpid()}")
     return replace(plan, log_path=log, max_num_seqs=max(plan.max_num_seqs, config.concurrency))

@@ -18,12 +18,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from lhkit.confirm.decision import Decision, QuestionOutcome, is_approved
 from lhkit.confirm.gate import (
     ConfirmGate,
     ConfirmRequest,
+    Decision,
     MidCallQuestions,
+    QuestionOutcome,
     cancellations,
+    is_approved,
     use_questions,
 )
 from lhkit.confirm.summary import summarize

@@ -120,9 +120,9 @@ def _docstring(function: Any, body: Any) -> str:
     """Return the docstring, for a partial or a callable object that of the function it calls."""
     if inspect.isroutine(function):
         return inspect.getdoc(function) or ""
-    own = vars(function).get("__doc__") if hasattr(function, "__dict__") else None
-    of_class = None if isinstance(function, partial) else type(function).__doc__
-    return inspect.cleandoc(own or body.__doc__ or of_class or "")
+    instance_doc = vars(function).get("__doc__") if hasattr(function, "__dict__") else None
+    class_doc = None if isinstance(function, partial) else type(function).__doc__
+    return inspect.cleandoc(instance_doc or body.__doc__ or class_doc or "")
 
 
 def _parameters(tool_name: str, function: Any) -> list[inspect.Parameter]:

@@ -1,4 +1,4 @@
-"""Regular expressions of JSON Schema, which are ECMAScript's, run within a time limit."""
+"""The ECMAScript regular expressions of JSON Schema, searched within a time limit."""
 
 import re
 from functools import lru_cache
@@ -8,12 +8,12 @@ import regex
 from lhkit.errors import UsageError
 
 SEARCH_CPU_S = 2.0
-"""Longest search: a schema may be someone else's, and `re` cannot be interrupted."""
+"""Limit of a search, since schemas may be untrusted and `re` cannot be interrupted."""
 
 _ECMA_SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
 _OUTSIDE = {
-    "$": r"\Z",  # Python's also matches before a line break at the end
+    "$": r"\Z",  # Python's `$` also matches before a final line break
     ".": r"[^\n\r\u2028\u2029]",
     "[]": "(?!)",
     "[^]": r"[\s\S]",
@@ -29,17 +29,17 @@ _PROPERTY = re.compile(r"\\[pP]\{")
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> regex.Pattern[str] | None:
-    r"""Return a schema's regular expression compiled, None where Python has no such.
+    r"""Return the compiled pattern of a schema; None if Python does not support it.
 
-    As ECMA-262 has it: `$` is the very end, and `\d`, `\w` and `\b` are ASCII (beside `\p{…}`
-    they are Unicode).
+    As in ECMA-262, `$` matches only at the end, and `\d`, `\w` and `\b` are ASCII (Unicode in a
+    pattern with `\p{…}`).
     """
     is_in_class = False
 
-    def translated(match: re.Match[str]) -> str:
+    def translate(match: re.Match[str]) -> str:
         nonlocal is_in_class
         piece = match[0]
-        if is_in_class and piece in {"[]", "[^]"}:  # a bracket in a class, then the end of it
+        if is_in_class and piece in {"[]", "[^]"}:  # a bracket, then the end of the class
             is_in_class = False
             return rf"\{piece}"
         if is_in_class:
@@ -51,16 +51,16 @@ def compiled(pattern: str) -> regex.Pattern[str] | None:
         return _OUTSIDE.get(piece, piece)
 
     try:
-        flags = 0 if _PROPERTY.search(pattern) else regex.ASCII  # which empties \p{Han}
-        return regex.compile(_PIECE.sub(translated, pattern), flags)
+        flags = 0 if _PROPERTY.search(pattern) else regex.ASCII  # ASCII would empty \p{Han}
+        return regex.compile(_PIECE.sub(translate, pattern), flags)
     except (regex.error, OverflowError, RecursionError, ValueError):
         return None
 
 
 def matches(pattern: str, text: str) -> bool:
-    r"""Return True if a schema's regular expression is found in a text.
+    """Return True if a schema's pattern matches anywhere in a text.
 
-    One that cannot be compiled is not asserted, like a format that is not known.
+    A pattern that Python does not support matches everything, like an unknown format.
 
     Raises:
         UsageError: the search takes too long.
@@ -73,5 +73,5 @@ def matches(pattern: str, text: str) -> bool:
     except TimeoutError as error:
         raise UsageError(
             f"pattern {pattern[:200]!r} takes longer than {SEARCH_CPU_S:g} s in a text of "
-            f"{len(text)} characters: write it without repeats inside of repeats"
+            f"{len(text)} characters: write it without nested repeats"
         ) from error

@@ -1,16 +1,19 @@
-"""The one plug-in point: tools with an assistant and a world. Chat, panel, eval and lint use it.
+"""Toolsets: tools with an assistant and an initial state, for chat, notebook panel, eval and lint.
 
-Whoever has tools implements `Toolset` and `Session`, in a file of their own, and names it
-`FILE.py:NAME`. life-helper is such a reference, the default one. lhkit knows no domain beside this.
+A user implements `Toolset` and `Session` in a file and refers to it as `FILE.py:NAME`; the default
+is `life-helper`.
 
     class Kitchen:
         def open(self, world, locale):
             items = [dict(row) for row in world.get("items", [])]
             return KitchenSession(items)
 
-Their code may keep and change whatever it gets, and give away what it goes on changing: what
-crosses this line is copied. It runs with our rights, as a script of theirs would: it is trusted
-like one. Whatever goes wrong in it is told in one sentence, with the line of their file.
+- `base`: the protocols `Toolset` and `Session`, and `BareToolset` for tools without a state.
+- `references`: loads a toolset by its reference.
+- `sessions`: opens, reads and closes sessions, and wraps toolsets.
+
+User code is trusted like any script. Data that it passes or receives is copied, and its exceptions
+become a `UsageError` with the line of the user's file.
 """
 
 from lhkit.toolset.base import (
@@ -20,26 +23,33 @@ from lhkit.toolset.base import (
     Toolset,
     ToolsetSource,
     day_of,
+    is_blocking,
     isolation_fault,
     name_of,
     require_isolated,
-    waits_of,
 )
-from lhkit.toolset.references import DEFAULT, label_of, load, load_named, load_toolset, seen_from
+from lhkit.toolset.references import (
+    DEFAULT,
+    label_of,
+    load,
+    load_named,
+    load_toolset,
+    reference_from,
+)
 from lhkit.toolset.sessions import (
-    SessionAround,
-    ToolsetAround,
+    WrappedSession,
+    WrappedToolset,
     assistant_of,
-    closed_after,
-    limited,
+    closing_session,
+    limit_tokens,
     locales_of,
     open_session,
     opened,
-    place_in_their_code,
     registry_of,
-    runs_on_of,
     state_of,
-    their_code,
+    tool_programs,
+    user_code,
+    user_code_location,
 )
 
 __all__ = [
@@ -47,16 +57,17 @@ __all__ = [
     "BareSession",
     "BareToolset",
     "Session",
-    "SessionAround",
     "Toolset",
-    "ToolsetAround",
     "ToolsetSource",
+    "WrappedSession",
+    "WrappedToolset",
     "assistant_of",
-    "closed_after",
+    "closing_session",
     "day_of",
+    "is_blocking",
     "isolation_fault",
     "label_of",
-    "limited",
+    "limit_tokens",
     "load",
     "load_named",
     "load_toolset",
@@ -64,12 +75,11 @@ __all__ = [
     "name_of",
     "open_session",
     "opened",
-    "place_in_their_code",
+    "reference_from",
     "registry_of",
     "require_isolated",
-    "runs_on_of",
-    "seen_from",
     "state_of",
-    "their_code",
-    "waits_of",
+    "tool_programs",
+    "user_code",
+    "user_code_location",
 ]

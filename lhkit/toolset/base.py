@@ -1,4 +1,4 @@
-"""What a toolset and its session have to have, what they may have, and tools without a world."""
+"""The protocols of toolsets and sessions, and the toolset of a plain registry."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,83 +16,85 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Session(Protocol):
-    """One isolated world, for one conversation.
+    """One isolated state, for one conversation.
 
-    It may have more methods. Each adds an ability:
+    Optional methods:
 
-    - `known_ids()` returns the ids that exist, by the name of the argument that takes them; without
-      it, ids of a scenario go unchecked.
-    - `row_keys()` returns the fields that together are a row's key, by table, such as
-      `{"tracker": ["habit_id", "date"]}`; no fields for a table that always has one row. Tables
-      that are not named go by `id`.
-    - `broken_rules(before, after)` returns (code, detail) of each rule of the domain that the state
-      `after` breaks and `before` did not, whoever wrote it.
+    - `known_ids()` returns the existing ids, by the name of the argument that takes them, to check
+      the ids of scenarios.
+    - `row_keys()` returns the fields of each table's key, such as
+      `{"tracker": ["habit_id", "date"]}`; no fields for a table that always has one row. The
+      default key is `id`.
+    - `broken_rules(before, after)` returns (code, detail) of each domain rule that the state
+      `after` breaks and `before` did not.
     - `in_locale(locale)` returns a session over the same data in another language; closing either
-      closes both. Without it, a panel that changes its language opens an equal world.
-    - `runs_on()` returns what program the tools run on, such as `{"server": "notes"}`.
+      closes both. Without it, a panel that changes its language opens a new state.
+    - `runs_on()` returns the program that the tools run on, such as `{"server": "notes"}`.
     """
 
     @property
     def registry(self) -> ToolRegistry:
-        """The tools of this world; a call may register more while a conversation goes on."""
+        """The tools; a call may register more during a conversation."""
         ...
 
     @property
     def assistant(self) -> Assistant:
-        """Instructions, limits, sampling, and the data that the tools work on."""
+        """Instructions, limits, sampling, and the dependencies of the tools."""
         ...
 
     @property
     def today(self) -> date:
-        """The day in this world: what `{date: today}` means."""
+        """The current day, which is the value of `{date: today}`."""
         ...
 
     def state(self) -> Mapping[str, JSON]:
-        """Return the present state: a list of rows (plain JSON objects) per table.
+        """Return the current state: a list of rows (plain JSON objects) for each table.
 
-        It may hold live objects: it is copied at once.
+        It is copied at once, so it may contain live objects.
         """
         ...
 
     def close(self) -> None:
-        """Release what the session holds."""
+        """Release the session's resources."""
         ...
 
 
 class Toolset(Protocol):
-    """Opens sessions. Must be safe to use for many at once.
+    """Opens sessions; must support many at the same time.
 
-    It may have more. Each of these has a default:
+    Optional attributes and methods:
 
-    - `name`: a word for reports and files; by default the name of its class.
-    - `locales`: the languages that it has; without it they are tried.
-    - `waits = True`: its sessions wait for another process when they are opened, closed and read,
-      which is then done in a thread, so that no other conversation is held up.
-    - `is_isolated = False`: its sessions share real data, as those of most MCP servers do. Then
-      only a person or the simulated user of an evaluation approves calls (`isolation_fault`).
-    - `open_kept(file, *, now, locale)`: returns a session over the data in `file` (a path; None for
-      no longer than the session) that goes by the clock `now`. Without it a chat begins anew.
+    - `name`: the name in reports and files; by default that of its class.
+    - `locales`: the supported languages; by default those in which it opens.
+    - `waits = True`: its sessions wait for another process when they are opened, read and closed,
+      so this is done in a thread and does not block other conversations.
+    - `is_isolated = False`: its sessions share real data, as with most MCP servers. Then only a
+      person or the simulated user of an evaluation approves calls (`isolation_fault`).
+    - `open_kept(file, *, now, locale)`: returns a session over the data in `file` (a path; None
+      for temporary data) with the clock `now`. Without it a chat starts from an empty state.
     """
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
-        """Return a fresh session in the state `world` (a scenario's own words).
+        """Return a new session with an initial state.
 
-        `world` is a copy, plain JSON: it may be kept and changed.
+        Args:
+            world: the initial state, in the format of the scenario key `world`; a copy as plain
+                JSON, which may be kept and changed.
+            locale: the language, such as `ko`.
 
         Raises:
-            UsageError: `world` describes no possible state, or `locale` is not supported.
+            UsageError: `world` is invalid, or `locale` is not supported.
         """
         ...
 
 
 ToolsetSource: TypeAlias = str | Toolset | ToolRegistry | Callable[[], Toolset | ToolRegistry]
-"""What names a toolset: a reference, the thing itself, a class or function that makes it, or tools
-without a world."""
+"""A reference, a toolset, a registry, or a class or function that returns one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareToolset:
-    """Tools without a world of their own: what a bare registry is. All languages have one text."""
+    """The toolset of a plain registry, without a state and with one text for all languages."""
 
     registry: ToolRegistry
     assistant: Assistant = field(default_factory=Assistant)
@@ -100,7 +102,7 @@ class BareToolset:
     locales: tuple[str, ...] = field(default_factory=available_locales)
 
     def open(self, world: Mapping[str, Any], locale: str) -> "BareSession":
-        """Return a session without a state; of `world`, only `now` means something."""
+        """Return a session without a state; of `world`, only `now` is used."""
         return BareSession(
             registry=self.registry, assistant=self.assistant, today=day_of(world.get("now"))
         )
@@ -108,47 +110,51 @@ class BareToolset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareSession:
-    """A conversation over tools whose data lhkit knows nothing of."""
+    """A session of tools whose data is not visible to lhkit."""
 
     registry: ToolRegistry
     assistant: Assistant
     today: date
 
     def state(self) -> Mapping[str, JSON]:
-        """Return nothing: whatever the tools change cannot be seen."""
+        """Return an empty state."""
         return {}
 
     def close(self) -> None:
-        """Leave everything as it is."""
+        """Do nothing."""
 
 
 def day_of(now: Any) -> date:
-    """Return the day of a world's clock; without one, that of the wall clock, as the tools see."""
+    """Return the day of `world.now`; without one, the current day.
+
+    Raises:
+        UsageError: it is not an ISO 8601 time.
+    """
     if now is None:
         return load_settings().now().date()
     try:
         return datetime.fromisoformat(now).date()
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"world.now: {now!r} is no time: write one such as 2026-03-04T09:00:00+09:00"
+            f"world.now is invalid: {now!r}. Give a time such as 2026-03-04T09:00:00+09:00."
         ) from error
 
 
 def name_of(toolset: Toolset) -> str:
-    """Return the word for a toolset: its `name`, else that of its class."""
+    """Return the name of a toolset: its `name`, else that of its class."""
     return str(getattr(toolset, "name", None) or type(toolset).__name__)
 
 
-def waits_of(toolset: Toolset) -> bool:
-    """Return whether sessions of a toolset wait for another process."""
+def is_blocking(toolset: Toolset) -> bool:
+    """Return True if the sessions of a toolset wait for another process."""
     return getattr(toolset, "waits", False) is True
 
 
 def isolation_fault(toolset: Toolset) -> str:
-    """Return why calls that no person approves are refused; empty where they are not.
+    """Return why calls without a person's approval are refused; empty if they are allowed.
 
-    `lint`, `mutate`, reviews, baselines, training data and `calls` of a world replay what a file
-    says, and the file approves it: that is only for sessions that share no real data.
+    `lint`, `mutate`, reviews, baselines, training data and `calls` of an initial state run the
+    calls in a file without asking, which is allowed only for isolated sessions.
     """
     if getattr(toolset, "is_isolated", True) is True:
         return ""
@@ -160,11 +166,11 @@ def isolation_fault(toolset: Toolset) -> str:
 
 
 def require_isolated(toolset: Toolset, what: str) -> None:
-    """Refuse what replays calls of a file, where they would reach real data.
+    """Refuse to run the calls in a file on real data.
 
     Args:
-        toolset: has the tools.
-        what: calls them, such as `run mutate`.
+        toolset: the toolset.
+        what: the refused action, such as `run mutate`.
 
     Raises:
         NotIsolatedError: sessions of the toolset share data (`isolation_fault`).

@@ -1,4 +1,4 @@
-"""From a reference such as `kitchen.py:Kitchen` to the toolset that it names."""
+"""Load a toolset by its reference, such as `kitchen.py:Kitchen`."""
 
 import importlib
 import importlib.util
@@ -14,69 +14,71 @@ from lhkit.errors import UsageError
 from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import BareToolset, Toolset, ToolsetSource
-from lhkit.toolset.sessions import their_code
+from lhkit.toolset.sessions import user_code
 
 DEFAULT = DEFAULT_TOOLSET
 
-HOW = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
+_FORMATS = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
 
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
 _MCP, _MCP_HOME = "mcp:", "lhkit.mcp.toolset"
-_PREFIX = "lhkit_toolset_"  # of the modules that files of theirs become
+_MODULE_PREFIX = "lhkit_toolset_"  # of modules from files
 
 
 def load(reference: str = DEFAULT) -> Toolset:
-    """Return the toolset that a reference names, such as `kitchen.py:Kitchen`.
+    """Return the toolset of a reference, such as `kitchen.py:Kitchen`.
 
     Args:
         reference: `FILE.py:NAME` (a path), `package.module:NAME`, `life-helper`, or `mcp:` and a
             server (its command line, address, `mcp.json#NAME` or `FILE.toml`). NAME is an object
-            with a method `open(world, locale)`, a `ToolRegistry` (tools without a world), or a
-            class or function without arguments that gives one of these.
+            with a method `open(world, locale)`, a `ToolRegistry`, or a class or function without
+            required arguments that returns one of these.
 
     Raises:
-        UsageError: there is no such file, module or name, its code fails, or it is no toolset;
-            the sentence names the line of their code.
+        UsageError: the file, module or name does not exist, its code fails, or it is not a
+            toolset; the message names the line of the user's code.
     """
     if reference.startswith(_MCP):
         served: Toolset = _mcp().from_reference(reference)
         return served
     what = f"toolset {reference}"
-    found = _found(_SHIPPED.get(reference, reference), what, HOW, fits=_may_be_toolset)
-    return _toolset(found, what)
+    value = _load(_SHIPPED.get(reference, reference), what, _FORMATS, fits=_may_be_toolset)
+    return _as_toolset(value, what)
 
 
 def load_named(what: str, reference: str) -> Any:
-    """Return the object that `FILE.py:NAME` or `package.module:NAME` names, whatever it is.
+    """Return the object that `FILE.py:NAME` or `package.module:NAME` refers to.
 
-    `what` is how a message calls it, such as `--conversations`.
+    Args:
+        what: its name in error messages, such as `--conversations`.
+        reference: the reference.
 
     Raises:
-        UsageError: there is no such file, module or name, or its code fails when it is imported.
+        UsageError: the file, module or name does not exist, or importing it fails.
     """
-    return _found(reference, f"{what} {reference}", "write FILE.py:NAME or package.module:NAME")
+    return _load(reference, f"{what} {reference}", "write FILE.py:NAME or package.module:NAME")
 
 
 def load_toolset(source: ToolsetSource) -> Toolset:
-    """Return the toolset that `source` is, makes or names.
+    """Return the toolset of a `ToolsetSource`.
 
     Raises:
         UsageError: as `load`.
     """
-    return load(source) if isinstance(source, str) else _toolset(source, f"toolset {source!r}")
+    return load(source) if isinstance(source, str) else _as_toolset(source, f"toolset {source!r}")
 
 
-def seen_from(folder: Path, reference: str) -> str:
-    """Return a reference whose file is looked for in `folder`; of a module it stays the same."""
+def reference_from(folder: Path, reference: str) -> str:
+    """Return a reference with its file relative to `folder`; that of a module is unchanged."""
     if reference.startswith(_MCP):
-        seen: str = _mcp().seen_from(folder, reference)
-        return seen
+        relative: str = _mcp().reference_from(folder, reference)
+        return relative
     place, _, name = reference.rpartition(":")
     return f"{folder / place}:{name}" if place.endswith(".py") else reference
 
 
 def label_of(reference: str) -> str:
-    """Return one word for a reference: the name of its file, module or server, or `life-helper`."""
+    """Return the name in a reference, of its file, module or server, or `life-helper`."""
     if reference.startswith(_MCP):
         label: str = _mcp().label_of(reference)
         return label
@@ -85,45 +87,45 @@ def label_of(reference: str) -> str:
 
 
 def _mcp() -> Any:
-    """Return the room that knows servers, which itself goes through this door."""
+    """Return the module of MCP toolsets, which imports this one."""
     return importlib.import_module(_MCP_HOME)
 
 
-def _found(reference: str, what: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
+def _load(reference: str, what: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"{what} has no colon and name: {how}")
-    return _named(_module(place, what, how), name, what, fits)
+    return _attribute(_import(place, what, how), name, what, fits)
 
 
-def _module(place: str, what: str, how: str) -> ModuleType:
+def _import(place: str, what: str, how: str) -> ModuleType:
     if place.endswith(".py") or "/" in place or "\\" in place:
-        return _file_module(Path(place), what, how)
-    _importable(Path.cwd())
+        return _import_file(Path(place), what, how)
+    _add_to_path(Path.cwd())
     try:
         spec = importlib.util.find_spec(place)
     except (ModuleNotFoundError, ValueError):
         spec = None
     if spec is None:
         raise UsageError(f"{what}: no module {place!r} here: {how}")
-    with their_code(f"{what}: importing it"):
+    with user_code(f"{what}: importing it"):
         return importlib.import_module(place)
 
 
-def _file_module(file: Path, what: str, how: str) -> ModuleType:
+def _import_file(file: Path, what: str, how: str) -> ModuleType:
     if not file.is_file() or file.suffix != ".py":
         raise UsageError(f"{what}: no Python file {file}: {how}")
     path = file.resolve()
-    _importable(path.parent)
-    name = f"{_PREFIX}{path.stem}"
+    _add_to_path(path.parent)
+    name = f"{_MODULE_PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{what}: Python cannot import {file}: {how}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickles look their module up by name
     try:
-        with their_code(f"{what}: importing it"):
-            # Compiled anew: kept bytecode does not notice two saves within a second.
+        with user_code(f"{what}: importing it"):
+            # not from cached bytecode, which misses two saves within a second
             exec(compile(path.read_bytes(), path, "exec"), vars(module))  # noqa: S102 - as an import does
     except UsageError:
         del sys.modules[name]
@@ -131,13 +133,13 @@ def _file_module(file: Path, what: str, how: str) -> ModuleType:
     return module
 
 
-def _importable(folder: Path) -> None:
-    """Let their code import what lies beside it; last, so that it shadows no installed package."""
+def _add_to_path(folder: Path) -> None:
+    """Let user code import modules in its folder; last, so that they shadow no package."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def _named(module: ModuleType, name: str, what: str, fits: Callable[[Any], bool]) -> Any:
+def _attribute(module: ModuleType, name: str, what: str, fits: Callable[[Any], bool]) -> Any:
     if not hasattr(module, name):
         choices = [
             choice
@@ -151,35 +153,35 @@ def _named(module: ModuleType, name: str, what: str, fits: Callable[[Any], bool]
         ]
         raise UsageError(
             f"{what}: {module.__file__} has no {name!r}: "
-            + (f"it defines {', '.join(sorted(choices))}" if choices else "nor another that may be")
+            + (f"it defines {', '.join(sorted(choices))}" if choices else "and no other candidate")
         )
     return getattr(module, name)
 
 
 def _may_be_toolset(value: Any) -> bool:
-    """Return True for tools, for what opens worlds, and for a function that may give either."""
+    """Return True for a registry, a toolset, or a function without required arguments."""
     if isinstance(value, ToolRegistry) or callable(getattr(value, "open", None)):
         return True
     if not inspect.isfunction(value):
         return False
-    given = inspect.signature(value).parameters.values()
-    return all(each.default is not each.empty for each in given)
+    parameters = inspect.signature(value).parameters.values()
+    return all(parameter.default is not parameter.empty for parameter in parameters)
 
 
-def _toolset(found: Any, what: str) -> Toolset:
-    is_made = isinstance(found, ToolRegistry) or (
-        hasattr(found, "open") and not inspect.isclass(found)
+def _as_toolset(value: Any, what: str) -> Toolset:
+    is_instance = isinstance(value, ToolRegistry) or (
+        hasattr(value, "open") and not inspect.isclass(value)
     )
-    if not is_made and callable(found):
-        maker = getattr(found, "__name__", repr(found))
-        with their_code(f"{what}: calling {maker} without arguments"):
-            found = found()
-    if isinstance(found, ToolRegistry):
-        return BareToolset(registry=found)
-    if not callable(getattr(found, "open", None)):
+    if not is_instance and callable(value):
+        name = getattr(value, "__name__", repr(value))
+        with user_code(f"{what}: calling {name} without arguments"):
+            value = value()
+    if isinstance(value, ToolRegistry):
+        return BareToolset(registry=value)
+    if not callable(getattr(value, "open", None)):
         raise UsageError(
-            f"{what}: an object of type {type(found).__name__} has no method open(world, locale) "
-            "and is no ToolRegistry: see docs/own-tools.md"
+            f"{what}: an object of type {type(value).__name__} has no method open(world, locale) "
+            "and is not a ToolRegistry: see docs/own-tools.md"
         )
-    toolset: Toolset = found
+    toolset: Toolset = value
     return toolset

@@ -1,10 +1,10 @@
-"""Sessions: opened, read and closed, with faults of user code in one sentence; and changed ones.
+"""Open, read and close sessions, and wrap toolsets.
 
-Whatever crosses the line to user code is copied to plain JSON that later changes do not reach.
+Data from and for user code is copied as plain JSON. Exceptions of user code become a `UsageError`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -24,72 +24,61 @@ _SESSION_PARTS = ("registry", "assistant", "today", "state", "close")
 _KINDS = {"registry": ToolRegistry, "assistant": Assistant, "today": date}
 
 
-class _UserCode:
-    """A block of user code; a class, which is entered more quickly than a generator."""
+@contextmanager
+def user_code(action: str) -> Iterator[None]:
+    """Run a block of user code; its exceptions become a `UsageError` with the line of that code.
 
-    __slots__ = ("_doing",)
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        """Nothing is done before."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        """Raise what `their_code` says in place of an error of user code."""
-        if isinstance(error, LhkitError):
-            place = place_in_their_code(error)
-            frames = extract_tb(error.__traceback__)
-            if not isinstance(error, UsageError) or not place or _is_theirs(frames[-1].filename):
-                return  # user code says itself what to fix
-            raise UsageError(f"{place}: {error}") from error
-        if isinstance(error, Exception | SystemExit):
-            message = str(error).splitlines()[0] if str(error) else ""
-            place = place_in_their_code(error)
-            at = f" at {place}" if place else ""
-            raise UsageError(
-                f"{self._doing} failed{at}: {type(error).__name__}: {message}".rstrip(": ")
-            ) from error
-
-
-def their_code(doing: str) -> AbstractContextManager[None]:
-    """Turn whatever user code raises into one sentence with the line of that code.
+    Args:
+        action: what the code does, for the message: `<action> failed at FILE:LINE: …`.
 
     Raises:
-        UsageError: the code failed; or what we refused it, with the line that called us.
+        UsageError: the code failed, or passed something invalid to lhkit.
+        LhkitError: the code raised one itself.
     """
-    return _UserCode(doing)
+    try:
+        yield
+    except LhkitError as error:
+        location = user_code_location(error)
+        frames = extract_tb(error.__traceback__)
+        is_own = not isinstance(error, UsageError) or _is_user_file(frames[-1].filename)
+        if is_own or not location:
+            raise
+        raise UsageError(f"{location}: {error}") from error
+    except (Exception, SystemExit) as error:
+        message = str(error).splitlines()[0] if str(error) else ""
+        location = user_code_location(error)
+        at = f" at {location}" if location else ""
+        raise UsageError(
+            f"{action} failed{at}: {type(error).__name__}: {message}".rstrip(": ")
+        ) from error
 
 
-def place_in_their_code(error: BaseException) -> str:
-    """Return `file:line` of the innermost line that is in no package and not ours; perhaps none."""
+def user_code_location(error: BaseException) -> str:
+    """Return `file:line` of the innermost frame of user code; empty if there is none."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
-    inner = [frame for frame in extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
-    return f"{inner[-1].filename}:{inner[-1].lineno}" if inner else ""
+    frames = [f for f in extract_tb(error.__traceback__) if _is_user_file(f.filename)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-def _is_theirs(file: str) -> bool:
-    ours = str(Path(__file__).parents[1])
-    is_library = "site-packages" in file or file.startswith((ours, get_path("stdlib"), "<"))
-    return not is_library
+def _is_user_file(file: str) -> bool:
+    package = str(Path(__file__).parents[1])
+    return "site-packages" not in file and not file.startswith((package, get_path("stdlib"), "<"))
 
 
 @contextmanager
 def opened(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Iterator[Session]:
-    """Open a session over a copy of `world`, and close it: the one way to play anything.
+    """Open a session over a copy of `world` for the block, then close it.
 
     Raises:
         UsageError: as `open_session`.
     """
-    with closed_after(open_session(toolset, world, locale)) as session:
+    with closing_session(open_session(toolset, world, locale)) as session:
         yield session
 
 
 @contextmanager
-def closed_after(session: Session) -> Iterator[Session]:
+def closing_session(session: Session) -> Iterator[Session]:
     """Close a session at the end of the block.
 
     Raises:
@@ -98,7 +87,7 @@ def closed_after(session: Session) -> Iterator[Session]:
     try:
         yield session
     finally:
-        with their_code("session: close()"):
+        with user_code("session: close()"):
             session.close()
 
 
@@ -106,25 +95,25 @@ def open_session(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Ses
     """Return a session over a copy of `world`; the caller closes it.
 
     Raises:
-        UsageError: `world` describes no possible state or is no JSON, user code fails, or what
-            it returns is no session.
+        UsageError: `world` is invalid or not JSON, user code fails, or the returned object is not
+            a session.
     """
-    return _opened(toolset, _plain_copy(world, "world"), locale)
+    return _open(toolset, _plain_copy(world, "world"), locale)
 
 
-def _opened(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
-    if isinstance(toolset, ToolsetAround):  # a fault names the inner toolset
+def _open(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
+    if isinstance(toolset, WrappedToolset):  # messages name the inner toolset
         return toolset.open(world, locale)
     name = name_of(toolset)
-    with their_code(f"world: open(world, {locale!r}) of {name}"):
+    with user_code(f"world: open(world, {locale!r}) of {name}"):
         session = toolset.open(world, locale)
         missing = [part for part in _SESSION_PARTS if not hasattr(session, part)]
-        fault = None if missing else _unfit_part(session)
+        fault = None if missing else _type_fault(session)
     if missing or fault:
         code = getattr(toolset.open, "__code__", None)
-        place = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        location = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         kind = type(session).__name__
-        returned = f"world: open() of {name}{place} returned an object of type {kind}"
+        returned = f"world: open() of {name}{location} returned an object of type {kind}"
         if fault:
             raise UsageError(f"{returned} whose {fault}")
         raise UsageError(
@@ -133,18 +122,18 @@ def _opened(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
     return session
 
 
-def _unfit_part(session: Session) -> str | None:
-    """Return what is of the wrong kind in a session, and what it has to be."""
+def _type_fault(session: Session) -> str | None:
+    """Return which part of a session has the wrong type, and the expected type."""
     for part, kind in _KINDS.items():
         value = getattr(session, part)
         if not isinstance(value, kind) or isinstance(value, datetime):
             how = ", such as now.date()" if kind is date else ""
-            return f"{part} is {_a_type(value)}: give {_with_article(kind.__name__)}{how}"
+            return f"{part} is {_type_name(value)}: give {_with_article(kind.__name__)}{how}"
     return None
 
 
 def registry_of(toolset: Toolset, world: Mapping[str, Any], locale: str) -> ToolRegistry:
-    """Return the tools of a toolset, as they are in one of its worlds.
+    """Return the tools of a toolset in a session with the initial state `world`.
 
     Raises:
         UsageError: as `open_session`.
@@ -155,31 +144,31 @@ def registry_of(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Tool
 
 def assistant_of(session: Session) -> Assistant:
     """Return the assistant of a session, whose `context` raises a `UsageError` with its line."""
-    own = session.assistant
+    assistant = session.assistant
 
     def context(message: str) -> str:
-        with their_code("session: context() of the assistant"):
-            return own.context(message)
+        with user_code("session: context() of the assistant"):
+            return assistant.context(message)
 
-    return replace(own, context=context)
+    return replace(assistant, context=context)
 
 
-def runs_on_of(session: Session) -> dict[str, str]:
-    """Return what program the tools of a session run on; nothing if it cannot or need not say.
+def tool_programs(session: Session) -> dict[str, str]:
+    """Return the program that the tools of a session run on; empty if it has no `runs_on`.
 
     Raises:
         UsageError: user code fails.
     """
     if (runs_on := getattr(session, "runs_on", None)) is None:
         return {}
-    with their_code("session: runs_on()"):
+    with user_code("session: runs_on()"):
         return {str(key): str(value) for key, value in runs_on().items()}
 
 
 def locales_of(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the languages that both lhkit and a toolset have, sorted.
+    """Return the languages that both lhkit and a toolset support, sorted.
 
-    Those that the toolset names in `locales`, else those in which it opens `world`.
+    The toolset's `locales`, else those in which it opens `world`.
     """
 
     def opens(locale: str) -> bool:
@@ -187,89 +176,89 @@ def locales_of(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
             return True
         return False
 
-    named = getattr(toolset, "locales", None)
+    declared = getattr(toolset, "locales", None)
     return tuple(
         locale
         for locale in available_locales()
-        if (opens(locale) if named is None else locale in named)
+        if (opens(locale) if declared is None else locale in declared)
     )
 
 
 def state_of(
     session: Session, *, before: Mapping[str, Rows] = MappingProxyType({})
 ) -> dict[str, tuple[dict[str, Any], ...]]:
-    """Return a copy of the state that later changes do not reach.
+    """Return a copy of a session's state: a tuple of rows for each table.
 
     Args:
         session: a session.
-        before: its state as this function returned it earlier; rows that are the same are shared
-            with it, so that a large world is compared and kept once.
+        before: an earlier state of it from this function; equal rows are shared with it, to save
+            memory.
 
     Raises:
-        UsageError: user code fails, or it is no JSON, or no list of rows per table; names table,
-            row and field.
+        UsageError: user code fails, or the state is not JSON or not a list of rows for each table;
+            names table, row and field.
     """
-    with their_code("session: state()"):
-        given = session.state()
-    state = _plain_copy(given, "state()")
+    with user_code("session: state()"):
+        value = session.state()
+    state = _plain_copy(value, "state()")
     for table, rows in state.items():
         if not isinstance(rows, list):
             raise UsageError(
-                f"state(): the table {table!r} is {_a_type(rows)}: give a list of rows, one object "
-                "each"
+                f"state(): the table {table!r} is {_type_name(rows)}: give a list of rows, which "
+                "are objects"
             )
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
-                kind = _a_type(row)
                 raise UsageError(
-                    f"state(): {table}[{number}] is {kind}: give an object with named fields"
+                    f"state(): {table}[{number}] is {_type_name(row)}: give an object with named "
+                    "fields"
                 )
         for number, (row, old) in enumerate(zip(rows, before.get(table, ()), strict=False)):
-            if row == old and repr(row) == repr(old):  # 1 and 1.0 are equal, and not the same
+            if row == old and repr(row) == repr(old):  # repr distinguishes 1 from 1.0
                 rows[number] = old
     return {table: tuple(rows) for table, rows in state.items()}
 
 
 def _plain_copy(value: Any, name: str) -> dict[str, Any]:
-    """Return a mapping of user code as plain JSON of our own.
+    """Return a mapping of user code as plain JSON.
 
     Raises:
-        UsageError: it has a value that JSON cannot carry; the sentence says where.
+        UsageError: a value is not JSON; the message says where.
     """
     if not isinstance(value, Mapping):
-        kind = _a_type(value)
+        kind = _type_name(value)
         raise UsageError(f"{name} is {kind}: give an object with a list of rows per table")
     try:
         copied: dict[str, Any] = plain_json(value)
     except NotJsonError as error:
-        raise UsageError(f"{name}: {next(_unplain(value), error)}") from error
+        raise UsageError(f"{name}: {next(_json_faults(value), error)}") from error
     return copied
 
 
-def _unplain(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield where JSON ends in `value`, and why; the first is found even in a cycle."""
+def _json_faults(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the path of each part of `value` that is not JSON, with the reason."""
     if depth > MAX_DEPTH:
-        yield f"{path[:60]}… is nested deeper than {MAX_DEPTH} levels, or holds itself"
+        yield f"{path[:60]}… is nested deeper than {MAX_DEPTH} levels, or contains itself"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):
-                yield from _unplain(inner, f"{path}.{key}" if path else key, depth + 1)
+                yield from _json_faults(inner, f"{path}.{key}" if path else key, depth + 1)
             else:
-                shown = f"{repr_of(key)} ({_a_type(key)})"
-                yield f"{path or 'it'} has the key {shown}: keys have to be texts"
+                shown = f"{repr_of(key)} ({_type_name(key)})"
+                yield f"{path or 'it'} has the key {shown}: keys must be strings"
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
-            yield from _unplain(inner, f"{path}[{i}]", depth + 1)
+            yield from _json_faults(inner, f"{path}[{i}]", depth + 1)
     else:
         try:
             plain_json(value)
         except NotJsonError:
             shown = " ".join(repr_of(value).split())[:60]
-            how = "give a text, a number, a list or an object instead"
-            yield f"{path} is {_a_type(value)} ({shown}), which JSON cannot carry: {how}"
+            how = "give a string, a number, a list or an object instead"
+            yield f"{path} is {_type_name(value)} ({shown}), which is not JSON: {how}"
 
 
-def _a_type(value: Any) -> str:
+def _type_name(value: Any) -> str:
     return _with_article(type(value).__name__)
 
 
@@ -278,27 +267,27 @@ def _with_article(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionAround:
-    """Another session with other tools or another assistant; it has all else of the inner one."""
+class WrappedSession:
+    """A session with other tools or another assistant; the rest is that of `inner`."""
 
     inner: Session
     registry: ToolRegistry
     assistant: Assistant
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"inner", "in_locale"}:  # the inner session would go on without the change
+        if name in {"inner", "in_locale"}:  # it would return an unwrapped session
             raise AttributeError(name)
         return getattr(self.inner, name)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToolsetAround:
-    """Another toolset whose sessions have other tools or another assistant.
+class WrappedToolset:
+    """A toolset whose sessions have other tools or another assistant.
 
     Args:
         inner: the toolset.
-        registry: gives the tools of a session and its language; None for its own.
-        assistant: gives the assistant of a session and its language; None for its own.
+        registry: returns the tools for (session, locale); None keeps the session's.
+        assistant: returns the assistant for (session, locale); None keeps the session's.
     """
 
     inner: Toolset
@@ -311,33 +300,33 @@ class ToolsetAround:
         return name_of(self.inner)
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"inner", "open_kept"}:  # the inner toolset would open without the change
+        if name in {"inner", "open_kept"}:  # it would open an unwrapped session
             raise AttributeError(name)
         return getattr(self.inner, name)
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
-        """Return a session of the inner toolset, changed.
+        """Return a wrapped session of the inner toolset.
 
         Raises:
             UsageError: as `open_session` of the inner toolset.
         """
-        session = _opened(self.inner, dict(world), locale)
-        around: Any = SessionAround(
+        session = _open(self.inner, dict(world), locale)
+        wrapped: Any = WrappedSession(
             inner=session,
             registry=self.registry(session, locale) if self.registry else session.registry,
             assistant=self.assistant(session, locale) if self.assistant else session.assistant,
         )
-        changed: Session = around
-        return changed
+        result: Session = wrapped
+        return result
 
 
-def limited(toolset: Toolset, max_tokens: int | None) -> Toolset:
-    """Return a toolset whose assistant writes at most `max_tokens` in a message; None: its own."""
+def limit_tokens(toolset: Toolset, max_tokens: int | None) -> Toolset:
+    """Return a toolset with a limit of tokens per model message; None keeps its own limit."""
     if max_tokens is None:
         return toolset
 
     def assistant(session: Session, _locale: str) -> Assistant:
-        own = session.assistant
-        return replace(own, sampling=replace(own.sampling, max_tokens=max_tokens))
+        inner = session.assistant
+        return replace(inner, sampling=replace(inner.sampling, max_tokens=max_tokens))
 
-    return ToolsetAround(inner=toolset, assistant=assistant)
+    return WrappedToolset(inner=toolset, assistant=assistant)

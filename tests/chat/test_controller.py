@@ -15,7 +15,7 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
-from lhkit.events import CallSettled, EndReason, TurnEnded
+from lhkit.events import CallCompleted, EndReason, TurnEnded
 from lhkit.messages import (
     GateOutcome,
     ModelMessage,
@@ -25,8 +25,8 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
-from lhkit.models.chat_messages import chat_messages
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.request import chat_messages
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
 from lhkit.testing import EventLog, echo_tool, object_schema
@@ -66,7 +66,7 @@ def codes(chat: ChatController) -> list[str]:
 
 
 @pytest.mark.anyio
-async def test_words_only() -> None:
+async def test_turn_with_a_text_answer() -> None:
     chat, log = controller(ScriptedModel([say("안녕하세요! 무엇을 도와드릴까요?")]))
     await chat.user_turn("안녕")
     assert chat.state.messages == (
@@ -78,7 +78,7 @@ async def test_words_only() -> None:
 
 
 @pytest.mark.anyio
-async def test_one_call_then_words() -> None:
+async def test_turn_with_one_call() -> None:
     model = ScriptedModel([call("search_catalog", category="sleep"), say("카페인 컷오프가 있어요")])
     chat, _ = controller(model)
     await chat.user_turn("잠이 안 와")
@@ -91,7 +91,7 @@ async def test_one_call_then_words() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", ["", "  ", "\n\t", "\u3000"])
-async def test_blank_text_changes_nothing(text: str) -> None:
+async def test_user_turn_ignores_blank_text(text: str) -> None:
     chat, log = controller(ScriptedModel([say("?")]))
     await chat.user_turn(text)
     assert chat.state == ChatState()
@@ -120,7 +120,7 @@ class HeldModel:
 
 
 @pytest.mark.anyio
-async def test_a_second_turn_while_one_is_running_changes_nothing() -> None:
+async def test_user_turn_is_ignored_while_one_is_running() -> None:
     model = HeldModel()
     chat, _ = controller(model)
     turn = asyncio.create_task(chat.user_turn("하나"))
@@ -136,16 +136,16 @@ async def test_a_second_turn_while_one_is_running_changes_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> None:
+async def test_turn_records_a_rejected_call_as_cancelled() -> None:
     model = ScriptedModel([call("add_habit", protocol_id="daily-walk"), say("하지 않았어요")])
     chat, log = controller(model, confirm=ScriptedGate([False]))
     await chat.user_turn("걷기 추가해줘")
     assert results(chat) == [ToolCancelled()]
-    assert log.of(CallSettled)[0].message.outcome.gate is GateOutcome.REJECTED
+    assert log.of(CallCompleted)[0].message.outcome.gate is GateOutcome.REJECTED
 
 
 @pytest.mark.anyio
-async def test_more_than_four_model_turns_stop_safely_and_keep_what_was_done() -> None:
+async def test_turn_stops_at_max_turns_and_keeps_results() -> None:
     model = ScriptedModel(call("search_catalog", category=str(i)) for i in range(9))
     chat, log = controller(model)
     await chat.user_turn("계속 찾아줘")
@@ -157,7 +157,7 @@ async def test_more_than_four_model_turns_stop_safely_and_keep_what_was_done() -
 
 
 @pytest.mark.anyio
-async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked() -> None:
+async def test_turn_dispatches_in_order_and_asks_once_a_message() -> None:
     calls = (
         ToolCall(name="search_catalog", args={"category": "a"}),
         ToolCall(name="add_habit", args={"protocol_id": "x"}),
@@ -170,11 +170,11 @@ async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked()
     assert [m.args for m in chat.state.messages[1:5]] == [c.args for c in calls]  # type: ignore[union-attr]
     assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk"]
     assert [request.args for request in gate.asked] == [{"protocol_id": "x"}]
-    assert log.of(CallSettled)[2].message.outcome.gate is GateOutcome.NOT_ASKED
+    assert log.of(CallCompleted)[2].message.outcome.gate is GateOutcome.NOT_ASKED
 
 
 @pytest.mark.anyio
-async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
+async def test_turn_does_not_run_a_repeated_call() -> None:
     runs: list[Mapping[str, Any]] = []
 
     def count(args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -193,7 +193,7 @@ async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_may_be_repeated_is_run_and_asked_for_each_time() -> None:
+async def test_turn_runs_repeated_calls_of_a_repeatable_tool() -> None:
     gate = ScriptedGate([True, True])
     up = call("cd", path="..")
     chat, _ = controller(
@@ -207,7 +207,7 @@ async def test_a_tool_that_may_be_repeated_is_run_and_asked_for_each_time() -> N
 
 
 @pytest.mark.anyio
-async def test_the_same_write_in_other_clothes_is_not_run_again() -> None:
+async def test_turn_does_not_run_an_equivalent_repeated_write() -> None:
     runs: list[Mapping[str, Any]] = []
 
     def count(args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -231,7 +231,7 @@ async def test_the_same_write_in_other_clothes_is_not_run_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_write_that_was_registered_later_is_asked_once_a_message_like_any_other() -> None:
+async def test_turn_asks_once_a_message_for_tools_registered_later() -> None:
     registry = ToolRegistry([READ])
     gate = ScriptedGate([True] * 4)
 
@@ -255,9 +255,7 @@ async def test_a_write_that_was_registered_later_is_asked_once_a_message_like_an
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_goes_on_with_what_it_returned_changes_neither_history_nor_request() -> (
-    None
-):
+async def test_turn_copies_results() -> None:
     shelf = {"item": {"left": 9}}
     seen: list[Any] = []
 
@@ -287,11 +285,11 @@ async def test_a_tool_that_goes_on_with_what_it_returned_changes_neither_history
     assert isinstance(used, ToolCallMessage)
     assert found.result == ToolOk({"item": {"left": 9}})
     assert (used.args, used.result) == ({"n": [3]}, ToolOk({"left": 6}))
-    assert log.of(CallSettled)[1].message.outcome.args == {"n": [3]}
+    assert log.of(CallCompleted)[1].message.outcome.args == {"n": [3]}
 
 
 @pytest.mark.anyio
-async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> None:
+async def test_turn_copies_the_models_calls() -> None:
     class Restless:
         identity = ModelIdentity(model="restless")
 
@@ -316,7 +314,7 @@ async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> 
     asked = {"protocol_id": "one"}
     assert gate.asked[0].args == asked
     assert results(chat) == [ToolOk({"args": asked})]
-    assert (log.of(ToolCallParsed)[0].call.args, log.of(CallSettled)[0].message.args) == (
+    assert (log.of(ToolCallParsed)[0].call.args, log.of(CallCompleted)[0].message.args) == (
         asked,
         asked,
     )
@@ -324,10 +322,13 @@ async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("dialect", ["json", "pythonic", "gemma4", "functiongemma", "openai"])
-async def test_what_is_too_large_is_told_in_the_assistants_own_words(dialect: str) -> None:
+async def test_turn_replaces_a_large_result_by_the_assistants_hint(dialect: str) -> None:
     model = ScriptedModel([call("search_catalog"), say("네")])
     tool = replace(READ, handler=lambda _args, _deps: ToolOk({"all": "가" * 3_000}))
-    for hint, told in (("ask open_item ({bytes} bytes)", "ask open_item (9"), ("", "single item")):
+    for hint, expected in (
+        ("ask open_item ({bytes} bytes)", "ask open_item (9"),
+        ("", "single item"),
+    ):
         chat, _ = controller(model, tool, assistant=Assistant(truncation_hint=hint))
         await chat.user_turn("다 보여줘")
         messages = model.requests[-1].messages
@@ -336,14 +337,14 @@ async def test_what_is_too_large_is_told_in_the_assistants_own_words(dialect: st
             if dialect == "openai"
             else DIALECTS[dialect].encode(messages, model.requests[-1].tools)
         )
-        assert told in text
+        assert expected in text
         assert "query_protocol" not in text
         model = ScriptedModel([call("search_catalog"), say("네")])
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("most", [256, 9_100, 20_000])
-async def test_a_model_reads_as_much_of_a_result_as_its_assistant_says(
+async def test_turn_limits_results_to_max_result_bytes(
     most: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = ScriptedModel([call("search_catalog"), say("네")])
@@ -353,12 +354,12 @@ async def test_a_model_reads_as_much_of_a_result_as_its_assistant_says(
     prompt = DIALECTS["json"].encode(model.requests[-1].messages, model.requests[-1].tools)
     is_whole = most > 9_000
     assert ("가" * 3_000 in prompt, "_truncated" in prompt) == (is_whole, not is_whole)
-    told = "search_catalog returned 9033 bytes: the model reads at most max_result_bytes=256"
-    assert (told in caplog.text) is not is_whole
+    warning = "search_catalog returned 9033 bytes: the model reads at most max_result_bytes=256"
+    assert (warning in caplog.text) is not is_whole
 
 
 @pytest.mark.anyio
-async def test_a_turn_that_took_too_many_requests_names_the_limit() -> None:
+async def test_turn_error_names_max_turns() -> None:
     reads = [call("search_catalog", query=str(n)) for n in range(3)]
     chat, log = controller(ScriptedModel(reads), READ, assistant=Assistant(max_turns=2))
     await chat.user_turn("찾아줘")
@@ -366,14 +367,14 @@ async def test_a_turn_that_took_too_many_requests_names_the_limit() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"max_turns": 0}, {"max_result_bytes": 255}])
-def test_a_limit_with_which_nothing_can_be_done_is_refused_by_its_name(limit: Any) -> None:
+def test_assistant_refuses_limits_that_are_too_small(limit: Any) -> None:
     [(name, value)] = limit.items()
     with pytest.raises(ValueError, match=rf"{name}={value} .* at least"):
         Assistant(**limit)
 
 
 @pytest.mark.anyio
-async def test_text_before_a_call_is_kept_on_that_message() -> None:
+async def test_turn_keeps_text_before_a_call() -> None:
     calls = (
         ToolCall(name="search_catalog", args={"category": "a"}),
         ToolCall(name="search_catalog", args={"category": "b"}),
@@ -384,7 +385,7 @@ async def test_text_before_a_call_is_kept_on_that_message() -> None:
 
 
 @pytest.mark.anyio
-async def test_thinking_is_not_shown_as_answer() -> None:
+async def test_turn_does_not_show_thinking() -> None:
     chat, log = controller(ScriptedModel([Reply(thinking="음…", text="네")]))
     await chat.user_turn("안녕")
     assert chat.state.messages[-1] == ModelMessage(text="네")
@@ -400,7 +401,7 @@ async def test_thinking_is_not_shown_as_answer() -> None:
         (RuntimeError("bug"), "예상하지 못한 오류"),
     ],
 )
-async def test_a_failing_stream_is_an_error_in_words_and_can_be_retried(
+async def test_turn_reports_a_failed_stream_and_can_be_retried(
     error: Exception, sentence: str
 ) -> None:
     chat, log = controller(ScriptedModel([Reply(text="그러", error=error), say("다시 왔어요")]))
@@ -415,7 +416,7 @@ async def test_a_failing_stream_is_an_error_in_words_and_can_be_retried(
 
 
 @pytest.mark.anyio
-async def test_retry_without_a_fault_changes_nothing() -> None:
+async def test_retry_is_ignored_without_an_error() -> None:
     chat, _ = controller(ScriptedModel([say("네")]))
     await chat.user_turn("안녕")
     before = chat.state
@@ -424,7 +425,7 @@ async def test_retry_without_a_fault_changes_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stream_that_ends_without_a_last_event_is_a_fault() -> None:
+async def test_turn_fails_if_the_stream_has_no_finished_event() -> None:
     model = HeldModel()
     model.go_on.set()
     chat, _ = controller(model)
@@ -433,18 +434,18 @@ async def test_a_stream_that_ends_without_a_last_event_is_a_fault() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
+async def test_turn_does_not_dispatch_a_truncated_call() -> None:
     cut = Reply(text="네, ", fragment='{"name": "add_habit", "parameters": {"proto')
     model = ScriptedModel([cut, say("다시 해볼게요")])
     chat, log = controller(model, confirm=ScriptedGate([True]))
     await chat.user_turn("추가해줘")
     assert codes(chat) == ["truncated_call"]
-    assert log.of(CallSettled)[0].message.outcome.gate is None
+    assert log.of(CallCompleted)[0].message.outcome.gate is None
     assert log.of(Finished)[0].truncated
 
 
 @pytest.mark.anyio
-async def test_a_result_that_cannot_be_serialised_is_replaced() -> None:
+async def test_turn_replaces_a_result_that_is_not_json() -> None:
     tool = replace(READ, handler=lambda _args, _deps: ToolOk({"bad": {1, 2}}))  # type: ignore[dict-item]
     chat, _ = controller(ScriptedModel([call("search_catalog"), say("음")]), tool)
     await chat.user_turn("찾아줘")
@@ -452,7 +453,7 @@ async def test_a_result_that_cannot_be_serialised_is_replaced() -> None:
 
 
 @pytest.mark.anyio
-async def test_stopping_closes_the_request_and_keeps_what_was_said() -> None:
+async def test_stop_closes_the_request_and_keeps_the_text() -> None:
     model = HeldModel()
     chat, log = controller(model)
     turn = asyncio.create_task(chat.user_turn("길게 말해줘"))
@@ -466,7 +467,7 @@ async def test_stopping_closes_the_request_and_keeps_what_was_said() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_write_that_had_started_is_finished_and_reported_and_the_rest_cancelled() -> None:
+async def test_stop_finishes_a_started_write_and_cancels_the_rest() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
     async def write(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -492,7 +493,7 @@ async def test_a_write_that_had_started_is_finished_and_reported_and_the_rest_ca
 
 
 @pytest.mark.anyio
-async def test_cancelling_the_callers_task_passes_and_leaves_a_usable_chat() -> None:
+async def test_turn_passes_a_cancellation_and_stays_usable() -> None:
     model = HeldModel()
     chat, _ = controller(model)
     turn = asyncio.create_task(chat.user_turn("하나"))
@@ -506,7 +507,7 @@ async def test_cancelling_the_callers_task_passes_and_leaves_a_usable_chat() -> 
 
 
 @pytest.mark.anyio
-async def test_a_view_that_breaks_does_not_break_the_turn() -> None:
+async def test_turn_continues_if_a_subscriber_raises() -> None:
     def closed_panel(_event: object) -> None:
         raise RuntimeError
 
@@ -517,7 +518,7 @@ async def test_a_view_that_breaks_does_not_break_the_turn() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_subscriber_that_left_hears_nothing() -> None:
+async def test_subscribe_returns_a_function_that_unsubscribes() -> None:
     chat, _ = controller(ScriptedModel([say("네")]))
     log = EventLog()
     chat.subscribe(log)()
@@ -526,7 +527,7 @@ async def test_a_subscriber_that_left_hears_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_after_more_than_eight_user_turns_one_hint_suggests_to_clear() -> None:
+async def test_turn_shows_one_notice_after_eight_user_turns() -> None:
     chat, _ = controller(ScriptedModel(lambda _request: say("네")))
     hints = []
     for turn in range(11):
@@ -538,7 +539,7 @@ async def test_after_more_than_eight_user_turns_one_hint_suggests_to_clear() -> 
 
 
 @pytest.mark.anyio
-async def test_the_request_carries_instructions_context_and_tools() -> None:
+async def test_request_has_instructions_context_and_tools() -> None:
     model = ScriptedModel([say("네")])
     assistant = Assistant(
         instructions="너는 도우미다", context=lambda text: f"[오늘: 월요일, {len(text)}자]"
@@ -552,7 +553,7 @@ async def test_the_request_carries_instructions_context_and_tools() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_state_is_the_fold_of_the_events() -> None:
+async def test_state_is_computed_from_events() -> None:
     model = ScriptedModel([Reply(text="네, ", calls=call("search_catalog").calls), say("끝")])
     chat, log = controller(model)
     await chat.user_turn("찾아줘")
@@ -581,7 +582,7 @@ REPLIES = st.builds(
     answers=st.lists(st.booleans(), max_size=6),
     has_gate=st.booleans(),
 )
-async def test_no_row_is_written_without_an_accepted_confirmation(
+async def test_no_write_runs_without_an_accepted_confirmation(
     replies: list[Reply], answers: list[bool], has_gate: bool
 ) -> None:
     database = sqlite3.connect(":memory:")
@@ -605,4 +606,4 @@ async def test_no_row_is_written_without_an_accepted_confirmation(
     written = [row[0] for row in database.execute("SELECT protocol_id FROM habit")]
     database.close()
     assert written == (accepted if has_gate else [])
-    assert all(s.message.result is not None for s in log.of(CallSettled))
+    assert all(s.message.result is not None for s in log.of(CallCompleted))

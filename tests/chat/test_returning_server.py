@@ -15,7 +15,7 @@ from tests.models.fake_vllm import FakeVllm, completion, streams
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_chat_goes_on_when_its_server_is_started_again() -> None:
+async def test_retry_succeeds_after_the_server_restarts() -> None:
     kept = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
     with closing(kept) as session:
         async with FakeVllm() as server:

@@ -1,11 +1,13 @@
 """The next step is a pure function of the transcript."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.chat.state import Transcript
 from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
@@ -19,15 +21,18 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.chat.transcript import Transcript
 from lhkit.events import EndReason
-from lhkit.messages import ToolCall, ToolCallOutcome, UserMessage
+from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.responses import Finished
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
 
 LIMITS = Limits(destructive=frozenset({"write"}))
 ASKED = Transcript().started(UserMessage(text="안녕"))
+
+
+def with_result(call: ToolCallMessage, result: ToolResult = ToolOk({})) -> ToolCallMessage:  # noqa: B008
+    return replace(call, outcome=ToolCallOutcome(result=result))
 
 
 def called(*names: str, fragment: str = "") -> Finished:
@@ -41,37 +46,37 @@ def plans(response: Finished, transcript: Transcript = ASKED) -> list[type]:
     return [type(plan) for plan in step.plans]
 
 
-def test_after_the_user_the_model_is_called() -> None:
+def test_step_calls_the_model_after_a_user_message() -> None:
     assert next_step(ASKED, LIMITS) == CallModel(turn=1)
 
 
-def test_after_words_the_turn_is_over() -> None:
+def test_step_finishes_after_a_text() -> None:
     answered = ASKED.model_called().answered(Finished(reason="stop", text="네"))
     assert next_step(answered, LIMITS) == Finish(reason=EndReason.ANSWERED)
 
 
-def test_only_the_first_destructive_call_of_a_message_is_asked() -> None:
+def test_step_asks_only_the_first_destructive_call_of_a_message() -> None:
     assert plans(called("read", "write", "read", "write", "write")) == [
         Dispatch, Dispatch, Dispatch, SkipUnasked, SkipUnasked,
     ]  # fmt: skip
 
 
-def test_the_first_destructive_call_still_counts_when_part_of_the_message_is_settled() -> None:
+def test_step_remembers_the_destructive_call_of_a_partly_completed_message() -> None:
     transcript = ASKED.model_called().answered(called("write", "write"))
     first = transcript.pending[0]
-    step = next_step(transcript.settled(first.settled(ToolCallOutcome(result=ToolOk({})))), LIMITS)
+    step = next_step(transcript.completed(with_result(first)), LIMITS)
     assert isinstance(step, RunTools)
     assert [type(plan) for plan in step.plans] == [SkipUnasked]
 
 
-def test_a_destructive_call_of_an_earlier_message_does_not_block_this_one() -> None:
+def test_step_asks_once_for_each_message() -> None:
     transcript = ASKED.model_called().answered(called("write"))
-    settled = transcript.settled(transcript.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
+    settled = transcript.completed(with_result(transcript.pending[0]))
     later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
     assert plans(later, settled) == [Dispatch]
 
 
-def test_the_same_call_twice_in_a_row_is_answered_also_within_one_message() -> None:
+def test_step_answers_a_repeated_call_within_one_message() -> None:
     same = ToolCall(name="read", args={"a": 1})
     other = ToolCall(name="read", args={"a": 2})
     assert plans(Finished(reason="stop", calls=(same, same, other, same))) == [
@@ -79,15 +84,15 @@ def test_the_same_call_twice_in_a_row_is_answered_also_within_one_message() -> N
     ]  # fmt: skip
 
 
-def test_the_same_call_in_the_next_user_turn_is_run() -> None:
+def test_step_runs_the_same_call_in_the_next_user_turn() -> None:
     same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
     first = ASKED.model_called().answered(same)
-    settled = first.settled(first.pending[0].settled(ToolCallOutcome(result=ToolOk({}))))
+    settled = first.completed(with_result(first.pending[0]))
     assert plans(same, settled) == [AnswerRepeated]
     assert plans(same, settled.started(UserMessage(text="다시"))) == [Dispatch]
 
 
-def test_a_call_that_was_cut_off_is_answered_not_run() -> None:
+def test_step_answers_a_truncated_call() -> None:
     assert plans(called("read", fragment='{"name": "write"')) == [Dispatch, AnswerTruncated]
 
 
@@ -100,7 +105,7 @@ def test_a_call_that_was_cut_off_is_answered_not_run() -> None:
         ({}, None, False),
     ],
 )
-def test_sameness_of_calls_is_typed_and_ignores_order(
+def test_is_same_call_compares_types_and_ignores_order(
     first: object, second: object, same: bool
 ) -> None:
     assert is_same_call(ToolCall(name="t", args=first), ToolCall(name="t", args=second)) is same
@@ -139,7 +144,7 @@ NFC, NFD = "카페", unicodedata.normalize("NFD", "카페")
         ({"n": "1"}, {"n": "1", "mood": 1}, False),  # neither is valid: nothing is known of it
     ],
 )
-def test_calls_that_mean_the_same_to_the_tool_are_the_same(
+def test_is_same_call_compares_arguments_as_the_tool_reads_them(
     first: object, second: object, same: bool
 ) -> None:
     one, other = ToolCall(name="t", args=first), ToolCall(name="t", args=second)
@@ -147,7 +152,7 @@ def test_calls_that_mean_the_same_to_the_tool_are_the_same(
     assert is_same_call(other, one, DECLARED) is same
 
 
-def test_a_schema_that_breaks_its_validator_breaks_no_turn() -> None:
+def test_is_same_call_survives_a_failing_validator() -> None:
     broken = {"type": "object", "properties": {"n": {"$ref": "#/nowhere"}}}
     declared = DeclaredArguments(parameters=broken, validator=ArgumentValidator(broken))
     one, other = ToolCall(name="t", args={"n": 1}), ToolCall(name="t", args={"n": 1.0})
@@ -159,7 +164,7 @@ def test_a_schema_that_breaks_its_validator_breaks_no_turn() -> None:
         st.lists(st.sampled_from(["read", "write", "nope"]), max_size=3), min_size=1, max_size=8
     )
 )
-def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> None:
+def test_step_finishes_within_its_limits(messages: list[list[str]]) -> None:
     transcript = ASKED
     replies = iter(messages * 8)
     for _ in range(100):
@@ -169,9 +174,7 @@ def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> 
                 transcript = transcript.model_called().answered(called(*next(replies)))
             case RunTools(plans=todo):
                 for plan in todo:
-                    transcript = transcript.settled(
-                        plan.pending.settled(ToolCallOutcome(result=ToolOk({})))
-                    )
+                    transcript = transcript.completed(with_result(plan.pending))
             case Finish():
                 return
     raise AssertionError
@@ -194,7 +197,7 @@ def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]
             AnswerTruncated: ToolErr("truncated_call", ""),
         }[type(plan)]
         planned.append((plan.pending.call.args.get("what", ""), type(plan)))
-        transcript = transcript.settled(plan.pending.settled(ToolCallOutcome(result=result)))
+        transcript = transcript.completed(with_result(plan.pending, result))
     return transcript, planned
 
 
@@ -228,7 +231,7 @@ def proposed(*messages: str) -> list[list[tuple[str, type]]]:
         (("a?a",), ["DDS"]),
     ],
 )
-def test_step_asks_a_write_that_was_not_asked_when_it_is_proposed_again(
+def test_step_asks_a_skipped_write_when_it_is_proposed_again(
     messages: tuple[str, ...], wanted: list[str]
 ) -> None:
     letters = {Dispatch: "D", SkipUnasked: "S", AnswerRepeated: "R"}
@@ -238,7 +241,7 @@ def test_step_asks_a_write_that_was_not_asked_when_it_is_proposed_again(
 
 
 @given(st.lists(st.text("abc?", min_size=1, max_size=4), min_size=1, max_size=6))
-def test_step_refuses_as_repeated_only_what_was_asked_or_run_just_before(
+def test_step_compares_only_with_the_last_dispatched_call(
     messages: list[str],
 ) -> None:
     previous = None
@@ -257,7 +260,7 @@ def test_step_refuses_as_repeated_only_what_was_asked_or_run_just_before(
 
 
 @given(st.permutations("abcd"))
-def test_step_lets_a_model_that_repeats_its_message_do_every_write(order: list[str]) -> None:
+def test_step_lets_a_repeated_message_complete_every_write(order: list[str]) -> None:
     done: list[str] = []
     messages: list[str] = []
     for _ in order:

@@ -15,7 +15,7 @@ from lhkit.cli.evaluate import EvalOptions, evaluate
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.harness.store import read_records
 from lhkit.models.gemma import serving_plan
-from lhkit.models.running_servers import RunningServer, find_running
+from lhkit.models.server import RunningServer, find_running_server
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
@@ -73,7 +73,7 @@ async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServ
     serving = asyncio.create_task(serve.serve_model(ServeOptions(weights=weights), settings))
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while (found := await find_running(settings.cache_dir, weights.name)) is None:
+            while (found := await find_running_server(settings.cache_dir, weights.name)) is None:
                 assert not serving.done(), serving.result()
                 await asyncio.sleep(0.02)  # another process sets no Event
         yield found

@@ -66,7 +66,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
     assert "llama.cpp b11549-abc, Q8_0" in text
     assert "Exactly one <bos> reaches the model." in text
     assert "took 3 of 4 tokens from it" in text
-    assert "give --constrain off" in text
+    assert "Give --constrain off" in text
 
 
 @pytest.mark.anyio
@@ -127,7 +127,7 @@ async def test_a_missing_adapter_is_a_finding(
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
     assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
-    assert any("holds no adapter: it needs adapter_config.json" in line for line in faults)
+    assert any("it needs adapter_config.json" in line for line in faults)
 
 
 @pytest.mark.anyio

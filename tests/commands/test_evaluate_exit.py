@@ -410,7 +410,7 @@ async def test_a_run_of_other_scenarios_cannot_be_rescored(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
+        ({"dialect": "klingon"}, "Invalid dialect 'klingon': choose one of"),
     ],
 )
 async def test_a_word_that_names_nothing_is_refused_for_scripted_models_too(

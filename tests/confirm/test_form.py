@@ -35,7 +35,7 @@ def values(made: Form, **typed: str) -> Any:
     return done.faults or done.values
 
 
-def test_every_kind_that_mcp_knows_is_a_field() -> None:
+def test_form_has_a_field_of_each_mcp_type() -> None:
     made = form(
         "name",
         name={"type": "string", "title": "Your name", "description": "as in the passport"},
@@ -49,10 +49,10 @@ def test_every_kind_that_mcp_knows_is_a_field() -> None:
         *("text", "integer", "number", "yes_no", "choice", "choice")
     ]
     assert [each.label for each in made.fields][::4] == ["Your name", "city"]
-    assert [each.is_needed for each in made.fields] == [True] + [False] * 5
+    assert [each.is_required for each in made.fields] == [True] + [False] * 5
     assert made.fields[0].about == "as in the passport"
     assert [each.title for each in made.fields[5].choices] == ["Small", "Large"]
-    assert values(made) == {"name": "Something has to stand here."}
+    assert values(made) == {"name": "This field is required."}
     assert values(made, name="Kim", city="se", budget="1.5", room="b") == {
         "name": "Kim",
         "people": 2,
@@ -79,13 +79,11 @@ def test_every_kind_that_mcp_knows_is_a_field() -> None:
         (CITY, "bu", ["Seoul", "xx"]),
     ],
 )
-def test_a_text_is_checked_before_it_is_sent(
-    field: Mapping[str, Any], right: str, wrong: list[str]
-) -> None:
+def test_form_validates_text(field: Mapping[str, Any], right: str, wrong: list[str]) -> None:
     made = form("it", it=field)
     assert values(made, it=right) == {"it": right}
     for each in wrong:
-        assert values(made, it=each)["it"].startswith("This does not fit. Expected: "), each
+        assert values(made, it=each)["it"].startswith("Invalid value. Expected: "), each
 
 
 @pytest.mark.parametrize(
@@ -106,15 +104,15 @@ def test_a_text_is_checked_before_it_is_sent(
         ({"type": "boolean"}, "maybe", None),
     ],
 )
-def test_numbers_and_yes_or_no_are_what_json_calls_so(
+def test_form_parses_numbers_and_booleans_as_json(
     field: Mapping[str, Any], typed: str, value: Any
 ) -> None:
     made = form("it", "other", it=field, other={"type": "string", "default": "x"})
     done = values(made, it=typed)
-    assert done.get("it") == value if value is not None else "does not fit" in done["it"]
+    assert done.get("it") == value if value is not None else "Invalid value" in done["it"]
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_form_omits_empty_fields() -> None:
     made = form(a={"type": "string"}, b={"type": "string", "default": "x"})
     assert values(made, b="") == {}
 
@@ -122,7 +120,7 @@ def test_what_is_empty_is_left_out() -> None:
 @pytest.mark.parametrize(
     "default", ["no", 5, None, ["x"], {}, float("nan"), "x" * 5000, [[]], 10**400]
 )
-def test_a_default_that_does_not_fit_is_none(default: Any) -> None:
+def test_form_ignores_an_invalid_default(default: Any) -> None:
     made = form(
         a={"type": "integer", "maximum": 3, "default": default},
         c={"type": "string", "enum": ["a"], "default": default},
@@ -132,13 +130,13 @@ def test_a_default_that_does_not_fit_is_none(default: Any) -> None:
 
 
 @pytest.mark.parametrize("default", ["ann\u202eelpmaxe@", "a\u2066b", "a\x00b", "a\u200bb"])
-def test_a_default_that_reads_otherwise_than_it_is_sent_is_none(default: str) -> None:
+def test_form_ignores_a_default_that_is_not_fully_visible(default: str) -> None:
     assert form(to={"type": "string", "default": default}).typed == {"to": ""}
     lines = form(to={"type": "string", "default": "one\n\ttwo"})
     assert lines.typed == {"to": "one\n\ttwo"}
 
 
-def test_a_form_of_one_yes_or_no_is_a_question_that_tells_what_a_yes_says() -> None:
+def test_form_of_one_boolean_is_a_question() -> None:
     asked = {"type": "boolean", "title": "Sell my data", "description": "to anybody"}
     made = form("ok", ok=asked)
     assert (made.fields, made.given, made.words) == (
@@ -178,7 +176,7 @@ def test_a_form_of_one_yes_or_no_is_a_question_that_tells_what_a_yes_says() -> N
         ),
     ],
 )
-def test_what_mcp_does_not_allow_in_a_form_is_refused_with_its_reason(
+def test_form_refuses_unsupported_schemas_with_a_reason(
     wrong: Mapping[str, Any], reason: str
 ) -> None:
     with pytest.raises(UnsupportedFormError) as caught:
@@ -186,7 +184,7 @@ def test_what_mcp_does_not_allow_in_a_form_is_refused_with_its_reason(
     assert str(caught.value).startswith(reason)
 
 
-def test_limits_that_are_no_numbers_and_unknown_words_are_left_to_the_server() -> None:
+def test_form_ignores_invalid_limits_and_unknown_keywords() -> None:
     made = form(
         "a",
         a={"type": "string", "minLength": "x", "maxLength": None, "pattern": "(a+)+$", "title": 5},
@@ -197,7 +195,7 @@ def test_limits_that_are_no_numbers_and_unknown_words_are_left_to_the_server() -
 
 
 @pytest.mark.parametrize(
-    ("told", "is_secret"),
+    ("text", "is_secret"),
     [
         ("Your password?", True),
         ("apiKey", True),
@@ -210,15 +208,15 @@ def test_limits_that_are_no_numbers_and_unknown_words_are_left_to_the_server() -
         ("Ihr Name", False),
     ],
 )
-def test_a_form_that_seems_to_be_after_a_secret_is_known(told: str, is_secret: bool) -> None:
+def test_form_detects_questions_for_secrets(text: str, is_secret: bool) -> None:
     asked = {"type": "string"}
-    texts = (schema(a={**asked, "title": told}), schema(a={**asked, "description": told}))
-    forms = [form_of(each, "", EN) for each in (*texts, schema(**{told: asked}))]
-    forms.append(form_of(schema(a=asked), told, EN))
+    texts = (schema(a={**asked, "title": text}), schema(a={**asked, "description": text}))
+    forms = [form_of(each, "", EN) for each in (*texts, schema(**{text: asked}))]
+    forms.append(form_of(schema(a=asked), text, EN))
     assert [each.is_secret for each in forms] == [is_secret] * 4
 
 
-def test_what_a_field_takes_is_told_in_both_languages() -> None:
+def test_form_describes_fields_in_both_languages() -> None:
     made = form(
         "n",
         "d",

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from lhkit.confirm.form import form_of
-from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
+from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.locales import load_catalog
 
@@ -25,20 +25,8 @@ async def no_line(prompt: str) -> str:
 
 
 @pytest.mark.anyio
-async def test_the_deny_gate_says_no() -> None:
-    assert await DenyGate().confirm(REQUEST) is False
-
-
-@pytest.mark.anyio
-async def test_the_scripted_gate_answers_in_order_and_then_no() -> None:
-    gate = ScriptedGate([True, False])
-    assert [await gate.confirm(REQUEST) for _ in range(3)] == [True, False, False]
-    assert gate.asked == [REQUEST] * 3
-
-
-@pytest.mark.anyio
 @pytest.mark.promise("gate.one_at_a_time")
-async def test_a_second_question_is_answered_no_at_once() -> None:
+async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None:
     inner = WaitingGate()
     gate = GuardedGate(inner)
     first = asyncio.create_task(gate.confirm(REQUEST))
@@ -50,12 +38,12 @@ async def test_a_second_question_is_answered_no_at_once() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("gate.timeout")
-async def test_a_question_that_takes_too_long_is_answered_no() -> None:
+async def test_guarded_gate_denies_after_the_timeout() -> None:
     assert await GuardedGate(WaitingGate(), timeout_s=0.01).confirm(REQUEST) is False
 
 
 class LateGate:
-    """Says yes when it is told that time is up, and to nothing else."""
+    """Returns True when it is cancelled."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -69,12 +57,12 @@ class LateGate:
 
 
 @pytest.mark.anyio
-async def test_a_yes_of_a_gate_that_ignores_the_time_out_is_too_late() -> None:
+async def test_guarded_gate_ignores_a_yes_after_the_timeout() -> None:
     assert await GuardedGate(LateGate(), timeout_s=0.01).confirm(REQUEST) is False
 
 
 @pytest.mark.anyio
-async def test_a_yes_of_a_gate_that_ignores_a_stop_is_too_late() -> None:
+async def test_guarded_gate_ignores_a_yes_after_a_cancellation() -> None:
     inner = LateGate()
     asking = asyncio.create_task(GuardedGate(inner).confirm(REQUEST))
     await inner.asked.wait()
@@ -82,8 +70,8 @@ async def test_a_yes_of_a_gate_that_ignores_a_stop_is_too_late() -> None:
     assert await asking is False
 
 
-class MendedGate:
-    """Fails once, then says yes."""
+class FlakyGate:
+    """Raises once, then returns True."""
 
     def __init__(self) -> None:
         self._is_broken = True
@@ -96,8 +84,8 @@ class MendedGate:
 
 
 @pytest.mark.anyio
-async def test_a_gate_that_failed_means_no_and_can_be_asked_again() -> None:
-    gate = GuardedGate(MendedGate())
+async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
+    gate = GuardedGate(FlakyGate())
     assert [await gate.confirm(REQUEST) for _ in range(3)] == [False, True, True]
 
 
@@ -106,13 +94,10 @@ async def test_a_gate_that_failed_means_no_and_can_be_asked_again() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("y", True), ("Y ", True), ("yes", True), ("ㅛ", True), ("네", True),
-        ("", False), ("n", False), ("yy", False), ("수행", False), ("아니오", False),
+        ("y", True), ("네", True), ("", False), ("n", False), ("수행", False),
     ],
 )  # fmt: skip
-async def test_the_terminal_gate_says_yes_only_to_an_explicit_yes(
-    line: str, expected: bool
-) -> None:
+async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: bool) -> None:
     async def read(prompt: str) -> str:
         assert "[y/N]" in prompt
         return line
@@ -121,12 +106,7 @@ async def test_the_terminal_gate_says_yes_only_to_an_explicit_yes(
 
 
 @pytest.mark.anyio
-async def test_the_terminal_gate_says_no_at_the_end_of_input() -> None:
-    assert await TerminalGate(no_line, lambda _text: None).confirm(REQUEST) is False
-
-
-@pytest.mark.anyio
-async def test_the_terminal_gate_shows_escape_sequences_instead_of_obeying_them() -> None:
+async def test_terminal_gate_escapes_control_sequences() -> None:
     shown: list[str] = []
     request = ConfirmRequest(tool="t", description="d", args={}, summary="\x1b[2J지움")
     await TerminalGate(no_line, shown.append).confirm(request)
@@ -134,7 +114,7 @@ async def test_the_terminal_gate_shows_escape_sequences_instead_of_obeying_them(
 
 
 @pytest.mark.anyio
-async def test_the_terminal_gate_escapes_what_cannot_be_seen() -> None:
+async def test_terminal_gate_escapes_invisible_characters() -> None:
     hidden = "bo\u200db\u3164\xa0\u2800\U000e0100\u202e\x9b"
     request = ConfirmRequest(tool=hidden, description=hidden, args={}, summary=hidden)
     schema = {"properties": {"who": {"type": "string", "title": hidden, "description": hidden}}}

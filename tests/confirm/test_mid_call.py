@@ -1,4 +1,4 @@
-"""What a tool asks in the midst of its work: of a person only, on that person's time."""
+"""Questions of a running tool: to a person only, and on that person's time."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ async def _asks(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
 
 
 class Slow:
-    """A person who takes their time; `asked` is set when the question stands there."""
+    """A person who takes their time; `asked` is set when the question is shown."""
 
     is_person = True
 
@@ -59,7 +59,7 @@ async def trace_of(gate: ConfirmGate | None) -> ToolCallOutcome:
     return traces[0]
 
 
-async def test_the_time_of_a_tool_stands_still_while_a_person_thinks() -> None:
+async def test_mid_call_question_pauses_the_tools_timeout() -> None:
     trace = await trace_of(GuardedGate(Slow(1.5 * LIMIT_S)))
     assert trace.result == ToolOk({"answer": "accept"})
     assert trace.waiting_s >= LIMIT_S
@@ -74,13 +74,13 @@ async def test_the_time_of_a_tool_stands_still_while_a_person_thinks() -> None:
         (BrokenPerson(RuntimeError("x")), "cancel"),
     ],
 )
-async def test_nobody_and_a_script_say_no_and_a_broken_gate_goes_away(
+async def test_mid_call_question_is_declined_without_a_person(
     gate: ConfirmGate | None, answer: str
 ) -> None:
     assert (await trace_of(gate)).result == ToolOk({"answer": answer})
 
 
-async def test_a_question_that_outlives_its_call_is_taken_back() -> None:
+async def test_mid_call_question_is_cancelled_after_its_call() -> None:
     person, questions = Slow(None), list[asyncio.Task[Any]]()
 
     async def leaves_it_open(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -95,7 +95,7 @@ async def test_a_question_that_outlives_its_call_is_taken_back() -> None:
     assert await questions[0] == CANCELLED
 
 
-async def test_whoever_stops_the_turn_answers_no_and_waits_no_longer() -> None:
+async def test_mid_call_question_is_cancelled_with_the_turn() -> None:
     person = Slow(None)
     turn = asyncio.create_task(trace_of(person))
     await person.asked.wait()
@@ -104,6 +104,6 @@ async def test_whoever_stops_the_turn_answers_no_and_waits_no_longer() -> None:
         await turn
 
 
-async def test_outside_of_a_tool_there_is_nothing_to_ask() -> None:
+async def test_mid_call_questions_are_none_outside_of_a_tool() -> None:
     assert current_questions() is None
     assert not isinstance((await trace_of(None)).result, ToolErr)

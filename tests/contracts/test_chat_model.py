@@ -1,4 +1,4 @@
-"""What every `ChatModel` does: the same reply gives the same events, whoever gives it."""
+"""Every `ChatModel` yields the same events for the same reply."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -121,11 +121,11 @@ def _tokens_of(reply: Reply) -> list[str]:
 
 def _deltas_of(reply: Reply) -> list[bytes]:
     words = [{"content": reply.text[i : i + 3]} for i in range(0, len(reply.text), 3)]
-    told = [(call.name, compact(call.args)) for call in reply.calls]
-    told += [("", reply.fragment)] if reply.fragment else []
+    calls = [(call.name, compact(call.args)) for call in reply.calls]
+    calls += [("", reply.fragment)] if reply.fragment else []
     pieces = [
         chat_call(number, name if not start else None, arguments[start : start + 3])
-        for number, (name, arguments) in enumerate(told)
+        for number, (name, arguments) in enumerate(calls)
         for start in range(0, len(arguments), 3)
     ]
     deltas = [*words, *({"tool_calls": [piece]} for piece in pieces)]
@@ -214,7 +214,7 @@ def outline(events: list[ModelEvent]) -> list[Any]:
     ],
     ids=["words", "one call", "words and parallel calls", "cut call", "nothing"],
 )
-async def test_a_reply_gives_these_events_in_this_order(
+async def test_stream_yields_events_in_order(
     model_of: Maker, reply: Reply, events: list[Any]
 ) -> None:
     async with model_of(reply) as model:
@@ -222,13 +222,13 @@ async def test_a_reply_gives_these_events_in_this_order(
 
 
 @pytest.mark.parametrize("reply", [WORDS, call("f"), CUT, Reply()])
-async def test_the_last_event_and_no_other_is_finished(model_of: Maker, reply: Reply) -> None:
+async def test_stream_ends_with_one_finished_event(model_of: Maker, reply: Reply) -> None:
     async with model_of(reply) as model:
         events = await heard(model)
     assert [isinstance(event, Finished) for event in events] == [False] * (len(events) - 1) + [True]
 
 
-async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
+async def test_stream_finished_event_names_the_model(model_of: Maker) -> None:
     async with model_of(WORDS) as model:
         last = (await heard(model))[-1]
         assert isinstance(last, Finished)
@@ -242,7 +242,7 @@ async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
     [scripted, served, parsed_by_the_server, recorded],
     indirect=True,
 )  # a failure is not recorded, so no cassette replays one
-async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(
+async def test_stream_raises_on_an_infrastructure_error(
     model_of: Maker,
 ) -> None:
     failing = replace(WORDS, error=StreamBrokenError("gone: look"))
@@ -254,7 +254,7 @@ async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(
         assert isinstance((await heard(model))[-1], Finished)
 
 
-async def test_closing_early_releases_the_model_for_the_next_request(model_of: Maker) -> None:
+async def test_stream_can_be_closed_early(model_of: Maker) -> None:
     async with model_of(WORDS, call("f")) as model:
         async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
             async for event in events:
@@ -263,7 +263,7 @@ async def test_closing_early_releases_the_model_for_the_next_request(model_of: M
         assert outline(await heard(model))[0] == ("f", {}, ())
 
 
-async def test_nothing_is_asked_before_the_first_event_is(model_of: Maker) -> None:
+async def test_stream_sends_no_request_before_the_first_event(model_of: Maker) -> None:
     async with model_of(WORDS) as model:
         unused = model.stream(REQUEST)
         async with aclosing(unused):  # type: ignore[type-var]

@@ -150,9 +150,7 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
 @example(name="f", args={"a": "".join(PIECES), "b": '<escape><|"|>\\"\'\\'})
 @example(name="f", args={"lone": "\ud800", "emoji": "😀", "lines": "\r\n\t\x00\u2028"})
 @example(name="f", args={"big": 10**4000, "small": 5e-324, "minus": -0.0})
-def test_every_call_is_read_back_as_it_was_written(
-    dialect: Dialect, name: str, args: dict[str, Any]
-) -> None:
+def test_parse_inverts_render_call(dialect: Dialect, name: str, args: dict[str, Any]) -> None:
     raw = dialect.render_call(name, args)
     result = dialect.parse(raw)
     assert (result.text, result.fragment, result.thinking) == ("", "", "")
@@ -165,7 +163,7 @@ def test_every_call_is_read_back_as_it_was_written(
 
 
 @each_dialect
-def test_arguments_nested_as_deep_as_can_be_written_are_read(dialect: Dialect) -> None:
+def test_parse_reads_deeply_nested_arguments(dialect: Dialect) -> None:
     deep: Any = 1
     for _ in range(MAX_DEPTH - 1):
         deep = [deep]
@@ -175,7 +173,7 @@ def test_arguments_nested_as_deep_as_can_be_written_are_read(dialect: Dialect) -
 
 @each_dialect
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object(), {1: 2}])
-def test_what_json_cannot_carry_is_not_written(dialect: Dialect, value: Any) -> None:
+def test_render_call_refuses_values_that_are_not_json(dialect: Dialect, value: Any) -> None:
     with pytest.raises(NotJsonError):
         dialect.render_call("f", {"a": value})
 
@@ -186,9 +184,7 @@ def test_what_json_cannot_carry_is_not_written(dialect: Dialect, value: Any) -> 
 @example(name="get-item", args={})
 @example(name="3d-print", args={"a": "x"})
 @example(name="-", args={"a": 1})
-def test_a_tool_is_called_by_any_name_that_it_may_have(
-    dialect: Dialect, name: str, args: dict[str, Any]
-) -> None:
+def test_parse_reads_any_valid_tool_name(dialect: Dialect, name: str, args: dict[str, Any]) -> None:
     tools = [*TOOLS, {"name": name, "description": "Do it.", "parameters": {"type": "object"}}]
     assert name in dialect.encode([UserMessage(text="go")], tools)
     raw = dialect.render_call(name, args)
@@ -202,7 +198,7 @@ def test_a_tool_is_called_by_any_name_that_it_may_have(
 @each_dialect
 @pytest.mark.parametrize("separator", ["", "\n"])
 @given(calls=st.lists(st.tuples(NAMES, ARGS), min_size=2, max_size=4))
-def test_parallel_calls_come_in_order(
+def test_parse_keeps_the_order_of_parallel_calls(
     dialect: Dialect, separator: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
     result = dialect.parse(separator.join(dialect.render_call(*call) for call in calls))
@@ -212,7 +208,7 @@ def test_parallel_calls_come_in_order(
 
 
 @each_dialect
-def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
+def test_parse_keeps_text_around_calls(dialect: Dialect) -> None:
     call = dialect.render_call("f", {"a": "x"})
     result = dialect.parse(f"\n네, [적을게요] {{지금}}.\n{call}\n사이 {call} 끝 (f)\n", TOOLS)
     assert result.text == "네, [적을게요] {지금}.\n사이\n끝 (f)"
@@ -221,7 +217,7 @@ def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
 
 @each_dialect
 @given(raw=FRAGMENTS, sizes=SIZES)
-def test_a_stream_says_the_same_at_every_chunking(
+def test_incremental_result_does_not_depend_on_chunks(
     dialect: Dialect, raw: str, sizes: list[int]
 ) -> None:
     whole_events, whole = streamed(dialect, [raw])
@@ -239,7 +235,7 @@ def test_a_stream_says_the_same_at_every_chunking(
 @each_dialect
 @given(args=ARGS, sizes=SIZES)
 @example(args={"a": 'x<escape>"\\', "b": '<|"|>\\"\\\\"', "c": "}])"}, sizes=[])
-def test_a_streamed_call_is_the_written_one(
+def test_incremental_emits_the_rendered_call(
     dialect: Dialect, args: dict[str, Any], sizes: list[int]
 ) -> None:
     raw = f"네.\n{dialect.render_call('f', args)}\n끝"
@@ -258,7 +254,7 @@ def test_a_streamed_call_is_the_written_one(
 )
 @example(raw="<|tool_call>call:f{a:" + "9" * 5000 + "}<tool_call|>")
 @example(raw="[f(a=1e999)]")
-def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw: str) -> None:
+def test_parse_never_raises(dialect: Dialect, raw: str) -> None:
     result = dialect.parse(raw, TOOLS)
     if not result.calls and not result.fragment and not result.thinking and "<|ch" not in raw:
         assert result.text == raw.strip()
@@ -269,7 +265,7 @@ def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw
 @given(args=ARGS)
 @example(args={})
 @example(args={"a": ")]}", "b": "<end_function_call>", "c": "<tool_call|>"})
-def test_no_prefix_of_any_call_is_a_call(dialect: Dialect, args: dict[str, Any]) -> None:
+def test_parse_makes_no_call_of_a_prefix(dialect: Dialect, args: dict[str, Any]) -> None:
     raw = dialect.render_call("f", args)
     begun = len(BEGUN[dialect.name])
     assert raw.startswith(BEGUN[dialect.name])
@@ -284,7 +280,7 @@ def test_no_prefix_of_any_call_is_a_call(dialect: Dialect, args: dict[str, Any])
 
 
 @each_dialect
-def test_of_calls_one_after_the_other_only_the_complete_ones_are_made(dialect: Dialect) -> None:
+def test_parse_makes_only_complete_calls(dialect: Dialect) -> None:
     whole, half = dialect.render_call("f", {"a": 1}), dialect.render_call("g", {"b": "x"})[:-1]
     result = dialect.parse(f"{whole}\n{half}", TOOLS)
     assert ([call.name for call in result.calls], result.fragment) == (["f"], half)
@@ -322,7 +318,7 @@ damaged call is recognisable."""
 
 @each_dialect
 @given(data=st.data(), args=PLAIN_ARGS, other=ARGS, sizes=SIZES)
-def test_a_call_without_one_delimiter_does_not_change_the_next(
+def test_parse_ends_a_damaged_call_at_the_next(
     dialect: Dialect, data: st.DataObject, args: dict[str, Any], other: dict[str, Any], sizes: Any
 ) -> None:
     whole, following = dialect.render_call("f", args), dialect.render_call("g", other)
@@ -343,9 +339,7 @@ def test_a_call_without_one_delimiter_does_not_change_the_next(
 
 @each_dialect
 @pytest.mark.parametrize("separator", ["", "\n"])
-def test_every_damaged_call_is_malformed_and_every_whole_one_is_read(
-    dialect: Dialect, separator: str
-) -> None:
+def test_parse_marks_damaged_calls_as_malformed(dialect: Dialect, separator: str) -> None:
     whole, last = dialect.render_call("f", {"a": "x"}), dialect.render_call("g", {"b": "y"})
     damaged = {
         "json": whole[:-1],
@@ -364,7 +358,7 @@ def test_every_damaged_call_is_malformed_and_every_whole_one_is_read(
 
 @pytest.mark.parametrize("name", ["functiongemma", "gemma4"])
 @pytest.mark.parametrize("rest", ["", "\n", "네."])
-def test_an_end_token_in_an_open_string_ends_the_call(name: str, rest: str) -> None:
+def test_parse_ends_a_call_at_an_end_token_in_an_open_string(name: str, rest: str) -> None:
     dialect = DIALECTS[name]
     whole = dialect.render_call("f", {"a": "x"})
     quote = {"functiongemma": "<escape>", "gemma4": '<|"|>'}[name]
@@ -376,7 +370,7 @@ def test_an_end_token_in_an_open_string_ends_the_call(name: str, rest: str) -> N
 
 
 @each_dialect
-def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dialect) -> None:
+def test_parse_does_not_cut_at_calls_in_strings(dialect: Dialect) -> None:
     calls = "".join(DIALECTS[name].render_call("g", {}) for name in DIALECTS)
     args: dict[str, Any] = {"a": f"x)]\n{calls}\n", "b": [{"name": "g", "parameters": {}}, calls]}
     raw = dialect.render_call("f", args)
@@ -500,12 +494,12 @@ Tools:
 
 
 @each_dialect
-def test_a_conversation_with_calls_is_this_prompt_to_the_byte(dialect: Dialect) -> None:
+def test_encode_renders_this_prompt(dialect: Dialect) -> None:
     assert dialect.encode(CHAT, [WATER], " 너는 비서다.\n") == GOLDEN[dialect.name]
 
 
 @each_dialect
-def test_each_request_of_a_conversation_goes_on_from_the_one_before(dialect: Dialect) -> None:
+def test_encode_extends_the_previous_prompt(dialect: Dialect) -> None:
     prompts = [dialect.encode(CHAT[:seen], [WATER], "너는 비서다.") for seen in (1, 3, 5)]
     assert all(later.startswith(earlier) for earlier, later in pairwise(prompts))
     written = dialect.render_call("log_water", {"ml": 200})
@@ -564,7 +558,7 @@ def harmless(message: Message) -> Message:
 
 @each_dialect
 @given(messages=conversations(), words=HOSTILE, has_tools=st.booleans())
-def test_nobody_but_the_dialect_writes_control_tokens(
+def test_encode_escapes_control_tokens(
     dialect: Dialect, messages: list[Message], words: str, has_tools: bool
 ) -> None:
     tools: list[Mapping[str, Any]] = [{**WATER, "description": words}] if has_tools else []
@@ -581,7 +575,7 @@ def test_nobody_but_the_dialect_writes_control_tokens(
 
 
 @each_dialect
-def test_an_empty_conversation_has_one_begin_of_sequence_and_an_open_model_turn(
+def test_encode_of_an_empty_conversation(
     dialect: Dialect,
 ) -> None:
     start = STRUCTURE[dialect.name][0]
@@ -589,26 +583,26 @@ def test_an_empty_conversation_has_one_begin_of_sequence_and_an_open_model_turn(
 
 
 @each_dialect
-def test_two_user_messages_in_a_row_are_one_turn(dialect: Dialect) -> None:
+def test_encode_merges_adjacent_user_messages(dialect: Dialect) -> None:
     prompt = dialect.encode([UserMessage(text="하나"), UserMessage(text="둘")], [])
     assert "user\n하나\n\n둘<" in prompt
 
 
 @each_dialect
 @given(messages=conversations(), hints=st.integers(0, 2), last=st.sampled_from(["user", "call"]))
-def test_no_two_turns_of_one_role_are_neighbours(
+def test_encode_alternates_roles(
     dialect: Dialect, messages: list[Message], hints: int, last: str
 ) -> None:
     ends = {"user": UserMessage(text="x"), "call": call(ml=200)}
-    told = [harmless(each) for each in [*messages, ends[last]]]
-    spaced = [each for one in told for each in (one, *[SystemMessage(text="힌트")] * hints)]
+    conversation = [harmless(each) for each in [*messages, ends[last]]]
+    spaced = [each for one in conversation for each in (one, *[SystemMessage(text="힌트")] * hints)]
     start = re.escape(STRUCTURE[dialect.name][0])
     roles = re.findall(rf"{start}(\w+)\n", dialect.encode(spaced, [WATER], "a"))
     assert all(a != b for a, b in pairwise(roles))
 
 
 @each_dialect
-def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
+def test_encode_omits_notices(dialect: Dialect) -> None:
     with_hints = [each for message in CHAT for each in (SystemMessage(text="힌트"), message)]
     assert dialect.encode(with_hints, [WATER]) == dialect.encode(CHAT, [WATER])
 
@@ -617,15 +611,13 @@ def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
 @pytest.mark.parametrize(
     ("name", "args"), [("", {}), ("f", "raw arguments"), ("f", {"a": {1}}), ("f", {"a": 1e999})]
 )
-def test_a_call_that_cannot_be_written_is_shown_as_the_model_wrote_it(
-    dialect: Dialect, name: str, args: Any
-) -> None:
+def test_encode_shows_malformed_calls_as_written(dialect: Dialect, name: str, args: Any) -> None:
     message = ToolCallMessage.of(name=name, args=args, raw="f(원문", result=ToolCancelled())
     assert "model\nf(원문<" in dialect.encode([UserMessage(text="?"), message], ())
 
 
 @each_dialect
-def test_calls_of_one_message_after_another_stay_in_their_order(dialect: Dialect) -> None:
+def test_encode_keeps_the_order_of_calls(dialect: Dialect) -> None:
     prompt = dialect.encode([CHAT[0], call(a=1), call("undo"), call("redo", index=1)], ())
     places = [prompt.index(name) for name in ("log_water", "undo", "redo")]
     assert places == sorted(places)
@@ -634,11 +626,11 @@ def test_calls_of_one_message_after_another_stay_in_their_order(dialect: Dialect
 
 
 @each_dialect
-def test_decoding_can_be_left_free(dialect: Dialect) -> None:
+def test_constrain_off_sends_nothing(dialect: Dialect) -> None:
     assert dialect.constrain(TOOLS, "off") == {}
 
 
 @pytest.mark.parametrize("name", ["pythonic", "functiongemma", "gemma4"])
-def test_a_constraint_that_is_not_known_is_refused(name: str) -> None:
+def test_constrain_refuses_an_unknown_constraint(name: str) -> None:
     with pytest.raises(UsageError, match=name):
         DIALECTS[name].constrain(TOOLS, "required")

@@ -1,4 +1,4 @@
-"""The pantry, a toolset that is not life-helper: clean scenarios, panel, context."""
+"""The pantry toolset: its scenarios, context line and use in a panel."""
 
 from pathlib import Path
 
@@ -41,25 +41,25 @@ _EGG = {"id": "egg", "name": "달걀", "place": "fridge", "expires_on": None}
 
 
 @pytest.mark.anyio
-async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
+async def test_pantry_scenarios_lint_clean_and_only_gold_passes() -> None:
     toolset = load(REFERENCE)
     sources = read_sources([SCENARIOS])
     assert await lint(sources, toolset) == ()
-    played = [await run_sample(each, gold_model, toolset) for each in sources.scenarios]
-    assert [each.sample_id for each in played if each.judgement.verdict is not Verdict.PASS] == []
-    assert [each.sample_id for each in played if each.judgement.violations] == []
-    silent = [await run_sample(each, silent_model(), toolset) for each in sources.scenarios]
-    assert [each.sample_id for each in silent if each.judgement.verdict is not Verdict.FAIL] == []
+    for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
+        records = [await run_sample(scenario, model, toolset) for scenario in sources.scenarios]
+        wrong = [record for record in records if record.judgement.verdict is not verdict]
+        assert [record.sample_id for record in wrong] == []
+        assert model is not gold_model or not any(r.judgement.violations for r in records)
 
 
 @pytest.mark.anyio
-async def test_every_mistake_in_the_pantry_is_noticed() -> None:
+async def test_pantry_scenarios_notice_every_mutation() -> None:
     report = await mutate(load_scenarios([SCENARIOS]), load(REFERENCE))
-    assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
-    assert report.total.tried > 500
+    assert [f"{outcome.scenario} {outcome.key}" for outcome in report.survivors] == []
+    assert report.total.run_sample > 500
 
 
-def test_the_context_tells_what_the_days_of_a_message_mean() -> None:
+def test_pantry_context_contains_mentioned_dates() -> None:
     session = load(REFERENCE).open({"now": _WORLD["now"]}, "ko")
     assert "모레 = 2026-06-17" in session.assistant.context("연두부는 모레까지야").splitlines()
 
@@ -69,7 +69,7 @@ _MOVED = call("move_item", item_id="milk", place="freezer")
 
 
 @pytest.mark.anyio
-async def test_two_wishes_that_each_look_something_up_still_get_an_answer(tmp_path: Path) -> None:
+async def test_pantry_max_turns_allow_two_requests_with_lookups(tmp_path: Path) -> None:
     calls = [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]
     panel = ChatPanel(
         model=lhkit.ScriptedModel([*calls, say("둘 다 했어요")]),
@@ -80,13 +80,13 @@ async def test_two_wishes_that_each_look_something_up_still_get_an_answer(tmp_pa
     )
     await panel.send("하나 하고 또 하나 해 줘", answers=[True, True])
     assert panel.state.last_turn[-1] == ModelMessage(text="둘 다 했어요")
-    ran = [each.result for each in panel.state.last_turn if isinstance(each, ToolCallMessage)]
-    assert [type(each) for each in ran] == [ToolOk] * len(calls)
+    results = [item.result for item in panel.state.last_turn if isinstance(item, ToolCallMessage)]
+    assert [type(result) for result in results] == [ToolOk] * len(calls)
 
 
 @pytest.fixture
 def panel(tmp_path: Path) -> ChatPanel:
-    """Return a panel over the pantry whose model uses an egg at each wish."""
+    """Return a panel over the pantry whose model uses an egg at each request."""
     script = [call("use_item", item_id="egg", amount=1), say("썼어요")] * 2
     return ChatPanel(
         model=lhkit.ScriptedModel(script),
@@ -99,9 +99,7 @@ def panel(tmp_path: Path) -> ChatPanel:
 
 @pytest.mark.anyio
 @pytest.mark.promise("own_tools.one_door")
-async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
-    panel: ChatPanel, tmp_path: Path
-) -> None:
+async def test_panel_over_the_pantry_saves_a_scenario(panel: ChatPanel, tmp_path: Path) -> None:
     await panel.send("달걀 하나 썼어", answers=[True])
     saved = panel.save_scenario(tmp_path / "saved.yaml")
     assert await lint(read_sources([saved]), load(REFERENCE)) == ()
@@ -113,7 +111,7 @@ async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
 
 
 @pytest.mark.anyio
-async def test_a_panel_that_changes_its_language_goes_on_in_the_same_kitchen(
+async def test_panel_over_the_pantry_keeps_its_state_across_locales(
     panel: ChatPanel,
 ) -> None:
     await panel.send("달걀 하나 썼어", answers=[True])

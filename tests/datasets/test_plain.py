@@ -1,4 +1,4 @@
-"""The plain requests to life-helper are clean, and only who does right passes them."""
+"""The scenarios of `evals/plain`."""
 
 from pathlib import Path
 
@@ -18,15 +18,16 @@ FOLDER = Path(__file__).parents[2] / "evals" / "plain"
 SOURCES = read_sources([FOLDER])
 
 
-async def test_they_lint_clean_and_only_gold_passes_them() -> None:
+async def test_plain_scenarios_lint_clean_and_only_gold_passes() -> None:
     toolset = LifeHelperToolset()
     assert await lint(SOURCES, toolset) == ()
     for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
-        played = [await run_sample(each, model, toolset) for each in SOURCES.scenarios]
-        assert [each.sample_id for each in played if each.judgement.verdict is not verdict] == []
+        records = [await run_sample(scenario, model, toolset) for scenario in SOURCES.scenarios]
+        wrong = [record for record in records if record.judgement.verdict is not verdict]
+        assert [record.sample_id for record in wrong] == []
 
 
-async def test_every_mistake_in_them_is_noticed() -> None:
+async def test_plain_scenarios_notice_every_mutation() -> None:
     report = await mutate(SOURCES.scenarios, LifeHelperToolset())
-    assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
-    assert report.total.tried > 500
+    assert [f"{outcome.scenario} {outcome.key}" for outcome in report.survivors] == []
+    assert report.total.run_sample > 500

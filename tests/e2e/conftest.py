@@ -16,8 +16,7 @@ from lhkit.cli.progress import opened_model
 from lhkit.models.base import ChatModel
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
-from lhkit.runtimes import LLAMA_CPP
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import LLAMA_CPP, Settings, load_settings
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-async def test_it_is_no_server_that_lhkit_knows_and_its_answers_are_told_under_its_name(
+async def test_completions_server_is_reported_by_its_name(
     plain_gemma: ChatModel,
 ) -> None:
     assert isinstance(plain_gemma, VllmHttp)
@@ -27,7 +27,7 @@ async def test_it_is_no_server_that_lhkit_knows_and_its_answers_are_told_under_i
     assert last.prompt_text.startswith("<bos><start_of_turn>")
 
 
-async def test_it_says_the_same_as_through_llama_cpps_own_protocol(
+async def test_completions_server_matches_llama_cpp(
     plain_gemma: ChatModel, light_gemma: ChatModel
 ) -> None:
     for text in SAID:

@@ -70,7 +70,7 @@ def is_valid(call: ToolCall) -> bool:
     return isinstance(verdict, Accepted) and not verdict.extra
 
 
-async def test_required_is_always_one_strict_call_of_a_known_tool(gemma: ChatModel) -> None:
+async def test_constraint_required_gives_one_strict_call(gemma: ChatModel) -> None:
     async with constrained(gemma, "required") as model:
         responses = await answers(model, REQUESTS, max_tokens=300)
     for response in responses:
@@ -88,7 +88,7 @@ async def test_required_is_always_one_strict_call_of_a_known_tool(gemma: ChatMod
     assert sum(len(response.calls) for response in responses) >= len(responses) // 2
 
 
-async def test_auto_is_words_or_a_valid_call(gemma: ChatModel) -> None:
+async def test_constraint_auto_gives_text_or_a_valid_call(gemma: ChatModel) -> None:
     async with constrained(gemma, "auto") as model:
         responses = await answers(model, REQUESTS, max_tokens=60)
     for response in responses:

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.promise("real.gemma_chat")
-async def test_no_sample_is_invalid_and_every_record_holds_the_evidence(
-    gemma: ChatModel, tmp_path: Path
-) -> None:
+async def test_eval_records_are_complete_and_valid(gemma: ChatModel, tmp_path: Path) -> None:
     shipped = load_scenarios(scenario_paths("dev"))
     scenarios = shipped[:: len(shipped) // 4][:4]
     toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=32))

@@ -49,9 +49,7 @@ class KillingModel:
         await self._inner.aclose()
 
 
-async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
-    light: Settings, tmp_path: Path
-) -> None:
+async def test_killed_server_makes_samples_invalid(light: Settings, tmp_path: Path) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:6]
     others = set(psutil.Process().children())
     async with app.open_model(app.ModelChoice(name=TALKATIVE), light) as model:

@@ -59,7 +59,7 @@ def _build() -> str:
     return f"xllamacpp-{version('xllamacpp')}-{digest[:12]}"
 
 
-async def test_it_says_who_it_is_and_ends_with_its_block(light: Settings) -> None:
+async def test_llama_cpp_identity_and_lifetime(light: Settings) -> None:
     async with app.open_model(app.ModelChoice(), light) as model:
         told: ModelIdentity = model.identity
         assert told.server == f"llama.cpp {_build()}"

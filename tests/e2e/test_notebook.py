@@ -16,9 +16,7 @@ ROOT = Path(__file__).parents[2]
 OFFLINE = "LIVE = False"
 
 
-async def test_every_cell_of_the_quickstart_runs_on_the_real_gemma(
-    gemma: ChatModel, tmp_path: Path
-) -> None:
+async def test_quickstart_notebook_runs_on_gemma(gemma: ChatModel, tmp_path: Path) -> None:
     path = Path(shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", tmp_path))
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -25,7 +25,7 @@ pytestmark = [
 ASKED = ("--limit", "2", "--max-tokens", "32", "--concurrency", "1", "--exit-zero")
 
 
-async def test_a_replica_starts_a_vllm_of_its_own_plays_as_one_process_does_and_ends_it(
+async def test_replica_matches_one_process(
     gemma: ChatModel, settings: Settings, tmp_path: Path
 ) -> None:
     def lhkit(name: str, *more: str) -> tuple[SampleRecord, ...]:

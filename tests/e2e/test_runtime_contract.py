@@ -18,10 +18,9 @@ from lhkit.errors import ContextTooLongError
 from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.light import AT_ONCE
+from lhkit.models.light import PARALLEL
 from lhkit.models.weights import ensure_tuned
-from lhkit.runtimes import LLAMA_CPP, VLLM
-from lhkit.settings import Settings
+from lhkit.settings import LLAMA_CPP, VLLM, Settings
 from tests.e2e.test_gemma import running_requests
 from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked
 
@@ -84,7 +83,7 @@ async def until_idle(model: ChatModel, row: Row) -> None:
 
 
 @pytest.mark.parametrize("text", SAID)
-async def test_the_prompt_is_read_token_by_token_as_the_tokenizer_reads_it_with_one_bos(
+async def test_runtime_prompt_tokens_match_with_one_bos(
     served: ChatModel, row: Row, settings: Settings, text: str
 ) -> None:
     """Of all runtimes: so each reads it as vLLM does."""
@@ -98,9 +97,7 @@ async def test_the_prompt_is_read_token_by_token_as_the_tokenizer_reads_it_with_
     assert list(last.prompt_token_ids) == (ids if Tells.PROMPT_IDS in row.tells else [])
 
 
-async def test_it_stops_at_the_end_of_its_turn_and_not_before_and_shows_no_mark(
-    served: ChatModel, row: Row
-) -> None:
+async def test_runtime_stops_at_end_of_turn(served: ChatModel, row: Row) -> None:
     _, last = await answered(served, asked("안녕!", max_tokens=60))
     assert (last.reason, last.truncated) == ("stop", False)
     assert "<" not in last.raw_text
@@ -112,21 +109,19 @@ async def test_it_stops_at_the_end_of_its_turn_and_not_before_and_shows_no_mark(
         assert last.token_ids == ()
 
 
-async def test_what_is_streamed_is_in_its_order_what_was_said(served: ChatModel) -> None:
+async def test_runtime_stream_matches_the_text(served: ChatModel) -> None:
     """To a question that gets words: of the others some get a call, which is not streamed."""
     words, last = await answered(served, asked(SAID[-1], max_tokens=24, is_bare=True))
     assert len(words) > 1
     assert "".join(words).strip() == last.text.strip()
 
 
-async def test_the_limit_of_tokens_cuts(served: ChatModel) -> None:
+async def test_runtime_limits_tokens(served: ChatModel) -> None:
     _, last = await answered(served, asked("안녕!", max_tokens=3, is_bare=True))
     assert (last.reason, last.truncated, last.usage.completion_tokens) == ("length", True, 3)
 
 
-async def test_greedy_twice_is_the_same_and_the_prompt_is_not_read_again(
-    served: ChatModel, row: Row
-) -> None:
+async def test_runtime_greedy_is_reproducible_and_cached(served: ChatModel, row: Row) -> None:
     """Behind a first time that fills the cache: one that reads all sums in another order."""
     request = asked("카페인 줄이는 법 찾아줘")
     _, second, third = [(await answered(served, request))[1] for _ in range(3)]
@@ -139,7 +134,7 @@ async def test_greedy_twice_is_the_same_and_the_prompt_is_not_read_again(
     assert bool(third.server_metrics) == (Tells.METRICS in row.tells)
 
 
-async def test_times_are_of_the_first_and_the_last_piece(served: ChatModel) -> None:
+async def test_runtime_timings(served: ChatModel) -> None:
     _, last = await answered(served, asked("안녕!", is_bare=True))
     first_s, last_s = last.timing.first_token_s, last.timing.last_token_s
     assert first_s is not None
@@ -147,7 +142,7 @@ async def test_times_are_of_the_first_and_the_last_piece(served: ChatModel) -> N
     assert 0 < first_s <= last_s
 
 
-async def test_a_letter_of_several_tokens_comes_whole(served: ChatModel) -> None:
+async def test_runtime_multi_token_characters(served: ChatModel) -> None:
     """What is streamed is no half of one. Many emoji are such, too; this model writes none."""
     said = "👩‍👩‍👧😀 쀍뷁"
     shown = (UserMessage(text=said), ModelMessage(text=said)) * 3
@@ -158,11 +153,11 @@ async def test_a_letter_of_several_tokens_comes_whole(served: ChatModel) -> None
     assert "\ufffd" not in "".join(words)
 
 
-async def test_leaving_early_frees_the_slot(served: ChatModel, row: Row) -> None:
+async def test_runtime_early_close_frees_the_slot(served: ChatModel, row: Row) -> None:
     """More are left than a server has slots: else the last would wait for the first to end."""
     request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=4000, is_bare=True)
     await until_idle(served, row)
-    for _ in range(AT_ONCE + 1):
+    for _ in range(PARALLEL + 1):
         async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
             await anext(events)
     await until_idle(served, row)
@@ -170,7 +165,7 @@ async def test_leaving_early_frees_the_slot(served: ChatModel, row: Row) -> None
     assert last.raw_text
 
 
-async def test_those_that_are_answered_beside_each_other_are_answered_as_if_alone(
+async def test_runtime_concurrent_requests_match_single_ones(
     served: ChatModel,
 ) -> None:
     """What one says does not get into another."""
@@ -183,7 +178,7 @@ async def test_those_that_are_answered_beside_each_other_are_answered_as_if_alon
         assert "".join(words).strip() == last.text.strip()
 
 
-async def test_a_prompt_that_is_too_long_is_a_typed_fault_and_the_next_is_answered(
+async def test_runtime_rejects_long_prompts(
     served: ChatModel,
 ) -> None:
     with pytest.raises(ContextTooLongError):

@@ -61,7 +61,7 @@ def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
     )
 
 
-async def test_a_required_call_arrives_as_the_server_parsed_it(
+async def test_server_parser_required_call(
     parsing_gemma: ChatModel,
 ) -> None:
     async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
@@ -79,7 +79,7 @@ async def test_a_required_call_arrives_as_the_server_parsed_it(
     assert last.reason in {"tool_calls", "length"}
 
 
-async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
+async def test_server_parser_matches_pythonic_dialect(
     parsing_gemma: ChatModel,
 ) -> None:
     request = asking(*CONVERSATION, max_tokens=1)
@@ -91,9 +91,7 @@ async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
     assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")
 
 
-async def test_a_run_against_a_server_that_parses_calls_is_valid(
-    parsing_gemma: ChatModel, tmp_path: Path
-) -> None:
+async def test_server_parser_run_is_valid(parsing_gemma: ChatModel, tmp_path: Path) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:3]
     async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
         run = await replay(

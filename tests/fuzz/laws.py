@@ -26,8 +26,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import UserMessage
 from lhkit.models.cassette import encode_cassette, read_cassette
-from lhkit.models.chat_content import ChatContent
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.openai_chat import ChatContent
 from lhkit.models.response import CompletionContent, Content, ResponseReader
 from lhkit.notebook.markdown import to_html
 from lhkit.responses import Finished, ModelIdentity
@@ -129,8 +129,8 @@ def streams(data: bytes) -> None:
 
 def _read(content: Content, pieces: Sequence[bytes]) -> Finished:
     reader = ResponseReader(content=content, max_tokens=64, clock=_ticks().__next__)
-    reader.sent()
-    reader.headers_came()
+    reader.mark_sent()
+    reader.mark_headers()
     for piece in pieces:
         for _ in reader.feed(piece):
             pass

@@ -22,7 +22,7 @@ from lhkit.notebook.render import fragment
 from lhkit.notebook.state import CardItem
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult, encode_tool_result
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import closed_after, open_session
+from lhkit.toolset import closing_session, open_session
 
 _SERVER = Path(__file__).with_name("hostile_mcp.py")
 _LIMIT_S = 0.5
@@ -85,7 +85,7 @@ async def _one_life(
     except LhkitError:  # its list of tools is none by the protocol: a sentence, and no session
         came[NOT_OPENED] += 1
         return
-    with closed_after(opened) as session:
+    with closing_session(opened) as session:
         dispatcher = ToolDispatcher(session.registry)
         assert "write" in session.registry.destructive
         errors = 0

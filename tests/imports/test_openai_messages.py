@@ -1,4 +1,4 @@
-"""Recorded chats become scenarios that can be played at once, and lose nothing unsaid."""
+"""The import of recorded chats: scenarios, replayed results, losses and invalid files."""
 
 import copy
 import json
@@ -77,7 +77,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def said(text: str) -> dict[str, Any]:
+def reply(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
@@ -106,17 +106,20 @@ CHAT = [
     user("Where does order 7 go?"),
     calls(("a", "get_order", {"order_id": "7"})),
     back("a", {"city": "Ulm"}),
-    said("To Ulm."),
+    reply("To Ulm."),
     user("Send it to Bonn instead."),
     calls(("b", "move_order", {"order_id": "7", "city": "Bonn"})),
     back("b", "moved"),
-    said("It goes to Bonn now."),
+    reply("It goes to Bonn now."),
 ]
 
 
-def put(folder: Path, told: Any, name: str = "chats.json") -> Path:
+def put(folder: Path, content: Any, name: str = "chats.json") -> Path:
     file = folder / name
-    file.write_text(told if isinstance(told, str) else json.dumps(told), encoding="utf-8")
+    file.write_text(
+        content if isinstance(content, str) else json.dumps(content),
+        encoding="utf-8",
+    )
     return file
 
 
@@ -124,8 +127,8 @@ async def imported(folder: Path, chat: Any, **more: Any) -> Imported:
     return await import_messages(put(folder, chat), **more)
 
 
-def only(told: Imported) -> Scenario:
-    (written,) = told.suites[0].scenarios
+def only(converted: Imported) -> Scenario:
+    (written,) = converted.suites[0].scenarios
     return to_scenario(written)
 
 
@@ -142,7 +145,7 @@ def toolset_in(into: Path) -> Toolset:
 
 
 @pytest.mark.promise("imports.messages")
-async def test_a_recorded_chat_becomes_a_scenario_whose_gold_says_what_was_recorded(
+async def test_import_messages_gold_replays_the_recording(
     tmp_path: Path,
 ) -> None:
     into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
@@ -168,14 +171,17 @@ async def test_a_recorded_chat_becomes_a_scenario_whose_gold_says_what_was_recor
         f"{json.dumps({'messages': CHAT, 'tools': TOOLS})}\n{json.dumps(CHAT)}\n",
     ],
 )
-async def test_chats_are_taken_as_a_list_as_objects_and_one_a_line(
+async def test_import_messages_accepts_lists_objects_and_json_lines(
     tmp_path: Path, form: str
 ) -> None:
-    told = await imported(tmp_path, form)
-    assert [each["id"] for each in told.suites[0].scenarios] == ["chats-1", "chats-2"]
+    converted = await imported(tmp_path, form)
+    assert [scenario["id"] for scenario in converted.suites[0].scenarios] == [
+        "chats-1",
+        "chats-2",
+    ]
 
 
-async def test_a_call_that_was_not_recorded_is_answered_with_an_error(tmp_path: Path) -> None:
+async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Path) -> None:
     into, _ = await folder_of(tmp_path, CHAT)
     other = ScriptedModel([call("get_order", order_id="8"), say("Nowhere."), say("No.")])
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
@@ -184,17 +190,17 @@ async def test_a_call_that_was_not_recorded_is_answered_with_an_error(tmp_path: 
     assert record.judgement.verdict is Verdict.FAIL
 
 
-async def test_the_same_call_gets_its_recorded_results_one_after_the_other(tmp_path: Path) -> None:
+async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: Path) -> None:
     asked = {"order_id": "7"}
     chat = [
         user("Where is it?"),
         calls(("a", "get_order", asked)),
         back("a", {"city": "Ulm"}),
-        said("In Ulm."),
+        reply("In Ulm."),
         user("And now?"),
         calls(("b", "get_order", asked)),
         back("b", {"city": "Bonn"}),
-        said("In Bonn."),
+        reply("In Bonn."),
     ]
     into, _ = await folder_of(tmp_path, chat)
     (scenario,) = load_scenarios([into / "scenarios.yaml"])
@@ -203,7 +209,7 @@ async def test_the_same_call_gets_its_recorded_results_one_after_the_other(tmp_p
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
 
-async def test_functions_do_the_work_and_what_they_change_is_what_the_scenario_ends_in(
+async def test_import_messages_with_functions_compares_the_final_state(
     tmp_path: Path,
 ) -> None:
     data = put(tmp_path, {"orders": {"7": {"city": "Ulm"}, "8": {"city": "Ulm"}}}, "data.json")
@@ -220,38 +226,38 @@ async def test_functions_do_the_work_and_what_they_change_is_what_the_scenario_e
     assert record.judgement.state_equal is False
 
 
-async def test_a_tool_without_a_function_is_named(tmp_path: Path) -> None:
+async def test_import_messages_names_a_missing_function(tmp_path: Path) -> None:
     place = put(tmp_path, "FUNCTIONS = {}", "book.py")
     with pytest.raises(UsageError, match=r"book\.py:FUNCTIONS has no function 'get_order'"):
         await imported(tmp_path, CHAT, functions=f"{place}:FUNCTIONS")
 
 
-async def test_tools_whose_names_say_so_only_read_and_all_others_ask(tmp_path: Path) -> None:
+async def test_import_messages_confirms_tools_that_may_write(tmp_path: Path) -> None:
     scenario = only(await imported(tmp_path, CHAT))
     assert [turn.confirm for turn in scenario.turns] == [(), "accept"]
 
 
-async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: Path) -> None:
+async def test_import_messages_puts_differing_instructions_into_the_world(tmp_path: Path) -> None:
     other = [{"role": "system", "content": "You are rude."}, *CHAT[1:]]
-    told = await imported(tmp_path, [CHAT, CHAT, other])
-    worlds = [each["world"].get("instructions") for each in told.suites[0].scenarios]
+    converted = await imported(tmp_path, [CHAT, CHAT, other])
+    worlds = [scenario["world"].get("instructions") for scenario in converted.suites[0].scenarios]
     assert worlds == [None, None, [{"text": "You are rude."}]]
-    assert told.files["instructions.md"] == "You keep the order book."
+    assert converted.files["instructions.md"] == "You keep the order book."
 
 
 @pytest.mark.parametrize(
     ("chat", "code"),
     [
-        ([said("Hello!"), *CHAT], "opening"),
+        ([reply("Hello!"), *CHAT], "opening"),
         ([*CHAT, user("And?")], "unanswered"),
-        ([*CHAT, user(" "), said("Yes?")], "blank"),
+        ([*CHAT, user(" "), reply("Yes?")], "blank"),
         ([*CHAT, {"role": "critic", "content": "Bad."}], "role"),
         (
-            [user("?"), calls(("a", "get_order", {"order_id": "7"})), said("?")],
+            [user("?"), calls(("a", "get_order", {"order_id": "7"})), reply("?")],
             "no_result",
         ),
         (
-            [user("?"), calls(("a", "x", {}), text="Wait."), back("a", "1"), said("1")],
+            [user("?"), calls(("a", "x", {}), text="Wait."), back("a", "1"), reply("1")],
             "words_before_calls",
         ),
         (
@@ -260,7 +266,7 @@ async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: 
                 calls(("a", "x", {}), ("b", "y", {})),
                 back("a", "1"),
                 back("b", "2"),
-                said("1"),
+                reply("1"),
             ],
             "parallel",
         ),
@@ -271,7 +277,7 @@ async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: 
                 back("a", "1"),
                 calls(("b", "x", {})),
                 back("b", "1"),
-                said("1"),
+                reply("1"),
             ],
             "repeated",
         ),
@@ -281,36 +287,36 @@ async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: 
                     "role": "user",
                     "content": [{"type": "text", "text": "?"}, {"type": "image_url"}],
                 },
-                said("A cat."),
+                reply("A cat."),
             ],
             "part",
         ),
-        ([said("Is anybody there?")], "no_user"),
+        ([reply("Is anybody there?")], "no_user"),
     ],
 )
-async def test_what_cannot_be_taken_over_is_named_with_its_place(
-    tmp_path: Path, chat: Any, code: str
-) -> None:
-    told = await imported(tmp_path, chat)
-    places = [each.where for each in told.losses if each.code == code]
+async def test_import_messages_reports_losses(tmp_path: Path, chat: Any, code: str) -> None:
+    converted = await imported(tmp_path, chat)
+    places = [loss.where for loss in converted.losses if loss.code == code]
     assert places == ["chats.json[0]"]
 
 
-async def test_a_call_that_its_own_tool_refuses_is_expected_to_be_refused(tmp_path: Path) -> None:
-    chat = [user("?"), calls(("a", "get_order", {"order": 7})), back("a", "Error"), said("No.")]
-    told = await imported(tmp_path, {"messages": chat, "tools": TOOLS})
-    (expected,) = only(told).turns[0].expect.calls
+async def test_import_messages_expects_a_validation_error_for_an_invalid_call(
+    tmp_path: Path,
+) -> None:
+    chat = [user("?"), calls(("a", "get_order", {"order": 7})), back("a", "Error"), reply("No.")]
+    converted = await imported(tmp_path, {"messages": chat, "tools": TOOLS})
+    (expected,) = only(converted).turns[0].expect.calls
     assert (expected.result, expected.optional) == ("validation", True)
 
 
-async def test_a_chat_that_claims_what_did_not_happen_keeps_its_calls_and_loses_its_words(
+async def test_import_messages_drops_a_false_success_claim(
     tmp_path: Path,
 ) -> None:
     chat = [
         user("Cancel order 7."),
         calls(("a", "cancel_order", {"order_id": "7"})),
         back("a", "Error: it was sent"),
-        said("Done, I've cancelled your order."),
+        reply("Done, I've cancelled your order."),
     ]
     into, code = await folder_of(tmp_path, chat)
     assert code == 0
@@ -318,14 +324,14 @@ async def test_a_chat_that_claims_what_did_not_happen_keeps_its_calls_and_loses_
     assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say is None
 
 
-async def test_a_chat_that_claims_what_its_reads_did_not_do_keeps_its_words_and_is_named(
+async def test_import_messages_reports_a_claim_after_reads_only(
     tmp_path: Path,
 ) -> None:
     chat = [
         user("Move order 7 to Bonn."),
         calls(("a", "get_order", {"order_id": "7"})),
         back("a", '{"order_id": "7"}'),
-        said("I've moved your order to Bonn."),
+        reply("I've moved your order to Bonn."),
     ]
     into, code = await folder_of(tmp_path, {"messages": chat, "tools": TOOLS})
     assert code == 0
@@ -336,23 +342,22 @@ async def test_a_chat_that_claims_what_its_reads_did_not_do_keeps_its_words_and_
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("[", "no JSON"),
-        ("[]", "no conversation there"),
-        ('{"messages": [{"content": "x"}]}', "is no conversation"),
-        ('{"messages": []}\n{"messages"', r"chats\.json:2: no JSON"),
-        ("3", "no conversation there"),
+        ("[", "is not valid JSON"),
+        ("[]", "has no conversation"),
+        ('{"messages": [{"content": "x"}]}', "is not a valid conversation"),
+        ('{"messages": []}\n{"messages"', r"chats\.json:2 is not valid JSON"),
     ],
 )
-async def test_a_file_that_holds_no_chats_is_refused_with_its_place(
-    tmp_path: Path, text: str, told: str
+async def test_import_messages_refuses_a_file_without_chats(
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         await imported(tmp_path, text)
 
 
-async def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path) -> None:
+async def test_import_messages_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     put(tmp_path, "kept", "mine.txt")
     with pytest.raises(UsageError, match="is there already: name a new folder"):
         await folder_of(tmp_path, CHAT, tmp_path)
@@ -370,8 +375,8 @@ def result(content: Any, **keys: Any) -> dict[str, Any]:
     return {"role": "tool", "content": content, **keys}
 
 
-def recorded(told: Imported) -> list[tuple[Any, Any]]:
-    (scenario,) = told.suites[0].scenarios
+def recorded(converted: Imported) -> list[tuple[Any, Any]]:
+    (scenario,) = converted.suites[0].scenarios
     return [(row["args"], row["result"]) for row in scenario["world"]["recorded"]]
 
 
@@ -424,33 +429,33 @@ OSLO, BONN = {"city": "Oslo"}, {"city": "Bonn"}
         [
             tool_calls(("1", "w", OSLO)),
             result("sun", tool_call_id="1"),
-            said("Sun."),
+            reply("Sun."),
             user("And there?"),
             tool_calls(("1", "w", BONN)),
             result("rain", tool_call_id="1"),
         ],
     ],
 )
-async def test_each_call_keeps_its_own_result(tmp_path: Path, messages: list[Any]) -> None:
-    told = await imported(tmp_path, [user("?"), *messages, said("Sun and rain.")])
-    assert recorded(told) == [(OSLO, "sun"), (BONN, "rain")]
-    assert not {"no_result", "stray_result"} & {loss.code for loss in told.losses}
+async def test_turn_reader_assigns_results_to_calls(tmp_path: Path, messages: list[Any]) -> None:
+    converted = await imported(tmp_path, [user("?"), *messages, reply("Sun and rain.")])
+    assert recorded(converted) == [(OSLO, "sun"), (BONN, "rain")]
+    assert not {"no_result", "stray_result"} & {loss.code for loss in converted.losses}
 
 
-async def test_a_result_of_an_earlier_call_is_not_given_to_a_later_one(tmp_path: Path) -> None:
+async def test_turn_reader_reports_stray_results(tmp_path: Path) -> None:
     chat = [
         user("?"),
         tool_calls(("a", "w", OSLO)),
-        said("No answer."),
+        reply("No answer."),
         user("And there?"),
         tool_calls(("b", "w", BONN)),
         result("rain"),
         result("ice", tool_call_id="z"),
-        said("Rain."),
+        reply("Rain."),
     ]
-    told = await imported(tmp_path, chat)
-    assert recorded(told) == [(BONN, "rain")]
-    lost = [(loss.code, loss.detail) for loss in told.losses if "result" in loss.code]
+    converted = await imported(tmp_path, chat)
+    assert recorded(converted) == [(BONN, "rain")]
+    lost = [(loss.code, loss.detail) for loss in converted.losses if "result" in loss.code]
     assert sorted(lost) == [("no_result", "w"), ("stray_result", "ice")]
 
 
@@ -471,34 +476,36 @@ async def test_a_result_of_an_earlier_call_is_not_given_to_a_later_one(tmp_path:
     ],
     ids=repr,
 )
-async def test_the_content_of_a_result_is_kept(tmp_path: Path, content: Any, read: Any) -> None:
-    chat = [user("?"), tool_calls(("a", "w", OSLO)), result(content, tool_call_id="a"), said("Ok")]
+async def test_turn_reader_keeps_the_content_of_results(
+    tmp_path: Path, content: Any, read: Any
+) -> None:
+    chat = [user("?"), tool_calls(("a", "w", OSLO)), result(content, tool_call_id="a"), reply("Ok")]
     assert recorded(await imported(tmp_path, chat)) == [(OSLO, read)]
 
 
-async def test_the_content_of_a_message_is_kept_as_json(tmp_path: Path) -> None:
-    chat = [{"role": "user", "content": {"city": "Oslo"}}, said("Sun.")]
+async def test_turn_reader_encodes_object_content(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": {"city": "Oslo"}}, reply("Sun.")]
     assert only(await imported(tmp_path, chat)).turns[0].user == '{"city":"Oslo"}'
 
 
-async def test_calls_and_tools_are_read_from_json_text(tmp_path: Path) -> None:
+async def test_import_messages_accepts_calls_and_tools_as_json_text(tmp_path: Path) -> None:
     function = json.dumps({"name": "get_order", "arguments": '{"order_id": "7"}'})
     call_text = json.dumps([{"id": "a", "function": function}])
     messages = [
         user("?"),
         {"role": "assistant", "tool_calls": call_text},
         back("a", "Ulm"),
-        said("To Ulm."),
+        reply("To Ulm."),
     ]
-    told = await imported(tmp_path, {"messages": messages, "tools": json.dumps(TOOLS)})
-    assert recorded(told) == [({"order_id": "7"}, "Ulm")]
-    assert [tool["name"] for tool in json.loads(told.files["tools.json"])["tools"]] == [
+    converted = await imported(tmp_path, {"messages": messages, "tools": json.dumps(TOOLS)})
+    assert recorded(converted) == [({"order_id": "7"}, "Ulm")]
+    assert [tool["name"] for tool in json.loads(converted.files["tools.json"])["tools"]] == [
         "get_order",
         "move_order",
     ]
 
 
-ODD: dict[str, str] = {
+INVALID: dict[str, str] = {
     "call text": json.dumps([user("?"), {"role": "assistant", "tool_calls": ["x"]}]),
     "call -1": json.dumps([user("?"), {"role": "assistant", "tool_calls": -1}]),
     "function true": json.dumps(
@@ -507,7 +514,7 @@ ODD: dict[str, str] = {
     "no name": json.dumps([user("?"), {"role": "assistant", "function_call": {"name": None}}]),
     "a number": "-1",
     "message is text": '[{"role": "user", "content": "?"}, "x"]',
-    "surrogate": json.dumps([user("\ud800"), said("?")]),
+    "surrogate": json.dumps([user("\ud800"), reply("?")]),
     "surrogate in instructions": json.dumps([{"role": "system", "content": "\ud800"}, user("?")]),
     "surrogate in a key": json.dumps([user("?"), tool_calls(("a", "f", {"\ud800": 1}))]),
     "NaN": '[{"role": "user", "content": "?", "n": NaN}]',
@@ -523,11 +530,11 @@ ODD: dict[str, str] = {
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
-@pytest.mark.parametrize("odd", ODD)
-async def test_an_odd_conversation_costs_only_itself(
-    tmp_path: Path, odd: str, is_list: bool
+@pytest.mark.parametrize("invalid", INVALID)
+async def test_import_messages_skips_an_invalid_conversation(
+    tmp_path: Path, invalid: str, is_list: bool
 ) -> None:
-    texts = [json.dumps(CHAT), ODD[odd], json.dumps(CHAT)]
+    texts = [json.dumps(CHAT), INVALID[invalid], json.dumps(CHAT)]
     chats = f"[{', '.join(texts)}]" if is_list else "\n".join(texts)
     into, code = await folder_of(tmp_path, chats)
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
@@ -537,22 +544,25 @@ async def test_an_odd_conversation_costs_only_itself(
     assert f"  - {place}: {place}" in notes
 
 
-@pytest.mark.parametrize("odd", ODD)
-async def test_a_file_of_one_odd_conversation_is_refused_and_leaves_nothing(
-    tmp_path: Path, odd: str
+@pytest.mark.parametrize("invalid", INVALID)
+async def test_import_messages_refuses_a_single_invalid_conversation(
+    tmp_path: Path, invalid: str
 ) -> None:
     with pytest.raises(UsageError):
-        await folder_of(tmp_path, ODD[odd])
+        await folder_of(tmp_path, INVALID[invalid])
     assert not (tmp_path / "mine").exists()
 
 
-async def test_a_text_with_other_line_ends_is_one_conversation_a_line(tmp_path: Path) -> None:
-    texts = [json.dumps([user(f"a{end}b"), said("?")], ensure_ascii=False) for end in "\u2028\x85"]
-    told = await imported(tmp_path, "\n".join(texts))
-    assert [each["turns"][0]["user"] for each in told.suites[0].scenarios] == ["a\u2028b", "a\x85b"]
+async def test_read_chats_splits_at_newlines_only(tmp_path: Path) -> None:
+    texts = [json.dumps([user(f"a{end}b"), reply("?")], ensure_ascii=False) for end in "\u2028\x85"]
+    converted = await imported(tmp_path, "\n".join(texts))
+    assert [scenario["turns"][0]["user"] for scenario in converted.suites[0].scenarios] == [
+        "a\u2028b",
+        "a\x85b",
+    ]
 
 
-async def test_an_error_midway_leaves_no_half_of_a_folder(
+async def test_import_messages_removes_the_folder_after_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
@@ -585,7 +595,7 @@ def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def mutated_chats(draw: st.DrawFn) -> Any:
-    """Draw a conversation that one to three odd values or deletions have changed.
+    """Draw a conversation that one to three invalid values or deletions have changed.
 
     All draws are made here, not by `st.data()` inside an asynchronous test: what Hypothesis raises
     when data run out would end the event loop that the tests share.
@@ -608,7 +618,7 @@ def mutated_chats(draw: st.DrawFn) -> Any:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(chat=mutated_chats())
-async def test_every_mutated_conversation_is_imported_or_noted(tmp_path: Path, chat: Any) -> None:
+async def test_import_messages_accepts_mutated_conversations(tmp_path: Path, chat: Any) -> None:
     with TemporaryDirectory(dir=tmp_path) as folder:
         into, _ = await folder_of(Path(folder), [CHAT, chat])
         notes = (into / "NOTES.md").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.toolset import load, open_session, opened, runs_on_of, state_of
+from lhkit.toolset import load, open_session, opened, state_of, tool_programs
 from tests.mcp.conftest import START_S, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -67,9 +67,7 @@ def raw(tmp_path: Path) -> Raw:
         ),
     ],
 )
-async def test_a_json_rpc_error_reaches_the_model_and_ends_no_connection(
-    raw: Raw, error: dict[str, Any], reason: str
-) -> None:
+async def test_json_rpc_error_is_a_tool_error(raw: Raw, error: dict[str, Any], reason: str) -> None:
     fine = {"result": {"content": [text("fine")]}}
     with opened(raw({"fail": {"error": error}, "go": fine}), {}, "en") as session:
         result = await dispatched(session, "fail", yes(), q="x")
@@ -78,7 +76,7 @@ async def test_a_json_rpc_error_reaches_the_model_and_ends_no_connection(
         state_of(session)
 
 
-async def test_a_json_rpc_error_is_in_the_record_and_a_dead_server_makes_it_invalid(
+async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
     raw: Raw,
 ) -> None:
     turn = {"user": "Go.", "confirm": "accept"}
@@ -111,7 +109,7 @@ async def test_a_json_rpc_error_is_in_the_record_and_a_dead_server_makes_it_inva
         ({"content": [], "structuredContent": {}}, "no reason was given"),
     ],
 )
-async def test_the_reason_of_an_error_has_its_structured_content(
+async def test_tool_error_reason_contains_structured_content(
     raw: Raw, answer: dict[str, Any], reason: str
 ) -> None:
     with opened(raw({"fail": {"result": {**answer, "isError": True}}}), {}, "en") as session:
@@ -140,7 +138,7 @@ async def test_the_reason_of_an_error_has_its_structured_content(
         (([{"type": "new", "x": 1}], None), {"text": '{"type": "new", "x": 1}'}),
     ],
 )
-async def test_neither_text_nor_structured_content_is_lost(
+async def test_result_keeps_text_and_structured_content(
     raw: Raw, answer: tuple[Any, Any], data: dict[str, Any]
 ) -> None:
     content, structured = answer
@@ -150,7 +148,7 @@ async def test_neither_text_nor_structured_content_is_lost(
         assert await dispatched(session, "go", yes()) == ToolOk(data)
 
 
-async def test_a_number_that_is_no_json_is_reported_and_the_text_kept(raw: Raw) -> None:
+async def test_result_with_nan_is_reported(raw: Raw) -> None:
     structured = {"structuredContent": {"share": float("nan")}}
     answers = {
         "bare": {"result": {"content": [], **structured}},
@@ -178,7 +176,7 @@ def keyed(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> Raw:
 
 
 @pytest.mark.promise("mcp.variables")
-async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
+async def test_results_mask_secrets(keyed: Raw) -> None:
     answers = {
         "text": {"result": {"content": [text(f"key {KEY} ok")]}},
         "data": {"result": {"content": [], "structuredContent": {KEY: [f"<{KEY}>"]}}},
@@ -198,7 +196,11 @@ async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
         said={"reads": ["rows"], "state": {"rows": StateRead(tool="rows", rows="rows")}},
     )
     with opened(toolset, {}, "en") as session:
-        seen = [repr(session.registry["text"]), repr(runs_on_of(session)), repr(state_of(session))]
+        seen = [
+            repr(session.registry["text"]),
+            repr(tool_programs(session)),
+            repr(state_of(session)),
+        ]
         seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
     for each in seen:
         for begin in range(0, len(KEY) - 6, 3):
@@ -208,7 +210,7 @@ async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
 
 @pytest.mark.promise("mcp.variables")
 @pytest.mark.parametrize("after", [*range(255, 302, 5), 64 * 2**10 - 20])
-async def test_the_last_words_of_a_server_show_no_part_of_a_key(keyed: Raw, after: int) -> None:
+async def test_stderr_text_masks_cut_secrets(keyed: Raw, after: int) -> None:
     toolset = keyed({"end": "die"}, last=f"start {'x' * 200} {KEY}{'.' * after}")
     with opened(toolset, {}, "en") as session:
         await dispatched(session, "end", yes())
@@ -219,7 +221,7 @@ async def test_the_last_words_of_a_server_show_no_part_of_a_key(keyed: Raw, afte
 
 
 @pytest.mark.parametrize("value", ["1", "true", "8080"])
-async def test_a_short_value_of_a_variable_is_not_replaced_in_data(
+async def test_results_keep_short_variable_values(
     raw: Raw, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("RAW_FLAG", value)
@@ -228,7 +230,7 @@ async def test_a_short_value_of_a_variable_is_not_replaced_in_data(
         assert await dispatched(session, "go", yes()) == ToolOk({"text": f"on {value}"})
 
 
-async def test_a_path_of_a_variable_is_data_that_a_model_can_use(
+async def test_results_keep_paths_of_variables(
     raw: Raw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RAW_HOME", str(tmp_path))
@@ -238,7 +240,7 @@ async def test_a_path_of_a_variable_is_data_that_a_model_can_use(
 
 
 @pytest.mark.promise("mcp.variables")
-def test_the_repr_of_a_server_shows_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAW_KEY", KEY)
     near = Launch(command="x", args=("--key", "${RAW_KEY}"), env={"A": "${RAW_KEY}", "B": KEY})
     far = Remote(url="https://x.org/${RAW_KEY}", headers={"Authorization": "Bearer ${RAW_KEY}"})
@@ -262,7 +264,7 @@ def test_the_repr_of_a_server_shows_no_value(monkeypatch: pytest.MonkeyPatch) ->
         ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
     ],
 )
-def test_an_entry_of_another_client_that_cannot_be_used_is_refused(
+def test_mcp_json_rejects_unsupported_entries(
     tmp_path: Path, entry: dict[str, Any], why: str
 ) -> None:
     (tmp_path / "mcp.json").write_text(json.dumps({"servers": {"a": entry}}))
@@ -270,7 +272,7 @@ def test_an_entry_of_another_client_that_cannot_be_used_is_refused(
         load(f"mcp:{tmp_path / 'mcp.json'}#a")
 
 
-def test_an_mcp_json_may_have_comments_and_last_commas(tmp_path: Path) -> None:
+def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
         """{
   // servers of mine, "quoted" /* in */ a comment
@@ -324,7 +326,7 @@ def refusing() -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-async def test_a_status_of_a_server_at_an_address_is_in_the_sentence_with_a_hint_at_the_key(
+async def test_http_status_error_has_a_hint(
     refusing: Callable[..., str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAW_KEY", KEY)
@@ -345,9 +347,7 @@ async def test_a_status_of_a_server_at_an_address_is_in_the_sentence_with_a_hint
         ("\x1b[1mBanner\x1b[0m\n", "Banner"),
     ],
 )
-async def test_a_time_out_says_what_came_that_is_no_message(
-    raw: Raw, before: str, shown: str
-) -> None:
+async def test_start_timeout_shows_invalid_output(raw: Raw, before: str, shown: str) -> None:
     toolset = raw({"go": {}}, before=before, silent=True, said={"start_s": 3})
     with pytest.raises(McpServerError, match="not a valid message") as late:
         open_session(toolset, {}, "en")
@@ -355,7 +355,7 @@ async def test_a_time_out_says_what_came_that_is_no_message(
     assert "\x1b" not in str(late.value)
 
 
-async def test_an_answer_against_the_protocol_is_a_whole_sentence(raw: Raw) -> None:
+async def test_invalid_response_error_is_one_line(raw: Raw) -> None:
     toolset = raw({"go": {}}, tools={"go": {"inputSchema": None}})
     with pytest.raises(McpServerError, match="inputSchema: Input should be") as refused:
         open_session(toolset, {}, "en")

@@ -112,7 +112,7 @@ def environment(folder: Path) -> dict[str, str]:
 OWN = ("--toolset", "mcp:notes.toml")
 
 
-def test_mutate_spoils_the_gold_calls_of_a_server_and_all_spoilt_ones_are_noticed(
+def test_mutate_detects_all_mutations(
     lhkit: Lhkit,
 ) -> None:
     told = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
@@ -120,7 +120,7 @@ def test_mutate_spoils_the_gold_calls_of_a_server_and_all_spoilt_ones_are_notice
     assert told["tried"] > 20
 
 
-def test_rescore_judges_the_records_of_a_server_anew(lhkit: Lhkit, folder: Path) -> None:
+def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
     lhkit("eval", "notes.yaml", *OWN, "--model", "gold", "--name", "gold")
     changed = SCENARIOS.replace("text: milk}]}", "text: bread}]}")
     (folder / "notes.yaml").write_text(changed, encoding="utf-8")
@@ -134,9 +134,7 @@ def test_rescore_judges_the_records_of_a_server_anew(lhkit: Lhkit, folder: Path)
     assert verdicts["again"] == {"write-it": "fail", "leave-it": "pass"}
 
 
-def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
-    lhkit: Lhkit, folder: Path
-) -> None:
+def test_matrix_finds_the_declaration_next_to_the_suite(lhkit: Lhkit, folder: Path) -> None:
     told = lhkit("matrix", "suite.toml")
     assert re.search(r"gold.*2/2", told)
     assert re.search(r"silent.*0/2", told)
@@ -144,7 +142,7 @@ def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
 
 
 @pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])
-async def test_a_chat_in_a_terminal_writes_by_a_server_only_after_a_yes(
+async def test_terminal_chat_writes_only_after_confirmation(
     folder: Path, answer: str, text: str | None
 ) -> None:
     notes = folder / "mine"

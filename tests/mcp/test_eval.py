@@ -53,7 +53,7 @@ def scenario(number: int, **said: Any) -> Scenario:
     )
 
 
-async def test_each_sample_has_a_server_and_a_folder_of_its_own(own: McpToolset) -> None:
+async def test_samples_have_separate_servers_and_folders(own: McpToolset) -> None:
     scenarios = [scenario(each) for each in range(3)]
     run = await replay(scenarios, gold_model, toolset=own, repeats=2, concurrency=3, progress=False)
     verdicts = [record.judgement.verdict for record in run.records]
@@ -62,7 +62,7 @@ async def test_each_sample_has_a_server_and_a_folder_of_its_own(own: McpToolset)
     assert silent.records[0].judgement.verdict is Verdict.FAIL
 
 
-async def test_a_refused_write_leaves_the_state_that_the_server_tells(own: McpToolset) -> None:
+async def test_rejected_write_leaves_the_state(own: McpToolset) -> None:
     rent = {"tool": "add_entry", "args": {"text": "rent"}, "result": "cancelled"}
     turn = {"user": "Add rent.", "confirm": "reject", "expect": {"calls": [rent]}}
     refused = scenario(1, turns=[turn], final={})
@@ -70,7 +70,7 @@ async def test_a_refused_write_leaves_the_state_that_the_server_tells(own: McpTo
     assert run.records[0].judgement.verdict is Verdict.PASS, run.records[0].judgement
 
 
-async def test_a_server_that_dies_makes_the_sample_invalid_and_no_other(own: McpToolset) -> None:
+async def test_dead_server_makes_only_its_sample_invalid(own: McpToolset) -> None:
     def model(each: Scenario, _tools: object) -> ScriptedModel:
         dying = call("die") if each.id == "rent-1" else call("add_entry", text="rent")
         return ScriptedModel([dying, say("I added it.")])
@@ -83,9 +83,7 @@ async def test_a_server_that_dies_makes_the_sample_invalid_and_no_other(own: Mcp
     assert "the MCP server" in reason
 
 
-async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_hash(
-    own: McpToolset, tmp_path: Path
-) -> None:
+async def test_server_version_is_in_manifest_and_hash(own: McpToolset, tmp_path: Path) -> None:
     older = tmp_path / "older.py"
     text = LEDGER.read_text(encoding="utf-8")
     older.write_text(text.replace('version="7.1"', 'version="7.0"'), encoding="utf-8")
@@ -106,14 +104,14 @@ async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_has
     assert hashes[0] == hashes[2] != hashes[1]
 
 
-async def test_a_server_that_does_not_start_is_told_once_before_anything_is_played() -> None:
+async def test_server_that_does_not_start_fails_the_run_once() -> None:
     lost = McpToolset(server=f"{sys.executable} -c 1", start_s=START_S)
     scenarios = [scenario(each, world={}, final={}) for each in range(3)]
     with pytest.raises(SetupError, match="did not start"):
         await replay(scenarios, gold_model, toolset=lost, progress=False)
 
 
-async def test_a_world_that_the_server_cannot_have_names_the_scenario(own: McpToolset) -> None:
+async def test_invalid_world_error_names_the_scenario(own: McpToolset) -> None:
     with pytest.raises(ScenarioError, match=r"rent-1\.world\.files"):
         await replay(
             [scenario(1, world={"files": [{"path": "../x"}]})],

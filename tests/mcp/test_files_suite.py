@@ -32,13 +32,13 @@ def files() -> McpToolset:
     return replace(declared, server=shlex.join([server("filesystem"), "{folder}"]))
 
 
-def test_there_are_twenty_in_two_languages() -> None:
+def test_files_suite_has_ten_scenarios_per_locale() -> None:
     scenarios = load_scenarios([FOLDER / "scenarios"])
     assert Counter(each.locale for each in scenarios) == {"ko": 10, "en": 10}
 
 
 @pytest.mark.nightly
-async def test_gold_passes_and_whoever_does_nothing_or_everything_fails(files: McpToolset) -> None:
+async def test_files_suite_passes_lint(files: McpToolset) -> None:
     sources = read_sources([FOLDER / "scenarios"])
     findings = await lint(sources, files)  # it plays all three, and says which passes that may not
     assert [str(each) for each in findings] == []

@@ -30,7 +30,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.toolset import ToolsetAround, isolation_fault, load, opened, state_of
+from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, state_of
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -93,7 +93,7 @@ def rent(**said: Any) -> Scenario:
     )
 
 
-def test_a_server_is_isolated_by_its_folder_or_by_declaration(tmp_path: Path) -> None:
+def test_isolation_comes_from_folder_or_declaration(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
         json.dumps(
             {
@@ -116,19 +116,17 @@ def test_a_server_is_isolated_by_its_folder_or_by_declaration(tmp_path: Path) ->
     assert not isolation_fault(McpToolset(server="x {folder}", folder="/x"))
     assert not isolation_fault(McpToolset(server="x", isolated=True))
     assert isolation_fault(McpToolset(server="x {folder}", folder="/x", isolated=False))
-    assert isolation_fault(ToolsetAround(inner=McpToolset(server="x")))
+    assert isolation_fault(WrappedToolset(inner=McpToolset(server="x")))
     assert not isolation_fault(load("life-helper"))
 
 
 @pytest.mark.parametrize("value", ["'yes'", "1"])
-def test_isolated_is_true_or_false_and_nothing_else(
-    declared: Callable[[str], str], value: str
-) -> None:
+def test_isolated_must_be_a_boolean(declared: Callable[[str], str], value: str) -> None:
     with pytest.raises(UsageError, match="isolated"):
         load(declared(f"isolated = {value}"))
 
 
-async def test_lint_calls_no_tool_of_a_shared_server_and_names_the_checks_left_out(
+async def test_lint_skips_calls_on_a_shared_server(
     scenarios: Path, ledger: Ledger, file: Path
 ) -> None:
     (finding,) = await lint(read_sources([scenarios]), ledger())
@@ -138,7 +136,7 @@ async def test_lint_calls_no_tool_of_a_shared_server_and_names_the_checks_left_o
         assert word in finding.message
 
 
-async def test_lint_still_reads_what_needs_no_call_of_a_shared_server(
+async def test_lint_checks_schemas_of_a_shared_server(
     tmp_path: Path, ledger: Ledger, file: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
@@ -150,16 +148,14 @@ async def test_lint_still_reads_what_needs_no_call_of_a_shared_server(
     assert {"unknown_tool", "unknown_argument"} <= set(codes)
 
 
-async def test_lint_plays_the_scenarios_of_an_isolated_server(
-    scenarios: Path, ledger: Ledger, file: Path
-) -> None:
+async def test_lint_runs_on_an_isolated_server(scenarios: Path, ledger: Ledger, file: Path) -> None:
     codes = [each.code for each in await lint(read_sources([scenarios]), ledger(isolated=True))]
     assert "not_isolated" not in codes
     assert written(file) != ""
 
 
 @pytest.mark.parametrize("command", ["lint", "mutate"])
-def test_the_commands_for_authors_write_nothing_on_a_shared_server(
+def test_authoring_commands_write_nothing_on_a_shared_server(
     scenarios: Path,
     declared: Callable[[str], str],
     file: Path,
@@ -182,7 +178,7 @@ def test_eval_with_a_baseline_writes_nothing_on_a_shared_server(
     assert ("isolated = true" in done.stderr) is (model == "gold")
 
 
-async def test_mutate_is_refused_with_one_sentence(ledger: Ledger, file: Path) -> None:
+async def test_mutate_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     with pytest.raises(NotIsolatedError, match=r"isolated = true") as refused:
         await mutate([rent()], ledger())
     assert "\n" not in str(refused.value)
@@ -191,7 +187,7 @@ async def test_mutate_is_refused_with_one_sentence(ledger: Ledger, file: Path) -
 
 @pytest.mark.parametrize("maker", [gold_model, gold_models()])
 @pytest.mark.parametrize("stress", ["", "shuffle"])
-async def test_reference_calls_are_refused_before_anything_runs(
+async def test_reference_calls_are_refused_on_a_shared_server(
     ledger: Ledger, file: Path, maker: Any, stress: str
 ) -> None:
     model, toolset = stressed(maker, ledger(), parse_stress(stress))
@@ -202,15 +198,13 @@ async def test_reference_calls_are_refused_before_anything_runs(
     assert written(file) == ""
 
 
-async def test_the_always_call_baseline_is_refused(ledger: Ledger, file: Path) -> None:
+async def test_always_call_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     record = await run_sample(rent(), always_call_model(rent(), ledger()), ledger())
     assert record.judgement.verdict is Verdict.INVALID
     assert written(file) == ""
 
 
-async def test_a_scripted_user_and_a_model_of_code_may_write_on_a_shared_server(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_scripted_model_may_write_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     model = ScriptedModel([call("add_entry", text="rent"), say("I added it.")])
     run = await replay([rent()], model, toolset=ledger(), progress=False)
     assert run.records[0].evidence.turns[0].calls[0].ran
@@ -219,9 +213,7 @@ async def test_a_scripted_user_and_a_model_of_code_may_write_on_a_shared_server(
     assert silent.records[0].judgement.verdict is Verdict.FAIL
 
 
-async def test_reviewed_calls_are_not_made_again_on_a_shared_server(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_review_repeats_no_calls_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     rents = CorrectedCall(tool="add_entry", args={"text": "rent"}, answer="accept")
     turn = CorrectedTurn(user="Add rent.", calls=(rents,), reply="Added.", is_reply_fine=True)
     talk = CorrectedConversation(name="talk", locale="en", world={}, turns=(turn,))
@@ -232,7 +224,7 @@ async def test_reviewed_calls_are_not_made_again_on_a_shared_server(
     assert written(file) == "rent\n"
 
 
-def test_calls_of_a_world_are_not_made_on_a_shared_server(ledger: Ledger, file: Path) -> None:
+def test_world_calls_are_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
     world = {"calls": [{"tool": "add_entry", "args": {"text": "rent"}}]}
     with (
         pytest.raises(UsageError, match=r"world\.calls.*isolated = true"),
@@ -244,9 +236,7 @@ def test_calls_of_a_world_are_not_made_on_a_shared_server(ledger: Ledger, file: 
         assert written(file) == "rent\n"
 
 
-def test_tables_of_a_world_are_compared_when_the_state_of_a_shared_server_is_read(
-    ledger: Ledger, file: Path
-) -> None:
+def test_world_tables_are_compared_at_the_first_state_read(ledger: Ledger, file: Path) -> None:
     read = StateRead(tool="sneak", args={"text": "read"}, rows="result")
     with opened(ledger(state={"t": read}), {"t": []}, "en") as session:
         assert written(file) == ""  # opening calls nothing

@@ -87,7 +87,7 @@ def kept(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-async def test_tools_are_told_with_their_schemas_and_writes_as_destructive(
+async def test_serving_lists_schemas_and_hints(
     words: list[str],
 ) -> None:
     async with client(words, mode="legacy") as served:
@@ -111,7 +111,7 @@ async def test_tools_are_told_with_their_schemas_and_writes_as_destructive(
 
 @pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_write_asks_the_clients_person_and_only_an_explicit_yes_writes(
+async def test_serving_writes_only_after_elicitation(
     words: list[str], file: Path, mode: str
 ) -> None:
     refusals = [Asked("decline"), Asked("cancel"), Asked("accept"), Asked("accept", run=False)]
@@ -132,7 +132,7 @@ async def test_a_write_asks_the_clients_person_and_only_an_explicit_yes_writes(
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_question_shows_what_cannot_be_seen_and_a_yes_writes_it_as_it_is(
+async def test_serving_question_escapes_invisible_characters(
     words: list[str], file: Path, mode: str
 ) -> None:
     person, text = Asked("accept", run=True), "re\u202ent\x9b\u200b\u2028\u3164\xa0"
@@ -146,7 +146,7 @@ async def test_a_question_shows_what_cannot_be_seen_and_a_yes_writes_it_as_it_is
 
 @pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_client_that_cannot_ask_writes_only_where_writes_were_allowed(
+async def test_serving_without_elicitation_needs_allow_writes(
     words: list[str], file: Path, mode: str
 ) -> None:
     async with client(words, mode=mode) as served:
@@ -160,9 +160,7 @@ async def test_a_client_that_cannot_ask_writes_only_where_writes_were_allowed(
 
 
 @pytest.mark.promise("mcp.serve")
-async def test_an_answer_counts_for_one_question_with_the_arguments_that_stood_in_it(
-    words: list[str], file: Path
-) -> None:
+async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: Path) -> None:
     yes = {"run": ElicitResult(action="accept", content={"run": True})}
     person = Asked("accept", run=True)
     async with client(words, mode="auto", elicitation_callback=person) as served:
@@ -180,7 +178,7 @@ async def test_an_answer_counts_for_one_question_with_the_arguments_that_stood_i
         assert kept(file) == ""
 
 
-async def test_lhkit_itself_is_a_client_of_it(words: list[str], file: Path) -> None:
+async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) -> None:
     toolset = McpToolset(server=" ".join(words), start_s=START_S, reads=["read"])
     with opened(toolset, {}, "en") as session:
         person = Person(True, True)  # the card, and the question of the server behind it
@@ -191,7 +189,7 @@ async def test_lhkit_itself_is_a_client_of_it(words: list[str], file: Path) -> N
     assert kept(file) == "rent"
 
 
-def test_a_toolset_that_is_not_there_is_one_sentence(words: list[str]) -> None:
+def test_serving_reports_a_missing_toolset(words: list[str]) -> None:
     done = subprocess.run(
         [*words[:-3], "no.py:x"],
         stdin=subprocess.DEVNULL,

@@ -28,9 +28,9 @@ from lhkit.toolset import (
     name_of,
     open_session,
     opened,
-    runs_on_of,
-    seen_from,
+    reference_from,
     state_of,
+    tool_programs,
 )
 from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatched, traced
 from tests.node_servers import server
@@ -50,9 +50,7 @@ def yes() -> ScriptedGate:
 
 
 @pytest.mark.promise("mcp.asks_first")
-async def test_every_tool_asks_first_whatever_the_server_says_of_itself(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_toolset_confirms_every_tool_by_default(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         assert session.registry.destructive == frozenset(session.registry)
         for tool in ("add_entry", "sneak"):
@@ -65,21 +63,19 @@ async def test_every_tool_asks_first_whatever_the_server_says_of_itself(
 
 
 @pytest.mark.promise("mcp.asks_first")
-async def test_only_what_the_user_calls_a_read_runs_unasked(ledger: Ledger) -> None:
+async def test_toolset_runs_declared_reads_without_confirmation(ledger: Ledger) -> None:
     with opened(ledger(reads=["read_entries"]), {}, "en") as session:
         assert await dispatched(session, "read_entries") == ToolOk({"entries": []})
         assert set(session.registry) - session.registry.destructive == {"read_entries"}
 
 
-async def test_hints_of_the_server_are_believed_where_the_user_says_so(ledger: Ledger) -> None:
+async def test_toolset_trusts_annotations_when_declared(ledger: Ledger) -> None:
     with opened(ledger(trust="annotations"), {}, "en") as session:
         assert set(session.registry) - session.registry.destructive == {"read_entries", "sneak"}
 
 
 @pytest.mark.promise("mcp.elicitation")
-async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_elicitation_is_accepted_only_by_a_person(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         person = Person(True, True)
         done = await traced(session, "add_if_sure", person, text="rent")
@@ -97,9 +93,7 @@ async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
 
 
 @pytest.mark.promise("mcp.elicitation")
-async def test_a_form_is_filled_in_by_a_person_and_what_they_typed_is_sent_with_its_types(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -> None:
     typed = {"who": "Kim", "book": "w", "cash": "false", "tag": "rent"}
     person = Writer(True, typed=typed)
     with opened(ledger(), {}, "en") as session:
@@ -125,7 +119,7 @@ async def test_a_form_is_filled_in_by_a_person_and_what_they_typed_is_sent_with_
         (ScriptedGate([True]), "decline"),  # nobody is there, as in an eval
     ],
 )
-async def test_whoever_does_not_send_a_form_is_told_of_as_the_protocol_says(
+async def test_elicitation_form_reports_decline_and_cancel(
     ledger: Ledger, file: Path, person: ConfirmGate, said: str
 ) -> None:
     with opened(ledger(), {}, "en") as session:
@@ -135,7 +129,7 @@ async def test_whoever_does_not_send_a_form_is_told_of_as_the_protocol_says(
 
 
 @pytest.mark.promise("mcp.elicitation")
-async def test_a_form_that_mcp_does_not_allow_is_declined_unasked_and_the_reason_is_logged(
+async def test_elicitation_declines_unsupported_forms(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
     person = Writer(True, typed={})
@@ -146,7 +140,7 @@ async def test_a_form_that_mcp_does_not_allow_is_declined_unasked_and_the_reason
     assert "field 'a': type \"object\" is not allowed" in caplog.text
 
 
-async def test_a_form_that_is_after_a_secret_says_so(ledger: Ledger) -> None:
+async def test_elicitation_form_warns_about_secrets(ledger: Ledger) -> None:
     person = Writer(True, typed=DECLINED)
     with opened(ledger(), {}, "en") as session:
         await dispatched(session, "add_with_pin", person, text="rent")
@@ -174,7 +168,7 @@ class Leaving:
 
 
 @pytest.mark.promise("mcp.elicitation")
-async def test_a_server_that_dies_while_it_asks_takes_its_question_along(ledger: Ledger) -> None:
+async def test_elicitation_ends_with_its_server(ledger: Ledger) -> None:
     person = Leaving()
     with opened(ledger(), {}, "en") as session:
         done = await dispatched(session, "ask_and_die", person)
@@ -184,14 +178,14 @@ async def test_a_server_that_dies_while_it_asks_takes_its_question_along(ledger:
 
 
 @pytest.mark.promise("mcp.elicitation")
-async def test_a_server_that_asks_for_the_clients_model_is_refused(ledger: Ledger) -> None:
+async def test_toolset_refuses_sampling_requests(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         done = await dispatched(session, "think", yes())
     assert isinstance(done, ToolOk)
     assert str(done.data["result"]).startswith("refused:")
 
 
-async def test_answers_become_envelopes(ledger: Ledger) -> None:
+async def test_results_are_converted(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         refused = await dispatched(session, "refuse", yes())
         assert refused == ToolErr("tool_error", "the ledger is full")
@@ -210,9 +204,7 @@ async def test_answers_become_envelopes(ledger: Ledger) -> None:
     ("text", "why"),
     [("rent", 'entries.1 is "no entry" and should be object'), ("nothing", "no structured")],
 )
-async def test_a_result_that_breaks_what_its_server_promises_is_an_error_that_says_it_ran(
-    file: Path, text: str, why: str
-) -> None:
+async def test_result_violating_output_schema_is_an_error(file: Path, text: str, why: str) -> None:
     words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
     liar = McpToolset(server=shlex.join(words), start_s=START_S)
     with opened(liar, {}, "en") as session:
@@ -225,7 +217,7 @@ async def test_a_result_that_breaks_what_its_server_promises_is_an_error_that_sa
     assert written(file) == f"{text}\n"
 
 
-async def test_toolset_reads_a_schema_by_its_draft_and_names_tools_that_it_leaves_out(
+async def test_toolset_supports_drafts_and_lists_left_out_tools(
     file: Path,
 ) -> None:
     words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
@@ -237,9 +229,7 @@ async def test_toolset_reads_a_schema_by_its_draft_and_names_tools_that_it_leave
         assert isinstance(session.registry.validator("pair").check({"p": ["a", "b"]}), Invalid)
 
 
-async def test_a_pattern_of_a_server_holds_up_nobody_and_is_the_servers_to_check(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_toolset_leaves_patterns_to_the_server(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         assert "pattern" not in str(session.registry["add_code"].parameters)
         slow = await dispatched(session, "add_code", yes(), code="a" * 60 + "!")
@@ -251,7 +241,7 @@ async def test_a_pattern_of_a_server_holds_up_nobody_and_is_the_servers_to_check
     assert written(file) == "aa\n"
 
 
-async def test_a_panel_that_is_closed_ends_its_server(ledger: Ledger) -> None:
+async def test_panel_close_ends_the_server(ledger: Ledger) -> None:
     panel = ChatPanel(model=ScriptedModel([say("hello")]), toolset=ledger(), opt_in=True)
     await panel.send("hello")
     (started,) = [each for each in threading.enumerate() if each.name == "lhkit-mcp"]
@@ -259,7 +249,7 @@ async def test_a_panel_that_is_closed_ends_its_server(ledger: Ledger) -> None:
     assert not started.is_alive()
 
 
-async def test_half_a_character_of_a_model_is_an_error_of_its_call_and_ends_no_connection(
+async def test_call_with_lone_surrogate_fails_alone(
     ledger: Ledger,
 ) -> None:
     with opened(ledger(), {}, "en") as session:
@@ -270,7 +260,7 @@ async def test_half_a_character_of_a_model_is_an_error_of_its_call_and_ends_no_c
         assert done == ToolOk({"result": "added whole"})
 
 
-async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger: Ledger) -> None:
+async def test_call_timeout_keeps_the_server(ledger: Ledger) -> None:
     with opened(ledger(timeout_s=0.5, reads=["read_entries"]), {}, "en") as session:
         late = await dispatched(session, "sleep", yes(), seconds=600)
         assert isinstance(late, ToolErr)
@@ -282,7 +272,7 @@ async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger:
     ("tool", "args", "why"),
     [("die", {}, "ended"), ("shout", {"megabytes": 40}, "more than 16 MiB")],
 )
-async def test_a_server_that_dies_or_says_too_much_is_an_error_of_the_call_and_no_state(
+async def test_dead_or_oversized_server_fails_call_and_state(
     ledger: Ledger, tool: str, args: dict[str, Any], why: str
 ) -> None:
     with opened(ledger(), {}, "en") as session:
@@ -304,23 +294,21 @@ async def test_a_server_that_dies_or_says_too_much_is_an_error_of_the_call_and_n
         (["-c", "print('x' * 40_000_000, flush=True); input()"], "did not start"),
     ],
 )
-async def test_what_is_no_server_is_one_sentence_with_its_last_words(
-    words: list[str], why: str
-) -> None:
+async def test_start_error_contains_stderr(words: list[str], why: str) -> None:
     toolset = McpToolset(server=shlex.join([sys.executable, *words]), start_s=3)
     with pytest.raises(McpServerError, match=why):
         open_session(toolset, {}, "en")
 
 
-async def test_a_command_that_is_not_there_says_so() -> None:
+async def test_start_error_for_a_missing_command() -> None:
     with pytest.raises(McpServerError, match="No such file"):
         open_session(load("mcp:no-such-command-of-anybody --x"), {}, "en")
 
 
-async def test_a_server_at_an_address_is_the_same(address: str, file: Path) -> None:
+async def test_toolset_works_over_http(address: str, file: Path) -> None:
     toolset = McpToolset(server=address, reads=["read_entries"])
     with opened(toolset, {}, "ko") as one, opened(toolset, {}, "ko") as other:
-        assert runs_on_of(one) == {"server": "ledger", "version": "7.1"}
+        assert tool_programs(one) == {"server": "ledger", "version": "7.1"}
         assert await dispatched(one, "add_entry", text="no") == ToolCancelled()
         assert await dispatched(one, "add_entry", yes(), text="rent") == ToolOk(
             {"result": "added rent"}
@@ -330,13 +318,13 @@ async def test_a_server_at_an_address_is_the_same(address: str, file: Path) -> N
     assert written(file) == "rent\n"
 
 
-async def test_an_address_where_nobody_is_says_so() -> None:
+async def test_start_error_for_an_unreachable_address() -> None:
     with pytest.raises(McpServerError, match=r"http://127\.0\.0\.1:9/mcp"):
         open_session(McpToolset(server="http://127.0.0.1:9/mcp", start_s=20), {}, "en")
 
 
 @pytest.mark.nightly
-async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
+async def test_reference_file_server_uses_the_session_folder() -> None:
     toolset = McpToolset(
         server=shlex.join([server("filesystem"), "{folder}"]),
         folder="/notes",
@@ -363,13 +351,13 @@ async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
         assert len(state_of(session)["files"]) == 2
         await dispatched(session, "write_file", yes(), path=path, content="at /notes/c.txt")
         assert {"path": "c.txt", "text": "at /notes/c.txt"} in state_of(session)["files"]
-        assert runs_on_of(session)["server"] == "secure-filesystem-server"
+        assert tool_programs(session)["server"] == "secure-filesystem-server"
     with opened(toolset, world, "en") as session:  # another folder
         assert len(state_of(session)["files"]) == 2
 
 
 @pytest.mark.nightly
-async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: Path) -> None:
+async def test_reference_memory_server_returns_state(tmp_path: Path) -> None:
     entry = {
         "command": server("memory"),
         "env": {"MEMORY_FILE_PATH": "{folder}/memory.jsonl"},
@@ -394,9 +382,7 @@ async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: P
         pass
 
 
-def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reference_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEDGER_TOKEN", "s3")
     remote = {"type": "http", "url": "https://x.org/mcp", "headers": {"X-Key": "${LEDGER_TOKEN}"}}
@@ -416,9 +402,9 @@ def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
         "a-b",
     ]
     there = Path("/there")
-    assert seen_from(there, "mcp:own.toml") == "mcp:/there/own.toml"
-    assert seen_from(there, "mcp:mcp.json#far") == "mcp:/there/mcp.json#far"
-    assert seen_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
+    assert reference_from(there, "mcp:own.toml") == "mcp:/there/own.toml"
+    assert reference_from(there, "mcp:mcp.json#far") == "mcp:/there/mcp.json#far"
+    assert reference_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
 
 
 @pytest.mark.parametrize(
@@ -437,9 +423,7 @@ def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
         ("server = ", "not valid TOML"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_one_sentence_with_its_file(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_declaration_errors_name_the_file(tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "own.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=why) as refused:
@@ -449,9 +433,7 @@ def test_a_declaration_that_cannot_be_is_one_sentence_with_its_file(
 
 
 @pytest.mark.promise("mcp.variables")
-def test_a_declaration_names_variables_and_nothing_shows_what_they_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_declaration_hides_variable_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_TOKEN", "s3 cret")
     monkeypatch.delenv("LEDGER_PORT", raising=False)
     far, near, table = (tmp_path / f"{name}.toml" for name in ("far", "near", "table"))
@@ -471,9 +453,7 @@ def test_a_declaration_names_variables_and_nothing_shows_what_they_hold(
 
 
 @pytest.mark.promise("mcp.variables")
-async def test_what_a_server_says_of_a_variable_is_in_no_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_start_error_masks_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEDGER_TOKEN", "s3cret")
     file = tmp_path / "own.toml"
     code = "import sys; sys.exit('refused ' + sys.argv[1])"
@@ -487,7 +467,7 @@ async def test_what_a_server_says_of_a_variable_is_in_no_message(
 
 @pytest.mark.slow
 @pytest.mark.promise("mcp.variables")
-async def test_a_server_gets_what_a_variable_holds(
+async def test_server_gets_variable_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
 ) -> None:
     monkeypatch.setenv("LEDGER_FILE", str(file))
@@ -509,7 +489,7 @@ async def test_a_server_gets_what_a_variable_holds(
         ("[]", "it has none"),
     ],
 )
-def test_an_entry_that_cannot_be_is_one_sentence(tmp_path: Path, told: str, why: str) -> None:
+def test_mcp_json_errors(tmp_path: Path, told: str, why: str) -> None:
     (tmp_path / "mcp.json").write_text(told)
     with pytest.raises(UsageError, match=why):
         load(f"mcp:{tmp_path / 'mcp.json'}#a")
@@ -523,9 +503,7 @@ def test_an_entry_that_cannot_be_is_one_sentence(tmp_path: Path, told: str, why:
         ({"state": {"t": StateRead(tool="nothing")}}, "no tool 'nothing'"),
     ],
 )
-def test_what_is_said_of_a_server_has_to_be_so(
-    ledger: Ledger, said: dict[str, Any], why: str
-) -> None:
+def test_open_rejects_unknown_tools(ledger: Ledger, said: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         open_session(ledger(**said), {}, "en")
 
@@ -539,31 +517,25 @@ def test_what_is_said_of_a_server_has_to_be_so(
         ({"calls": [{"tool": "refuse"}]}, "refuse failed: the ledger is full"),
     ],
 )
-def test_a_world_that_a_server_cannot_have_is_refused(
-    ledger: Ledger, world: dict[str, Any], why: str
-) -> None:
+def test_open_rejects_invalid_worlds(ledger: Ledger, world: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         open_session(ledger(isolated=True), world, "en")
 
 
-def test_a_file_of_a_world_stays_in_its_folder() -> None:
+def test_world_files_stay_in_the_folder() -> None:
     toolset = McpToolset(server="true {folder}", folder="/n")
     for path in ("../x", "/etc/x", "."):
         with pytest.raises(UsageError, match="not inside the folder"):
             open_session(toolset, {"files": [{"path": path}]}, "en")
 
 
-def test_without_the_sdk_the_sentence_says_what_to_install(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_without_sdk_names_the_extra(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lhkit.mcp.connection", None)
     with pytest.raises(MissingPackageError, match=r"lhkit\[mcp\]"):
         open_session(ledger(), {}, "en")
 
 
-async def test_a_name_that_no_model_could_call_is_changed_for_it_and_shown_as_given(
-    ledger: Ledger, file: Path
-) -> None:
+async def test_tool_names_are_made_valid_for_models(ledger: Ledger, file: Path) -> None:
     person = Person(True)
     with opened(ledger(tools=["entries.add/many"]), {}, "en") as session:
         assert list(session.registry) == ["entries_add_many"]
@@ -574,7 +546,7 @@ async def test_a_name_that_no_model_could_call_is_changed_for_it_and_shown_as_gi
     assert written(file) == "rent\n"
 
 
-def test_tools_can_be_a_few_of_them_in_an_order(ledger: Ledger) -> None:
+def test_tools_are_selected_and_ordered(ledger: Ledger) -> None:
     with opened(ledger(tools=["add_entry", "read_entries"]), {}, "en") as session:
         assert list(session.registry) == ["add_entry", "read_entries"]
     assert LEDGER.exists()

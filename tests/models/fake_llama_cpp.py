@@ -13,7 +13,7 @@ PROMPT_IDS = [2, 105, 2364, 107]
 MARKS = {105: "<start_of_turn>", 106: "<end_of_turn>"}
 TIMINGS = {"cache_n": 3, "prompt_n": 1, "prompt_ms": 68.2, "predicted_ms": 295.2}
 PROPS = (
-    '{"build_info":"b11549-abc","model_path":"/home/somebody/tuned-Q8_0.gguf",'
+    '{"build_info":"b11549-abc","model_path":"/home/ann/tuned-Q8_0.gguf",'
     '"model_ftype":"Q8_0","total_slots":1}'
 )
 

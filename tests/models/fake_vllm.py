@@ -73,17 +73,17 @@ def chat_call(
 ) -> dict[str, Any]:
     """Return one piece of a tool call, as in a delta."""
     function = {"name": name, "arguments": arguments}
-    told = {key: value for key, value in function.items() if value is not None}
-    return {**({} if index is None else {"index": index}), **more, "function": told}
+    fields = {key: value for key, value in function.items() if value is not None}
+    return {**({} if index is None else {"index": index}), **more, "function": fields}
 
 
 def chat_chunk(
     delta: Mapping[str, Any], reason: str | None = None, **choice: Any
 ) -> dict[str, Any]:
     """Return one event of a chat completion."""
-    told = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason, **choice}
+    fields = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason, **choice}
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gemma"}
-    return {**head, "choices": [told]}
+    return {**head, "choices": [fields]}
 
 
 def chat_completion(
@@ -161,12 +161,12 @@ def answers(
     status: int, body: str | bytes, content_type: str = "application/json", **headers: str
 ) -> Behaviour:
     """Answer at once; `retry_after="1"` is the header `Retry-After`."""
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def behave(_request: web.Request) -> web.StreamResponse:
         data = body.encode() if isinstance(body, str) else body
         return web.Response(
-            status=status, body=data, content_type=content_type, charset="utf-8", headers=told
+            status=status, body=data, content_type=content_type, charset="utf-8", headers=fields
         )
 
     return behave

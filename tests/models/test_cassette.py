@@ -1,4 +1,4 @@
-"""Cassettes: what was recorded is what is replayed, and nothing else is."""
+"""Record responses to a cassette and replay them."""
 
 import errno
 import json
@@ -124,13 +124,13 @@ def ticking(step_s: float = 0.5) -> Callable[[], float]:
     return lambda: 100.0 + next(ticks) * step_s
 
 
-async def heard(model: ChatModel, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+async def collect(model: ChatModel, request: ModelRequest = REQUEST) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
 async def record(path: Path, inner: ChatModel, *requests: ModelRequest) -> list[list[ModelEvent]]:
     async with aclosing(RecordingModel(inner, path, clock=ticking())) as model:
-        return [await heard(model, request) for request in requests]
+        return [await collect(model, request) for request in requests]
 
 
 def text_of(path: Path) -> str:
@@ -138,7 +138,7 @@ def text_of(path: Path) -> str:
 
 
 def files_by(path: Path) -> list[str]:
-    """What stands in the folder of the cassette."""
+    """Files in the folder of the cassette."""
     return [each.name for each in path.parent.glob("*")]
 
 
@@ -147,10 +147,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "cassette.jsonl"
 
 
-async def test_a_response_is_replayed_with_every_event_and_all_evidence(path: Path) -> None:
+async def test_cassette_replays_all_events_and_data(path: Path) -> None:
     assert await record(path, Playing(EVENTS), REQUEST) == [list(EVENTS)]
     model = CassetteModel.open(path)
-    assert await heard(model) == list(EVENTS)
+    assert await collect(model) == list(EVENTS)
     assert model.identity == IDENTITY
 
 
@@ -200,7 +200,7 @@ endings = st.builds(
 
 
 @given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=json_values)
-async def test_any_events_are_replayed_for_any_request(
+async def test_cassette_replays_any_events_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any
 ) -> None:
     made = ToolCallMessage.of(name="f", args=args, result=ToolOk(data={"a": args}), raw=text)
@@ -208,11 +208,11 @@ async def test_any_events_are_replayed_for_any_request(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "cassette.jsonl"
         await record(path, Playing([*before, end]), request)
-        again = await heard(CassetteModel.open(path), request)
+        again = await collect(CassetteModel.open(path), request)
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
 
 
-async def test_the_times_are_those_since_the_request_was_sent(path: Path) -> None:
+async def test_recording_counts_times_from_the_request(path: Path) -> None:
     await record(path, Playing(EVENTS), REQUEST)
     (response,) = read_cassette(path).responses
     assert [each.at_s for each in response.events] == [0.5, 1.0, 1.5, 2.0]
@@ -221,7 +221,7 @@ async def test_the_times_are_those_since_the_request_was_sent(path: Path) -> Non
 @pytest.mark.parametrize(
     ("pace", "slept"), [(0, []), (1, [0.5, 0.5, 0.5, 0.5]), (0.5, [0.25, 0.25, 0.25, 0.25])]
 )
-async def test_pace_stretches_the_recorded_time(
+async def test_cassette_pace_scales_the_recorded_time(
     path: Path, pace: float, slept: list[float]
 ) -> None:
     await record(path, Playing(EVENTS), REQUEST)
@@ -230,26 +230,26 @@ async def test_pace_stretches_the_recorded_time(
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    assert await heard(CassetteModel.open(path, pace=pace, sleep=sleep)) == list(EVENTS)
+    assert await collect(CassetteModel.open(path, pace=pace, sleep=sleep)) == list(EVENTS)
     assert waits == slept
 
 
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
-async def test_a_pace_that_is_none_is_refused(path: Path, pace: float) -> None:
+async def test_cassette_refuses_an_invalid_pace(path: Path, pace: float) -> None:
     await record(path, Playing(EVENTS), REQUEST)
-    with pytest.raises(UsageError, match="pace="):
+    with pytest.raises(UsageError, match="Invalid pace"):
         CassetteModel.open(path, pace=pace)
 
 
-async def test_a_repeated_request_gets_its_answers_in_order_and_then_the_last(path: Path) -> None:
+async def test_cassette_replays_repeated_requests_in_order_and_then_the_last(path: Path) -> None:
     inner = ScriptedModel([say("하나"), say("다른"), say("둘")])
     one, _, two = await record(path, inner, REQUEST, HELLO, REQUEST)
     model = CassetteModel.open(path)
-    assert [await heard(model) for _ in range(4)] == [one, two, two, two]
-    assert await heard(CassetteModel.open(path)) == one
+    assert [await collect(model) for _ in range(4)] == [one, two, two, two]
+    assert await collect(CassetteModel.open(path)) == one
 
 
-async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
+async def test_cassette_ignores_what_is_not_sent_to_a_model(path: Path) -> None:
     await record(path, Playing(EVENTS), REQUEST)
     same = replace(
         REQUEST,
@@ -257,23 +257,24 @@ async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
         tools=(replace(TOOL, is_destructive=True, timeout_s=1.0),),
         sampling=Sampling(temperature=0),
     )
-    assert await heard(CassetteModel.open(path), same) == list(EVENTS)
+    assert await collect(CassetteModel.open(path), same) == list(EVENTS)
 
 
-async def test_the_limit_of_a_result_counts_only_where_it_cuts_one(path: Path) -> None:
+async def test_cassette_compares_result_limits_only_where_they_cut(path: Path) -> None:
     whole = REQUEST.messages[1]
     assert isinstance(whole, ToolCallMessage)
-    long = whole.settled(ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000})))
+    outcome = ToolCallOutcome(result=ToolOk(data={"text": "가" * 2_000}))
+    long = replace(whole, outcome=outcome)
     for message in (whole, long):
         await record(path, Playing(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)
         other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
         replayed = CassetteModel.open(path)
         if message is whole:
-            assert await heard(replayed, other) == list(EVENTS)
+            assert await collect(replayed, other) == list(EVENTS)
         else:
             with pytest.raises(CassetteError, match="max_bytes"):
-                await heard(replayed, other)
+                await collect(replayed, other)
 
 
 def with_message(index: int, message: Any) -> ModelRequest:
@@ -312,16 +313,16 @@ def with_message(index: int, message: Any) -> ModelRequest:
     ],
     ids=["instructions", "tool", "no tools", "last", "context", "call", "sampling"],
 )
-async def test_an_unknown_request_is_refused_with_a_diff_of_the_part_that_changed(
+async def test_cassette_refuses_an_unknown_request_with_a_diff(
     path: Path, asked: ModelRequest, part: str, gone: str, new: str
 ) -> None:
     await record(path, ScriptedModel([]), HELLO, REQUEST)
     with pytest.raises(CassetteError) as caught:
-        await heard(CassetteModel.open(path), asked)
+        await collect(CassetteModel.open(path), asked)
     sentence, *diff = str(caught.value).split("\n")
     assert str(path) in sentence
     assert f"nearest recorded one in {part}: record it again" in sentence
-    assert diff[:2] == [f"--- recorded {part}", f"+++ asked {part}"]
+    assert diff[:2] == [f"--- recorded {part}", f"+++ new {part}"]
     assert gone in "".join(line for line in diff[2:] if line.startswith("-"))
     assert new in "".join(line for line in diff[2:] if line.startswith("+"))
 
@@ -334,44 +335,44 @@ async def test_an_unknown_request_is_refused_with_a_diff_of_the_part_that_change
     ],
     ids=["one less", "one more"],
 )
-async def test_a_message_less_or_more_is_named(
+async def test_cassette_diff_names_a_missing_or_additional_message(
     path: Path, messages: Any, sign: str, part: str
 ) -> None:
     await record(path, ScriptedModel([]), REQUEST)
     with pytest.raises(CassetteError, match=f"one in {part}:") as caught:
-        await heard(CassetteModel.open(path), replace(REQUEST, messages=messages))
+        await collect(CassetteModel.open(path), replace(REQUEST, messages=messages))
     changed = str(caught.value).split("\n")[4:]
     assert {line[0] for line in changed} == {sign}
 
 
-async def test_several_changes_are_all_named_and_a_long_diff_is_cut(path: Path) -> None:
+async def test_cassette_diff_names_all_changes_and_is_cut(path: Path) -> None:
     await record(path, ScriptedModel([]), REQUEST)
     asked = replace(REQUEST, instructions="줄\n" * 90, sampling=Sampling(seed=1))
     with pytest.raises(CassetteError, match="in instructions and sampling:") as caught:
-        await heard(CassetteModel.open(path), asked)
+        await collect(CassetteModel.open(path), asked)
     assert "more lines" in str(caught.value)
     assert len(str(caught.value).split("\n")) < 40
 
 
-async def test_a_long_line_shows_where_it_changed(path: Path) -> None:
+async def test_cassette_diff_shows_the_change_in_a_long_line(path: Path) -> None:
     await record(path, ScriptedModel([]), replace(HELLO, instructions="가" * 500 + "old"))
     with pytest.raises(CassetteError) as caught:
-        await heard(CassetteModel.open(path), replace(HELLO, instructions="가" * 500 + "new"))
+        await collect(CassetteModel.open(path), replace(HELLO, instructions="가" * 500 + "new"))
     shown = [line for line in str(caught.value).split("\n")[4:] if line[0] in "-+"]
     assert [("old" in line, "new" in line) for line in shown] == [(True, False), (False, True)]
 
 
-async def test_texts_that_look_the_same_are_told_apart(path: Path) -> None:
+async def test_cassette_diff_explains_unicode_normalization(path: Path) -> None:
     await record(path, ScriptedModel([]), HELLO)
     asked = ModelRequest(messages=(UserMessage(text=normalize("NFD", "안녕")),))
-    with pytest.raises(CassetteError, match=r"they look the same: one has Korean composed"):
-        await heard(CassetteModel.open(path), asked)
+    with pytest.raises(CassetteError, match=r"they look the same: one has composed Korean"):
+        await collect(CassetteModel.open(path), asked)
 
 
-async def test_a_diff_is_safe_to_print(path: Path) -> None:
+async def test_cassette_diff_escapes_control_characters(path: Path) -> None:
     await record(path, ScriptedModel([]), HELLO)
     with pytest.raises(CassetteError) as caught:
-        await heard(CassetteModel.open(path), replace(HELLO, instructions="\x9b2J \u202e \ud800"))
+        await collect(CassetteModel.open(path), replace(HELLO, instructions="\x9b2J \u202e \ud800"))
     assert str(caught.value).replace("\n", "").isprintable()
 
 
@@ -399,16 +400,16 @@ def spoken(text: str) -> ModelRequest:
     ],
     ids=["longest shared conversation", "fewest changes", "most alike words"],
 )
-async def test_the_nearest_request_is_the_one_that_shares_most(
+async def test_cassette_diff_takes_the_most_similar_request(
     path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
 ) -> None:
     await record(path, ScriptedModel([]), *recorded)
     with pytest.raises(CassetteError) as caught:
-        await heard(CassetteModel.open(path), asked)
+        await collect(CassetteModel.open(path), asked)
     assert said in str(caught.value)
 
 
-async def test_a_line_leaves_out_what_the_line_before_has(path: Path) -> None:
+async def test_cassette_file_leaves_out_repeated_fields(path: Path) -> None:
     other = with_message(5, UserMessage(text="잘가"))
     await record(path, ScriptedModel([]), REQUEST, other, REQUEST)
     text = text_of(path)
@@ -416,27 +417,27 @@ async def test_a_line_leaves_out_what_the_line_before_has(path: Path) -> None:
     assert text.count("Be short.") == 1
 
 
-async def test_an_abandoned_response_is_not_recorded(path: Path) -> None:
+async def test_recording_skips_an_abandoned_response(path: Path) -> None:
     model = RecordingModel(ScriptedModel([say("아주 긴 대답이라 여러 조각"), say("둘")]), path)
     async with aclosing(model.stream(REQUEST)) as events:
         await anext(events)
     assert files_by(path) == []
-    second = await heard(model)
-    assert await heard(CassetteModel.open(path)) == second
+    second = await collect(model)
+    assert await collect(CassetteModel.open(path)) == second
     assert len(read_cassette(path).responses) == 1
 
 
-async def test_a_fault_of_the_model_passes_through_and_is_not_recorded(path: Path) -> None:
+async def test_recording_passes_model_errors_through(path: Path) -> None:
     fault = StreamBrokenError("gone: look")
     model = RecordingModel(Playing(EVENTS[:2], error=fault), path)
     with pytest.raises(StreamBrokenError) as caught:
-        await heard(model)
+        await collect(model)
     assert caught.value is fault
     await model.aclose()
     assert files_by(path) == []
 
 
-async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Path) -> None:
+async def test_recording_saves_a_response_before_its_last_event(path: Path) -> None:
     model = RecordingModel(Playing(EVENTS), path)
     for done in (1, 2):
         async for event in model.stream(REQUEST):
@@ -444,16 +445,16 @@ async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Pa
                 assert len(read_cassette(path).responses) == done
 
 
-async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_the_end(
+async def test_recording_keeps_the_old_file_if_a_write_fails_and_retries_at_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
-    await heard(model)
+    await collect(model)
     before = text_of(path)
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", disk_full)
         with pytest.raises(CassetteError, match="cannot be written"):
-            await heard(model)
+            await collect(model)
     assert text_of(path) == before
     await model.aclose()
     assert len(read_cassette(path).responses) == 2
@@ -464,24 +465,24 @@ def disk_full(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), descriptor)
 
 
-async def test_the_inner_model_is_closed_even_if_the_file_cannot_be_written() -> None:
+async def test_recording_closes_the_inner_model_if_a_write_fails() -> None:
     inner = Playing(EVENTS)
     model = RecordingModel(inner, "/dev/null/cassette.jsonl")
     with pytest.raises(CassetteError, match="cannot be written"):
-        await heard(model)
+        await collect(model)
     with pytest.raises(CassetteError, match="cannot be written"):
         await model.aclose()
     assert inner.is_closed
 
 
-async def test_a_recording_without_a_response_leaves_an_old_cassette_alone(path: Path) -> None:
+async def test_recording_without_responses_keeps_an_old_cassette(path: Path) -> None:
     await record(path, Playing(EVENTS), REQUEST)
     before = text_of(path)
     await record(path, Playing(EVENTS))
     assert text_of(path) == before
 
 
-async def test_conversations_at_once_are_kept_apart(path: Path) -> None:
+async def test_recording_separates_concurrent_conversations(path: Path) -> None:
     inner = ScriptedModel(lambda request: say(request.instructions * 5))
     model = RecordingModel(inner, path)
     requests = [replace(HELLO, instructions=name) for name in ("물을", "걷기", "잠을")]
@@ -493,20 +494,20 @@ async def test_conversations_at_once_are_kept_apart(path: Path) -> None:
     for events in streams:
         await events.aclose()
     replaying = CassetteModel.open(path)
-    assert [await heard(replaying, request) for request in requests] == mixed
+    assert [await collect(replaying, request) for request in requests] == mixed
     assert [isinstance(each[-1], Finished) for each in mixed] == [True] * 3
 
 
-async def test_what_json_cannot_carry_is_refused_and_harms_no_other_response(path: Path) -> None:
+async def test_recording_refuses_invalid_json_and_keeps_other_responses(path: Path) -> None:
     replies = [Reply(calls=(ToolCall(name="f", args={"a": float("nan")}),)), call("g")]
     model = RecordingModel(ScriptedModel(replies), path)
-    with pytest.raises(CassetteError, match=r"this response \(nan is not"):
-        await heard(model)
+    with pytest.raises(CassetteError, match=r"cannot be recorded: nan is not"):
+        await collect(model)
     nan = ToolCallMessage.of(name="f", args=float("nan"), result=ToolCancelled())
-    with pytest.raises(CassetteError, match=r"this request \(nan is not"):
-        await heard(model, with_message(1, nan))
-    second = await heard(model)
-    assert await heard(CassetteModel.open(path)) == second
+    with pytest.raises(CassetteError, match=r"cannot be recorded or replayed: nan is not"):
+        await collect(model, with_message(1, nan))
+    second = await collect(model)
+    assert await collect(CassetteModel.open(path)) == second
 
 
 HEAD = encode_cassette(Cassette(identity=IDENTITY))
@@ -516,11 +517,6 @@ END = {"at_s": 1.0, "finished": {"reason": "stop"}}
 def with_events(*events: Any, **more: Any) -> str:
     request = {"instructions": "", "tools": [], "sampling": {}, "messages": []}
     return HEAD + json.dumps({"request": request, "events": events, **more})
-
-
-def test_the_whole_file_of_the_broken_ones_is_whole(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(with_events(END))
-    assert len(read_cassette(tmp_path / "a.jsonl").responses) == 1
 
 
 @pytest.mark.parametrize(
@@ -545,7 +541,7 @@ def test_the_whole_file_of_the_broken_ones_is_whole(tmp_path: Path) -> None:
         (with_events({"at_s": 0}, END), "a.jsonl:2: field events: give one of text"),
     ],
 )
-def test_a_broken_file_is_refused_naming_file_and_place(
+def test_cassette_refuses_an_invalid_file_with_its_place(
     tmp_path: Path, content: str, said: str
 ) -> None:
     path = tmp_path / "a.jsonl"
@@ -557,13 +553,13 @@ def test_a_broken_file_is_refused_naming_file_and_place(
     assert "record it again" in str(caught.value)
 
 
-def test_a_pipe_in_place_of_a_cassette_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+def test_cassette_refuses_a_pipe_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(CassetteError, match=r"pipe\.jsonl is no file: give the path of a cassette"):
+    with pytest.raises(CassetteError, match=r"pipe\.jsonl is not a regular file"):
         CassetteModel.open(tmp_path / "pipe.jsonl")
 
 
-def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_cassette_refuses_a_binary_or_missing_file(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'"\xff"')
     with pytest.raises(CassetteError, match=r"a\.jsonl:1: .*utf-8"):
         CassetteModel.open(tmp_path / "a.jsonl")
@@ -571,14 +567,14 @@ def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path: Path) -> No
         CassetteModel.open(tmp_path / "b.jsonl")
 
 
-async def test_an_empty_cassette_says_so(tmp_path: Path) -> None:
+async def test_cassette_reports_that_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(encode_cassette(Cassette(identity=IDENTITY)))
     with pytest.raises(CassetteError, match=r"a\.jsonl is empty: record it again"):
-        await heard(CassetteModel.open(tmp_path / "a.jsonl"))
+        await collect(CassetteModel.open(tmp_path / "a.jsonl"))
 
 
 @pytest.mark.parametrize("pace", [0.0, 2.0])
-async def test_recorded_time_advances_by_what_each_response_took_whatever_the_pace(
+async def test_cassette_clock_advances_by_recorded_durations_at_any_pace(
     path: Path, pace: float
 ) -> None:
     await record(path, Playing(EVENTS), REQUEST, HELLO)
@@ -590,8 +586,8 @@ async def test_recorded_time_advances_by_what_each_response_took_whatever_the_pa
 
     model = CassetteModel.open(path, pace=pace, sleep=wait)
     assert model.clock() == 0.0
-    await heard(model)
+    await collect(model)
     assert model.clock() == pytest.approx(took_s[0])
-    await heard(model, HELLO)
+    await collect(model, HELLO)
     assert model.clock() == pytest.approx(sum(took_s))
     assert sum(waited_s) == pytest.approx(pace * sum(took_s))

@@ -1,4 +1,4 @@
-"""Calls that a server parsed: assembled from any pieces, never handed on before they are whole."""
+"""Assemble text and tool calls from streamed chat deltas."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lhkit.errors import StreamBrokenError
 from lhkit.messages import ToolCall
-from lhkit.models.chat_content import ChatContent
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.models.openai_chat import ChatContent
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_vllm import chat_call
 
@@ -52,7 +52,7 @@ def parsed(
     return events, content.result
 
 
-def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str, ...]]]:
+def parse_calls(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str, ...]]]:
     _, result = events_of(deltas)
     return [(call.name, call.args, call.repairs) for call in result.calls]
 
@@ -154,24 +154,24 @@ def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str
         ),
     ],
 )
-def test_calls_are_assembled_from_whatever_pieces_come(
+def test_chat_content_assembles_calls_from_deltas(
     deltas: list[dict[str, Any]], expected: list[Any]
 ) -> None:
-    assert heard(deltas) == expected
+    assert parse_calls(deltas) == expected
 
 
 @given(args=ARGUMENTS, cuts=st.lists(st.integers(0, 200), max_size=6), ascii_only=st.booleans())
-def test_every_json_object_survives_any_cutting(
+def test_chat_content_assembles_arguments_cut_anywhere(
     args: dict[str, Any], cuts: list[int], *, ascii_only: bool
 ) -> None:
     text = json.dumps(args, ensure_ascii=ascii_only)
     ends = [*sorted(cuts), len(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
     named = [chat_call(0, "add", pieces[0], id="a"), *(chat_call(0, None, p) for p in pieces[1:])]
-    assert heard(calls(*named)) == [("add", args, ())]
+    assert parse_calls(calls(*named)) == [("add", args, ())]
 
 
-def test_before_the_close_there_are_no_calls() -> None:
+def test_chat_content_yields_calls_only_at_the_close() -> None:
     content = ChatContent(KNOWN)
     for delta in calls(chat_call(0, "add", TEXT), chat_call(1, "add", TEXT)):
         assert list(content.feed({"delta": delta})) == []
@@ -180,7 +180,7 @@ def test_before_the_close_there_are_no_calls() -> None:
 
 
 @pytest.mark.parametrize("end", range(len(TEXT) + 1))
-def test_a_call_that_the_token_limit_may_have_cut_is_a_fragment(end: int) -> None:
+def test_chat_content_returns_a_cut_call_as_fragment(end: int) -> None:
     whole, last = chat_call(0, "add", TEXT), chat_call(1, "add", TEXT[:end])
     events, result = events_of(calls(whole, last), truncated=True)
     assert events == [ToolCallParsed(call=result.calls[0])]
@@ -188,12 +188,12 @@ def test_a_call_that_the_token_limit_may_have_cut_is_a_fragment(end: int) -> Non
     assert result.fragment == f"add {TEXT[:end]}".strip()
 
 
-def test_a_fragment_is_never_empty() -> None:
+def test_chat_content_fragment_is_never_empty() -> None:
     _, result = events_of(calls({"index": 0, "function": {}}), truncated=True)
     assert (result.calls, bool(result.fragment)) == ((), True)
 
 
-def test_words_and_thinking_are_streamed_as_they_come() -> None:
+def test_chat_content_streams_text_and_thinking() -> None:
     deltas = [
         {"role": "assistant", "content": ""},
         {"reasoning": "음"},
@@ -214,7 +214,7 @@ def test_words_and_thinking_are_streamed_as_they_come() -> None:
     assert result == ParseResult(text="찾아볼게요.", calls=(made,), thinking="음…")
 
 
-def test_white_space_beside_calls_is_no_text() -> None:
+def test_chat_content_drops_white_space_next_to_calls() -> None:
     _, result = events_of([{"content": "\n"}, *calls(chat_call(0, "add", "{}"))])
     assert result.text == ""
 
@@ -235,12 +235,12 @@ def test_white_space_beside_calls_is_no_text() -> None:
         {"delta": {"tool_calls": [{"index": 0, "function": {"name": 3}}]}},
     ],
 )
-def test_what_is_no_delta_is_a_broken_stream(choice: dict[str, Any]) -> None:
-    with pytest.raises(StreamBrokenError, match="not one of completions"):
+def test_chat_content_refuses_an_invalid_delta(choice: dict[str, Any]) -> None:
+    with pytest.raises(StreamBrokenError, match="an invalid event"):
         list(ChatContent(KNOWN).feed(choice))
 
 
-def test_content_after_the_end_is_a_broken_stream() -> None:
+def test_chat_content_refuses_content_after_the_end() -> None:
     content = ChatContent(KNOWN)
     list(content.end())
     assert list(content.feed({"delta": {}})) == []
@@ -250,7 +250,7 @@ def test_content_after_the_end_is_a_broken_stream() -> None:
 
 @pytest.mark.parametrize("reason", ["tool_calls", "tool_use"])
 @pytest.mark.parametrize("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
-def test_announced_calls_that_never_come_are_a_broken_stream(
+def test_chat_content_refuses_announced_calls_that_are_missing(
     reason: str, deltas: list[dict[str, Any]]
 ) -> None:
     choices = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": reason}]
@@ -264,14 +264,14 @@ def test_announced_calls_that_never_come_are_a_broken_stream(
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "stop"])
-def test_an_empty_call_beside_a_whole_one_is_a_broken_stream(reason: str) -> None:
+def test_chat_content_refuses_an_empty_call(reason: str) -> None:
     deltas = calls(chat_call(0, "add", TEXT), {"index": 1, "id": "b", "function": {}})
     choices = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": reason}]
     with pytest.raises(StreamBrokenError, match="a tool call with neither a name nor arguments"):
         parsed(choices)
 
 
-def test_announced_calls_that_the_token_limit_cut_are_no_broken_stream() -> None:
+def test_chat_content_accepts_announced_calls_that_were_cut() -> None:
     _, result = parsed([{"delta": {}, "finish_reason": "tool_calls"}], truncated=True)
     assert (result.calls, result.text) == ((), "")
 
@@ -291,7 +291,7 @@ CALL = {"name": "add", "arguments": TEXT}
         ({"delta": {"content": "네"}, "message": {"tool_calls": [CALL]}}, "message"),
     ],
 )
-def test_an_answer_in_another_place_is_a_broken_stream(
+def test_chat_content_refuses_an_answer_in_a_wrong_field(
     choice: dict[str, Any], place: str, reason: str | None
 ) -> None:
     with pytest.raises(StreamBrokenError) as caught:
@@ -308,7 +308,7 @@ def test_an_answer_in_another_place_is_a_broken_stream(
         {"message": {"content": "네", "tool_calls": [CALL], "function_call": CALL}},
     ],
 )
-def test_a_message_that_repeats_the_deltas_is_left_out(more: dict[str, Any]) -> None:
+def test_chat_content_ignores_a_message_that_repeats_the_deltas(more: dict[str, Any]) -> None:
     whole = {"content": "네", "tool_calls": [chat_call(0, "add", TEXT)]}
     end = {"delta": {"function_call": None}, "finish_reason": "tool_calls", **more}
     _, result = parsed([{"delta": whole}, end])
@@ -330,9 +330,9 @@ def test_a_message_that_repeats_the_deltas_is_left_out(more: dict[str, Any]) -> 
         [TEXT, {}],
     ],
 )
-def test_arguments_that_come_again_or_after_an_empty_object_are_read(texts: list[Any]) -> None:
+def test_chat_content_reads_repeated_arguments(texts: list[Any]) -> None:
     deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
-    [(name, args, repairs)] = heard(deltas)
+    [(name, args, repairs)] = parse_calls(deltas)
     assert (name, args) == ("add", WEATHER)
     assert repairs in {("repeated_arguments",), ("object_arguments",)}
 
@@ -349,9 +349,9 @@ def test_arguments_that_come_again_or_after_an_empty_object_are_read(texts: list
         ["{}" + "[" * 100_000],
     ],
 )
-def test_arguments_that_say_two_things_or_none_stay_malformed(texts: list[Any]) -> None:
+def test_chat_content_keeps_contradicting_arguments_malformed(texts: list[Any]) -> None:
     deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
-    [(_, args, repairs)] = heard(deltas)
+    [(_, args, repairs)] = parse_calls(deltas)
     assert (isinstance(args, str), repairs) == (True, ("malformed",))
 
 
@@ -361,13 +361,13 @@ def test_arguments_that_say_two_things_or_none_stay_malformed(texts: list[Any]) 
     after=st.integers(0, 2),
     cuts=st.lists(st.integers(0, 400), max_size=6),
 )
-def test_repeated_arguments_are_read_however_they_are_cut(
+def test_chat_content_reads_repeated_arguments_cut_anywhere(
     args: dict[str, Any], before: int, after: int, cuts: list[int]
 ) -> None:
     text = "{}" * before + json.dumps(args) * (after + 1)
     ends = [*sorted(cuts), len(text)]
     pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-    [(_, got, _)] = heard(calls(*(chat_call(0, "add", piece, id="a") for piece in pieces)))
+    [(_, got, _)] = parse_calls(calls(*(chat_call(0, "add", piece, id="a") for piece in pieces)))
     assert got == args
 
 
@@ -393,19 +393,19 @@ THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
         ([], "", ""),
     ],
 )
-def test_content_may_be_a_list_of_parts(content: Any, text: str, thinking: str) -> None:
+def test_chat_content_reads_a_list_of_parts(content: Any, text: str, thinking: str) -> None:
     events, result = events_of([{"content": content}])
     assert (result.text, result.thinking) == (text, thinking)
     assert "".join(each.text for each in events if isinstance(each, TextDelta)) == text
     assert "".join(each.text for each in events if isinstance(each, ThinkingDelta)) == thinking
 
 
-def test_thinking_may_be_a_list_of_parts() -> None:
+def test_chat_content_reads_thinking_as_a_list_of_parts() -> None:
     _, result = events_of([{"reasoning_content": [{"type": "text", "text": "음"}]}])
     assert (result.text, result.thinking) == ("", "음")
 
 
-def test_empty_parts_after_the_end_are_no_content() -> None:
+def test_chat_content_accepts_empty_parts_after_the_end() -> None:
     content = ChatContent(KNOWN)
     list(content.end())
     assert list(content.feed({"delta": {"content": [{"type": "text", "text": ""}]}})) == []
@@ -415,20 +415,10 @@ def test_empty_parts_after_the_end_are_no_content() -> None:
 
 @pytest.mark.parametrize("first", [0, 0.0, " 0 "])
 @pytest.mark.parametrize("second", [1, "1.0"])
-def test_an_index_may_be_a_float_or_text(first: Any, second: Any) -> None:
+def test_chat_content_accepts_an_index_as_float_or_text(first: Any, second: Any) -> None:
     deltas = calls(
         {"index": first, "id": 0, "function": {"name": "add", "arguments": '{"a"'}},
         {"index": second, "id": 7, "function": {"name": "get_weather", "arguments": "{}"}},
         {"index": first, "id": 0, "function": {"arguments": ":1}"}},
     )
-    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {}, ())]
-
-
-def test_ids_may_be_integers() -> None:
-    deltas = calls(
-        chat_call(None, "add", '{"a":', id=0),
-        chat_call(None, "get_weather", '{"b":', id=1),
-        chat_call(None, None, "1}", id=0),
-        chat_call(None, None, "2}", id=1),
-    )
-    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())]
+    assert parse_calls(deltas) == [("add", {"a": 1}, ()), ("get_weather", {}, ())]

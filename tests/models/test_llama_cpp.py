@@ -1,4 +1,4 @@
-"""llama.cpp's server as lhkit speaks to it, against one that plays it."""
+"""The client of llama.cpp against a fake server."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -15,10 +15,10 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.messages import UserMessage
-from lhkit.models.aliases import alias_of
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.gguf_serving import BUILD_ALIAS
+from lhkit.models.identity import weights_alias
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
@@ -63,39 +63,42 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
     return last
 
 
-async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_records() -> None:
+async def test_llama_cpp_is_identified_without_paths() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
-        told = model.identity
-    assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
-    assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
-    assert "somebody" not in repr(told)
+        identity = model.identity
+    assert (identity.model, identity.server) == ("gemma", "llama.cpp b11549-abc")
+    assert (identity.weights, identity.dtype, identity.weights_sha256) == (
+        "tuned-Q8_0.gguf",
+        "Q8_0",
+        "",
+    )
+    assert "ann" not in repr(identity)
 
 
-async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
+async def test_llama_cpp_identity_reads_the_hash_from_the_alias() -> None:
     """llama.cpp sorts its names: which of them it calls the id says nothing."""
-    alias = alias_of("a" * 64)
+    alias = weights_alias("a" * 64)
     for names in ((alias, "tuned-Q8_0.gguf"), ("tuned-Q8_0.gguf", alias)):
         listed = {"data": [{"id": names[0], "aliases": sorted(names)}]}
         routes = {"/v1/models": answers(200, json.dumps(listed))}
         async with FakeLlamaCpp(**routes) as server, connected(server) as model:
-            told = model.identity
-        assert (told.model, told.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
-        assert told.is_sure
+            identity = model.identity
+        assert (identity.model, identity.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
 
 
 @pytest.mark.parametrize(
-    ("told", "server"),
+    ("build_info", "server"),
     [
         ("b0-unknown", "llama.cpp xllamacpp-2026.10-0123456789ab"),
         ("b11549-abc", "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"),
     ],
 )
-async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
-    told: str, server: str
+async def test_llama_cpp_identity_reads_the_build_from_the_alias(
+    build_info: str, server: str
 ) -> None:
     alias = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
     listed = {"data": [{"id": alias, "aliases": [alias, "tuned-Q8_0.gguf"]}]}
-    props = {**json.loads(PROPS), "build_info": told}
+    props = {**json.loads(PROPS), "build_info": build_info}
     routes = {
         "/v1/models": answers(200, json.dumps(listed)),
         "/props": answers(200, json.dumps(props)),
@@ -105,20 +108,20 @@ async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
         assert model.identity.model == "tuned-Q8_0.gguf"
 
 
-async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file() -> None:
+async def test_llama_cpp_identity_prefers_a_given_name() -> None:
     """So that the address alone is enough, as with a vLLM."""
-    alias = alias_of("a" * 64)
+    alias = weights_alias("a" * 64)
     names = sorted(("mine", "tuned-Q8_0.gguf", alias))
     listed = {"data": [{"id": names[-1], "aliases": names}]}
     routes = {"/v1/models": answers(200, json.dumps(listed))}
     async with FakeLlamaCpp(**routes) as server, connected(server, model=None) as model:
-        told = model.identity
-    assert (told.model, told.weights) == ("mine", "tuned-Q8_0.gguf")
-    assert told.weights_sha256 == "a" * 64
+        identity = model.identity
+    assert (identity.model, identity.weights) == ("mine", "tuned-Q8_0.gguf")
+    assert identity.weights_sha256 == "a" * 64
 
 
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
-async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
+async def test_llama_cpp_identity_reduces_a_path_to_the_file_name(path: str) -> None:
     props = answers(200, json.dumps({"build_info": "b1", "model_path": path}))
     async with FakeLlamaCpp(**{"/props": props}) as server, connected(server) as model:
         assert model.identity.weights == ("tuned-Q8_0.gguf" if path else "")
@@ -126,17 +129,17 @@ async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, "tuned-Q8_0.gguf"])
-async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
+async def test_llama_cpp_model_without_alias_is_named_by_its_file(
     wanted: str | None,
 ) -> None:
-    named = {"/v1/models": models("/home/somebody/tuned-Q8_0.gguf")}
+    named = {"/v1/models": models("/home/ann/tuned-Q8_0.gguf")}
     async with FakeLlamaCpp(**named) as server, connected(server, model=wanted) as model:
-        told = model.identity
-    assert (told.model, told.weights) == ("tuned-Q8_0.gguf", "")
-    assert "somebody" not in repr(told)
+        identity = model.identity
+    assert (identity.model, identity.weights) == ("tuned-Q8_0.gguf", "")
+    assert "ann" not in repr(identity)
 
 
-async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text() -> None:
+async def test_llama_cpp_sends_token_ids_and_stop_texts() -> None:
     _, server = await answer_of(streams(native(["hi"])), sampling=Sampling(max_tokens=7, seed=3))
     assert server.bodies == [
         {
@@ -156,10 +159,10 @@ async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text()
     ]
 
 
-async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
+async def test_llama_cpp_streams_text_and_keeps_the_data() -> None:
     events, _ = await answer_of(streams(native(["안", "녕 ", "😀"])))
-    told = [each.text for each in events if isinstance(each, TextDelta)]
-    assert (len(told), "".join(told)) == (3, "안녕 😀")
+    texts = [each.text for each in events if isinstance(each, TextDelta)]
+    assert (len(texts), "".join(texts)) == (3, "안녕 😀")
     last = last_of(events)
     assert (last.text, last.raw_text, last.reason) == ("안녕 😀", "안녕 😀", "stop")
     assert last.token_ids == (1000, 1001, 1002, 106)
@@ -171,17 +174,17 @@ async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
 
 
 @pytest.mark.parametrize("cut", [{"stop_type": "limit"}, {"truncated": True}])
-async def test_a_reply_that_was_cut_says_so(cut: dict[str, Any]) -> None:
+async def test_llama_cpp_detects_truncation(cut: dict[str, Any]) -> None:
     last = last_of((await answer_of(streams(native(["one", "two"], **cut))))[0])
     assert (last.reason, last.truncated) == ("length", True)
 
 
-async def test_a_word_that_stops_is_an_end_of_its_own() -> None:
+async def test_llama_cpp_stop_text_is_a_normal_end() -> None:
     last = last_of((await answer_of(streams(native(["one"], stop_type="word"))))[0])
     assert (last.reason, last.truncated) == ("stop", False)
 
 
-async def test_the_marks_are_asked_for_once() -> None:
+async def test_llama_cpp_requests_stop_texts_once() -> None:
     async with (
         FakeLlamaCpp(streams(native(["a"])), streams(native(["b"]))) as server,
         connected(server) as model,
@@ -201,7 +204,7 @@ async def test_the_marks_are_asked_for_once() -> None:
         (streams([event({"content": "a", "tokens": ["x"], "stop": False})]), StreamBrokenError),
     ],
 )
-async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
+async def test_llama_cpp_raises_typed_errors_and_stays_usable(
     behaviour: Behaviour, fault: type[LhkitError]
 ) -> None:
     async with (
@@ -214,10 +217,10 @@ async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Constraint) -> None:
+async def test_llama_cpp_refuses_a_constraint(constraint: Constraint) -> None:
     async with FakeLlamaCpp() as server:
         endpoint = Endpoint(base_url=server.base_url, constraint=constraint)
-        with pytest.raises(UsageError, match="give --constrain off"):
+        with pytest.raises(UsageError, match="Give --constrain off"):
             await connect(endpoint)
     assert server.bodies == []
 
@@ -232,7 +235,7 @@ async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Cons
         (None, "<bos><start_of_turn>"),
     ],
 )
-async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
+async def test_connect_detects_a_server_that_adds_bos(
     counted: dict[str, Any] | None, sent: str
 ) -> None:
     """It is asked once, with a prompt that is nothing else."""
@@ -258,6 +261,6 @@ async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
     assert last.prompt_text.startswith("<bos><start_of_turn>")  # what the model has read
 
 
-async def test_the_server_tells_its_own_text_for_ids() -> None:
+async def test_llama_cpp_detokenizes() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
         assert await model.detokenize((105, 106)) == "<start_of_turn><end_of_turn>"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.models.aliases import sha256_of
-from lhkit.models.lora import read_lora, with_lora
+from lhkit.models.adapter import read_lora, with_lora
+from lhkit.models.identity import parse_weights_alias
 from lhkit.models.vllm_server import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -33,12 +33,12 @@ async def test_lora_is_served_beside_its_base_with_a_name_that_has_its_hash(tmp_
     lora = await read_lora(folder, tmp_path, base="gemma-base", base_sha256="a")
     served = with_lora(plan(tmp_path), lora)
     words = served.arguments(8000)
-    assert served.found_as == "mine"
+    assert served.registered_name == "mine"
     assert words[words.index("--served-model-name") + 1] == "gemma-base"
     at = words.index("--lora-modules")
     hashed, named = words[at + 1 :]
     assert named == f"mine={folder}"
-    assert sha256_of(hashed.removesuffix(f"={folder}")) == lora.sha256 != ""
+    assert parse_weights_alias(hashed.removesuffix(f"={folder}")) == lora.sha256 != ""
     assert words[words.index("--max-lora-rank") + 1] == "16"
     assert "--enable-lora" in words
 

@@ -1,4 +1,4 @@
-"""Server-parsed calls over HTTP: of a vLLM with evidence, of any other server by protocol alone."""
+"""The client of OpenAI-compatible servers against a fake server."""
 
 import hashlib
 import json
@@ -85,8 +85,8 @@ NO_PARSER = json.dumps(
 
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
-    told = {"dialect": "openai", "retries": 0, **endpoint}
-    model = await connect(Endpoint(base_url=server.base_url, **told))
+    options = {"dialect": "openai", "retries": 0, **endpoint}
+    model = await connect(Endpoint(base_url=server.base_url, **options))
     assert isinstance(model, OpenAiHttp)
     try:
         yield model
@@ -103,7 +103,7 @@ def last_of(events: list[ModelEvent]) -> Finished:
     return events[-1]
 
 
-async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
+async def test_openai_sends_no_extensions_to_other_servers() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
         events = await said(model)
     assert server.bodies == [
@@ -130,7 +130,7 @@ async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
     assert last.prompt_sha256 == hashlib.sha256(last.prompt_text.encode()).hexdigest()
 
 
-async def test_without_tools_none_are_sent() -> None:
+async def test_openai_sends_no_tool_fields_without_tools() -> None:
     request = replace(REQUEST, tools=(), sampling=Sampling(max_tokens=5, temperature=0.5, seed=3))
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
         await said(model, request)
@@ -139,7 +139,7 @@ async def test_without_tools_none_are_sent() -> None:
     assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (5, 0.5, 3)
 
 
-async def test_required_is_the_servers_tool_choice_and_recorded() -> None:
+async def test_openai_sends_required_as_tool_choice() -> None:
     async with FakeVllm(streams(PLAIN)) as server, connected(server, constraint="required") as it:
         last = last_of(await said(it))
         with pytest.raises(UsageError, match="there is no tool: give --constrain off"):
@@ -149,18 +149,18 @@ async def test_required_is_the_servers_tool_choice_and_recorded() -> None:
     assert last.identity.constraint == "required"
 
 
-async def test_auto_is_refused_because_the_protocol_promises_nothing() -> None:
+async def test_openai_refuses_the_constraint_auto() -> None:
     async with FakeVllm() as server:
-        with pytest.raises(UsageError, match="cannot promise --constrain auto: give off, required"):
+        with pytest.raises(UsageError, match="'auto' for the dialect openai: give off, required"):
             async with connected(server, constraint="auto"):
                 pass
-    with pytest.raises(UsageError, match="cannot promise"):
+    with pytest.raises(UsageError, match="Invalid constraint 'auto'"):
         require_constraint("openai", "auto", (TOOL,))
     require_constraint("openai", "required", (TOOL,))
     require_constraint("json", "auto", (TOOL,))
 
 
-async def test_a_dialect_is_chosen_by_name() -> None:
+async def test_connect_chooses_the_client_by_dialect() -> None:
     async with FakeVllm() as server:
         model = await connect(Endpoint(base_url=server.base_url, dialect="json"))
         assert isinstance(model, VllmHttp)
@@ -169,7 +169,7 @@ async def test_a_dialect_is_chosen_by_name() -> None:
             await connect(Endpoint(base_url=server.base_url, dialect="klingon"))
 
 
-async def test_an_address_alone_is_an_endpoint() -> None:
+async def test_connect_accepts_an_address() -> None:
     async with FakeVllm() as server:
         model = await connect(server.base_url)
         assert isinstance(model, VllmHttp)
@@ -177,9 +177,9 @@ async def test_an_address_alone_is_an_endpoint() -> None:
         await model.aclose()
 
 
-async def test_of_a_vllm_the_token_ids_are_kept() -> None:
-    told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
-    async with FakeVllm(streams(told)) as server, connected(server) as model:
+async def test_openai_keeps_the_token_ids_of_vllm() -> None:
+    chunks = chat_completion(DELTAS, reason="tool_calls", tokens=5)
+    async with FakeVllm(streams(chunks)) as server, connected(server) as model:
         last = last_of(await said(model))
         sent = server.bodies[0]
     assert sent["return_token_ids"] is True
@@ -189,10 +189,10 @@ async def test_of_a_vllm_the_token_ids_are_kept() -> None:
     assert [call.args for call in last.calls] == [{"ml": 200}]
 
 
-async def test_a_call_that_the_token_limit_may_have_cut_is_handed_on_as_a_fragment() -> None:
+async def test_openai_returns_a_cut_call_as_fragment() -> None:
     """Some parsers close a string that the token limit cut, and hand the call on."""
-    told = chat_completion(DELTAS, reason="tool_calls", tokens=256)
-    async with FakeVllm(streams(told)) as server, connected(server) as model:
+    chunks = chat_completion(DELTAS, reason="tool_calls", tokens=256)
+    async with FakeVllm(streams(chunks)) as server, connected(server) as model:
         events = await said(model)
     last = last_of(events)
     assert not any(isinstance(each, ToolCallParsed) for each in events)
@@ -201,9 +201,9 @@ async def test_a_call_that_the_token_limit_may_have_cut_is_handed_on_as_a_fragme
 
 
 @pytest.mark.parametrize("end", [b"data: [DONE]\n", b"data: [DONE]\r", b"data:[DONE] \r\n"])
-async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
-    told = [*PLAIN[:-1], end]
-    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
+async def test_openai_accepts_a_last_event_without_blank_line(end: bytes) -> None:
+    chunks = [*PLAIN[:-1], end]
+    async with FakeVllm(streams(chunks), routes=ELSEWHERE) as server, connected(server) as model:
         last = last_of(await said(model))
     assert [call.args for call in last.calls] == [{"ml": 200}]
 
@@ -225,7 +225,7 @@ async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
         ),
     ],
 )
-async def test_a_fault_is_typed_and_says_what_to_do(
+async def test_openai_raises_typed_errors_with_advice(
     behaviour: Behaviour, error: type[LhkitError], sentence: str
 ) -> None:
     async with FakeVllm(behaviour, routes=ELSEWHERE) as server, connected(server) as model:

@@ -1,4 +1,4 @@
-"""A conversation as OpenAI messages, and the same conversation through our chat template."""
+"""Conversations as OpenAI messages, and through the pythonic chat template."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.models.chat_messages import chat_messages, chat_tools, choice_of
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
+from lhkit.models.request import chat_messages, chat_tools, tool_fields
 from lhkit.tool_results import ToolErr, ToolOk, encode_tool_result
 
 TOOLS = (
@@ -43,15 +43,15 @@ CONVERSATION: tuple[Message, ...] = (
 )
 
 
-def test_a_conversation_is_told_in_openai_messages() -> None:
+def test_chat_messages_of_a_conversation() -> None:
     result = encode_tool_result(FOUND)
-    told = chat_messages(CONVERSATION[:5], " 비서 ")
-    arguments = [call["function"].pop("arguments") for call in told[2]["tool_calls"]]
+    converted = chat_messages(CONVERSATION[:5], " 비서 ")
+    arguments = [call["function"].pop("arguments") for call in converted[2]["tool_calls"]]
     assert [json.loads(each) for each in arguments] == [
         {"query": '"잠" <bos>', "days": 3, "ok": True, "no": None},
         {"list": [1, "둘", {"a": 0.5}], "map": {"가": False}},
     ]
-    assert told == [
+    assert converted == [
         {"role": "system", "content": "비서"},
         {
             "role": "user",
@@ -71,27 +71,27 @@ def test_a_conversation_is_told_in_openai_messages() -> None:
     ]
 
 
-def test_ids_are_stable_and_never_used_twice() -> None:
-    told = chat_messages(CONVERSATION)
-    ids = [call["id"] for message in told for call in message.get("tool_calls", ())]
+def test_chat_messages_have_stable_unique_call_ids() -> None:
+    converted = chat_messages(CONVERSATION)
+    ids = [call["id"] for message in converted for call in message.get("tool_calls", ())]
     assert ids == ["call00000", "call00001", "call00002"]
-    assert chat_messages(CONVERSATION[:5]) == told[:5]
+    assert chat_messages(CONVERSATION[:5]) == converted[:5]
 
 
 @pytest.mark.parametrize("args", ['{"query": 잠', [1], {"n": float("nan")}])
-def test_a_call_that_no_server_could_read_is_told_as_text(args: Any) -> None:
+def test_chat_messages_turn_invalid_calls_into_text(args: Any) -> None:
     refused = ToolErr("invalid_arguments", "no object")
     raw = 'search {"query": 잠'
     cut = ToolCallMessage.of(name="search", args=args, result=refused, raw=raw)
     good = called("list", {}, index=1)
-    told = chat_messages((UserMessage(text="?"), cut, good))
-    assert told[1]["content"] == raw
-    assert [call["function"]["name"] for call in told[1]["tool_calls"]] == ["list"]
-    assert [message["role"] for message in told] == ["user", "assistant", "tool", "user"]
-    assert told[3]["content"] == f"Result of search: {encode_tool_result(refused)}"
+    converted = chat_messages((UserMessage(text="?"), cut, good))
+    assert converted[1]["content"] == raw
+    assert [call["function"]["name"] for call in converted[1]["tool_calls"]] == ["list"]
+    assert [message["role"] for message in converted] == ["user", "assistant", "tool", "user"]
+    assert converted[3]["content"] == f"Result of search: {encode_tool_result(refused)}"
 
 
-def test_a_call_without_words_has_null_content_and_a_cut_one_has_its_text() -> None:
+def test_chat_messages_content_is_null_without_text() -> None:
     assert chat_messages((called("list", {}),))[0]["content"] is None
     [said, result] = chat_messages((called("", None, raw="list {"),))
     assert (said["content"], "tool_calls" in said) == ("list {", False)
@@ -131,15 +131,15 @@ STOPPED = ModelMessage(text="잠깐", stopped=True)
         ),
     ],
 )
-def test_neighbours_of_one_role_are_joined(
+def test_chat_messages_join_adjacent_messages_of_one_role(
     messages: list[Message], roles: list[str], last: str | None
 ) -> None:
-    told = chat_messages(messages)
-    assert [each["role"] for each in told] == roles
-    assert last is None or told[-1]["content"] == last
+    converted = chat_messages(messages)
+    assert [each["role"] for each in converted] == roles
+    assert last is None or converted[-1]["content"] == last
 
 
-def test_calls_keep_the_text_of_the_message_before_them() -> None:
+def test_chat_messages_keep_the_text_before_calls() -> None:
     [spoken, _] = chat_messages((STOPPED, called("list", {}, text="찾을게요.")))
     assert spoken["content"] == "잠깐\n\n찾을게요."
     assert [each["function"]["name"] for each in spoken["tool_calls"]] == ["list"]
@@ -165,29 +165,27 @@ MESSAGES = (
 
 
 @given(messages=st.lists(MESSAGES, max_size=12), instructions=TEXTS)
-def test_no_two_neighbours_of_one_role_are_ever_sent(
-    messages: list[Message], instructions: str
-) -> None:
-    told = chat_messages(messages, instructions)
-    assert all(a["role"] != b["role"] or a["role"] == "tool" for a, b in pairwise(told))
-    ids = [call["id"] for each in told for call in each.get("tool_calls", ())]
-    assert ids == [each["tool_call_id"] for each in told if each["role"] == "tool"]
-    before = ["assistant" if "tool_calls" in each else each["role"] for each in told]
+def test_chat_messages_never_repeat_a_role(messages: list[Message], instructions: str) -> None:
+    converted = chat_messages(messages, instructions)
+    assert all(a["role"] != b["role"] or a["role"] == "tool" for a, b in pairwise(converted))
+    ids = [call["id"] for each in converted for call in each.get("tool_calls", ())]
+    assert ids == [each["tool_call_id"] for each in converted if each["role"] == "tool"]
+    before = ["assistant" if "tool_calls" in each else each["role"] for each in converted]
     assert all(a in {"assistant", "tool"} for a, b in pairwise(before) if b == "tool")
-    spoken = "\n".join(each["content"] or "" for each in told)
+    spoken = "\n".join(each["content"] or "" for each in converted)
     words = [each.text for each in messages if isinstance(each, UserMessage | ModelMessage)]
     assert all(word.strip() in spoken for word in words)
 
 
-def test_a_lone_surrogate_is_sent_as_something_that_is_unicode() -> None:
+def test_chat_messages_replace_lone_surrogates() -> None:
     [message] = chat_messages((UserMessage(text="a\ud800"),))
     assert message["content"] == "a\ufffd"
 
 
-def test_no_tools_are_no_fields_and_some_are_functions() -> None:
-    assert choice_of((), required=True) == {}
-    assert choice_of(TOOLS, required=False)["tool_choice"] == "auto"
-    assert choice_of(TOOLS, required=True) == {
+def test_tool_fields_with_and_without_tools() -> None:
+    assert tool_fields((), required=True) == {}
+    assert tool_fields(TOOLS, required=False)["tool_choice"] == "auto"
+    assert tool_fields(TOOLS, required=True) == {
         "tools": [{"type": "function", "function": tool} for tool in TOOLS],
         "tool_choice": "required",
     }
@@ -224,7 +222,7 @@ def as_vllm_does(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("length", range(1, len(CONVERSATION) + 1))
 @pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @pytest.mark.parametrize("instructions", ["비서 <bos>", ""])
-def test_our_template_writes_what_our_pythonic_dialect_writes(
+def test_pythonic_template_equals_the_pythonic_dialect(
     rendered: Callable[..., str], length: int, tools: Any, instructions: str
 ) -> None:
     messages = CONVERSATION[:length]

@@ -1,4 +1,4 @@
-"""What a processor is quick in: chosen from its flags, or as asked for."""
+"""The choice of the number type by processor."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.locales import available_locales, load_catalog
-from lhkit.precision import DTYPES, Processor, chosen, this_processor
+from lhkit.precision import DTYPES, Processor, choose_precision, this_processor
 
 ICE_LAKE = "processor\t: 0\nmodel name\t: Xeon\nflags\t\t: fpu avx512f avx512_vnni\n"
 ZEN_4 = "processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16\n"
@@ -34,35 +34,37 @@ def processor(cpuinfo: str, folder: Path) -> Processor:
         ("processor\t: 0\n", "float32", "unknown"),
     ],
 )
-def test_bf16_is_chosen_where_all_cores_have_instructions_for_it(
+def test_choose_precision_by_common_flags_of_all_cores(
     cpuinfo: str, dtype: str, why: str, tmp_path: Path
 ) -> None:
-    found = chosen(None, processor(cpuinfo, tmp_path))
+    found = choose_precision(None, processor(cpuinfo, tmp_path))
     assert (found.dtype, found.why) == (dtype, why)
 
 
-def test_where_the_flags_cannot_be_read_the_type_that_is_quick_everywhere_is_taken(
+def test_choose_precision_without_flags_is_float32(
     tmp_path: Path,
 ) -> None:
-    found = chosen(None, this_processor(tmp_path / "no such file"))
+    found = choose_precision(None, this_processor(tmp_path / "no such file"))
     assert (found.dtype, found.why) == ("float32", "unknown")
-    assert "cannot be read here" in found.words(load_catalog("en"))
+    assert "cannot be read" in found.describe(load_catalog("en"))
 
 
 @pytest.mark.parametrize("asked", DTYPES)
 @pytest.mark.parametrize("cpuinfo", [ICE_LAKE, ZEN_4])
-def test_what_is_asked_for_is_taken_on_any_processor(
-    asked: str, cpuinfo: str, tmp_path: Path
-) -> None:
-    assert chosen(asked, processor(cpuinfo, tmp_path)).dtype == asked
+def test_choose_precision_takes_an_explicit_dtype(asked: str, cpuinfo: str, tmp_path: Path) -> None:
+    assert choose_precision(asked, processor(cpuinfo, tmp_path)).dtype == asked
 
 
-def test_another_type_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match=r"^no dtype 'int8': choose one of bfloat16, float32$"):
-        chosen("int8")
+def test_choose_precision_refuses_an_invalid_dtype() -> None:
+    with pytest.raises(UsageError, match=r"^Invalid dtype 'int8': choose one of bfloat16"):
+        choose_precision("int8")
 
 
 @pytest.mark.parametrize("locale", available_locales())
-@pytest.mark.parametrize(("cpuinfo", "told"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
-def test_people_are_told_what_and_why(locale: str, cpuinfo: str, told: str, tmp_path: Path) -> None:
-    assert told in chosen(None, processor(cpuinfo, tmp_path)).words(load_catalog(locale))
+@pytest.mark.parametrize(("cpuinfo", "expected"), [(ICE_LAKE, "float32"), (ZEN_4, "avx512_bf16")])
+def test_precision_describes_type_and_reason(
+    locale: str, cpuinfo: str, expected: str, tmp_path: Path
+) -> None:
+    assert expected in choose_precision(None, processor(cpuinfo, tmp_path)).describe(
+        load_catalog(locale)
+    )

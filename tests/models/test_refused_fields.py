@@ -1,4 +1,4 @@
-"""Request fields that a server refuses: left out from the first refusal on, and recorded."""
+"""Request fields that a server refuses are left out and recorded."""
 
 import json
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
         ),
     ],
 )
-def test_refused_field_names_what_a_server_does_not_support(body: str, field: str) -> None:
+def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> None:
     assert refused_field(body) == field
 
 
@@ -133,7 +133,7 @@ def test_refused_field_names_what_a_server_does_not_support(body: str, field: st
         error("prompt is too long; lower max_tokens"),
     ],
 )
-def test_refused_field_is_empty_for_refusals_of_another_kind(body: str) -> None:
+def test_refused_field_is_empty_for_other_errors(body: str) -> None:
     assert refused_field(body) == ""
 
 
@@ -150,10 +150,10 @@ def picky(*refusals: tuple[str, int, str]) -> Behaviour:
     return behave
 
 
-async def told_by(
+async def results_of(
     behaviour: Behaviour, *requests: ModelRequest
 ) -> tuple[list[Finished | ModelError], list[dict[str, Any]]]:
-    told: list[Finished | ModelError] = []
+    results: list[Finished | ModelError] = []
     elsewhere = {"/version": answers(404, NOT_FOUND)}
     async with FakeVllm(*[behaviour] * 20, routes=elsewhere) as server:
         endpoint = Endpoint(base_url=server.base_url, dialect="openai", retries=0)
@@ -161,11 +161,11 @@ async def told_by(
         for request in requests:
             try:
                 async for event in model.stream(request):
-                    told += [event] if isinstance(event, Finished) else []
+                    results += [event] if isinstance(event, Finished) else []
             except ModelError as fault:
-                told.append(fault)
+                results.append(fault)
         await model.aclose()
-        return told, server.bodies
+        return results, server.bodies
 
 
 def fields_of(body: Mapping[str, Any]) -> set[str]:
@@ -192,11 +192,11 @@ LEFT = {"max_completion_tokens"}
         ),
     ],
 )
-async def test_a_refused_field_is_left_out_from_then_on_and_recorded(
+async def test_client_leaves_out_a_refused_field_and_records_it(
     refusals: list[tuple[str, int, str]], sent: set[str]
 ) -> None:
-    told, bodies = await told_by(picky(*refusals), REQUEST, REQUEST)
-    first, second = told
+    results, bodies = await results_of(picky(*refusals), REQUEST, REQUEST)
+    first, second = results
     assert isinstance(first, Finished)
     assert isinstance(second, Finished)
     assert [fields_of(each) for each in bodies[-2:]] == [sent, sent]
@@ -207,16 +207,16 @@ async def test_a_refused_field_is_left_out_from_then_on_and_recorded(
     assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
 
 
-async def test_a_server_that_refuses_nothing_is_sent_everything() -> None:
-    told, bodies = await told_by(picky(), REQUEST)
-    assert [each.refused_fields for each in told if isinstance(each, Finished)] == [()]
+async def test_client_sends_all_fields_by_default() -> None:
+    results, bodies = await results_of(picky(), REQUEST)
+    assert [each.refused_fields for each in results if isinstance(each, Finished)] == [()]
     assert [fields_of(each) for each in bodies] == [ALL]
 
 
-async def test_only_a_temperature_of_zero_is_left_out() -> None:
+async def test_client_leaves_out_a_temperature_only_if_it_is_zero() -> None:
     warm = replace(REQUEST, sampling=Sampling(temperature=0.7))
-    told, bodies = await told_by(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
-    assert [type(each) for each in told] == [RequestRefusedError, Finished, RequestRefusedError]
+    results, bodies = await results_of(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
+    assert [type(each) for each in results] == [RequestRefusedError, Finished, RequestRefusedError]
     assert [each.get("temperature") for each in bodies] == [0.7, 0.0, None, 0.7]
 
 
@@ -232,22 +232,20 @@ async def test_only_a_temperature_of_zero_is_left_out() -> None:
         (400, error("This model's maximum context length is 8192 tokens. Use fewer max_tokens.")),
     ],
 )
-async def test_a_refusal_of_another_kind_is_raised_and_nothing_is_learned(
-    status: int, body: str
-) -> None:
-    told, bodies = await told_by(picky(("stream", status, body)), REQUEST, REQUEST)
-    assert all(isinstance(each, ModelError) for each in told)
+async def test_client_raises_other_errors_and_remembers_no_field(status: int, body: str) -> None:
+    results, bodies = await results_of(picky(("stream", status, body)), REQUEST, REQUEST)
+    assert all(isinstance(each, ModelError) for each in results)
     assert [fields_of(each) for each in bodies] == [ALL, ALL]
 
 
-async def test_a_field_is_not_given_up_if_the_server_refuses_without_it_too() -> None:
-    told, bodies = await told_by(picky(("stream", 400, NO_OPTIONS)), REQUEST, REQUEST)
-    assert all(isinstance(each, RequestRefusedError) for each in told)
+async def test_client_remembers_no_field_if_the_retry_is_refused() -> None:
+    results, bodies = await results_of(picky(("stream", 400, NO_OPTIONS)), REQUEST, REQUEST)
+    assert all(isinstance(each, RequestRefusedError) for each in results)
     less = ALL - {"stream_options"}
     assert [fields_of(each) for each in bodies] == [ALL, less, ALL, less]
 
 
-async def test_a_completions_server_that_refuses_stream_options_is_adapted_to() -> None:
+async def test_completions_client_leaves_out_stream_options() -> None:
     async def behave(request: web.Request) -> web.StreamResponse:
         if "stream_options" in await request.json():
             return await answers(400, NO_OPTIONS)(request)

@@ -1,4 +1,4 @@
-"""One response, read from bytes: nothing but a whole stream is an answer, and all of it is kept."""
+"""Read one streamed response from bytes."""
 
 import itertools
 import json
@@ -41,7 +41,7 @@ def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -
         max_tokens=max_tokens,
         clock=clock or ticking,
     )
-    made.sent()
+    made.mark_sent()
     return made
 
 
@@ -51,7 +51,7 @@ def finished(of: ResponseReader) -> Finished:
 
 def read(*chunks: bytes, max_tokens: int = 256) -> tuple[list[ModelEvent], Finished]:
     it = reader(max_tokens=max_tokens)
-    it.headers_came()
+    it.mark_headers()
     events = [event for chunk in chunks for event in it.feed(chunk)]
     return events, finished(it)
 
@@ -64,7 +64,7 @@ def chunk(**choice: Any) -> bytes:
     return event({"choices": [{"index": 0, **choice}]})
 
 
-def test_everything_the_server_told_is_in_the_last_event() -> None:
+def test_reader_returns_all_data_in_the_last_event() -> None:
     events, last = read(*completion(TOKENS, cached_tokens=3))
     assert [type(e) for e in events] == [TextDelta, TextDelta, ToolCallParsed, TextDelta]
     assert last.raw_text == f"네! {CALL}\n끝"
@@ -77,7 +77,7 @@ def test_everything_the_server_told_is_in_the_last_event() -> None:
     assert (last.identity, last.prompt_text) == (IDENTITY, "p")
 
 
-def test_a_server_that_tells_less_is_understood_too() -> None:
+def test_reader_accepts_a_minimal_stream() -> None:
     events, last = read(
         chunk(text="안녕"),
         chunk(text="", finish_reason="stop"),
@@ -90,7 +90,7 @@ def test_a_server_that_tells_less_is_understood_too() -> None:
     assert (last.text, last.token_ids, last.server_metrics) == ("안녕", (), None)
 
 
-def test_members_that_are_null_count_as_absent() -> None:
+def test_reader_treats_null_as_absent() -> None:
     nothing = {"usage": None, "metrics": None, "error": None, "choices": None}
     usage = {"prompt_tokens": None, "completion_tokens": None, "prompt_tokens_details": None}
     _, last = read(
@@ -104,7 +104,7 @@ def test_members_that_are_null_count_as_absent() -> None:
 
 
 @pytest.mark.parametrize("number", [7, 7.0, " 7 ", "7.0"])
-def test_usage_may_be_floats_or_text(number: Any) -> None:
+def test_reader_accepts_usage_as_float_or_text(number: Any) -> None:
     usage = {
         "prompt_tokens": number,
         "completion_tokens": number,
@@ -119,8 +119,8 @@ def test_usage_may_be_floats_or_text(number: Any) -> None:
 
 @pytest.mark.parametrize("number", ["many", 1e999, 7.5, "７", True, [7], "9" * 5000])
 @pytest.mark.parametrize("key", ["prompt_tokens", "completion_tokens"])
-def test_usage_that_is_no_number_is_no_completion(key: str, number: Any) -> None:
-    with pytest.raises(StreamBrokenError, match="not one of completions"):
+def test_reader_refuses_invalid_usage(key: str, number: Any) -> None:
+    with pytest.raises(StreamBrokenError, match="an invalid event"):
         read(chunk(text="네", finish_reason="stop"), event({"usage": {key: number}}), DONE)
 
 
@@ -128,26 +128,26 @@ def test_usage_that_is_no_number_is_no_completion(key: str, number: Any) -> None
     ("reason", "max_tokens", "truncated"),
     [("length", 256, True), ("stop", 3, True), ("stop", 256, False)],
 )
-def test_a_response_is_truncated_by_length_or_by_its_token_count(
+def test_reader_detects_truncation_by_reason_or_token_count(
     reason: str, max_tokens: int, *, truncated: bool
 ) -> None:
     _, last = read(*completion(["가", "나"], reason=reason), max_tokens=max_tokens)
     assert (last.reason, last.truncated) == (reason, truncated)
 
 
-def test_a_call_cut_by_the_token_limit_is_a_fragment_and_no_call() -> None:
+def test_reader_returns_a_cut_call_as_fragment() -> None:
     events, last = read(*completion(["네 ", CALL[:20]], reason="length"))
     assert events == [TextDelta(text="네")]
     assert (last.calls, last.fragment, last.truncated) == ((), CALL[:20], True)
 
 
 @pytest.mark.parametrize("held", ["안녕 {", "```\nx\n```", "[", "말 <tool_", '{"name"', "  "])
-def test_text_held_back_for_a_call_that_never_came_is_streamed_at_the_end(held: str) -> None:
+def test_reader_yields_buffered_text_at_the_end(held: str) -> None:
     events, last = read(*completion(list(held)))
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == last.text == held.strip()
 
 
-def test_no_prefix_of_a_stream_is_an_answer() -> None:
+def test_reader_refuses_every_prefix_of_a_stream() -> None:
     body = b"".join(completion(TOKENS, cached_tokens=3))
     for end in range(len(body) - 1):  # the very last byte is an empty line
         with pytest.raises(StreamBrokenError, match="ended early after"):
@@ -155,7 +155,7 @@ def test_no_prefix_of_a_stream_is_an_answer() -> None:
     read(body)
 
 
-def test_an_event_may_stand_in_several_data_lines() -> None:
+def test_reader_accepts_events_of_several_lines() -> None:
     body = b"".join(completion(TOKENS, cached_tokens=3))
     payloads = [json.loads(line[6:]) for line in body.split(b"\n\n") if b"{" in line]
     texts = [json.dumps(each, indent=1, ensure_ascii=False) for each in payloads]
@@ -165,20 +165,20 @@ def test_an_event_may_stand_in_several_data_lines() -> None:
         assert (events, last.text) == (read(body)[0], "네!\n끝")
 
 
-def test_events_without_blank_lines_between_them_are_read() -> None:
+def test_reader_accepts_events_without_blank_lines() -> None:
     body = b"".join(completion(TOKENS, cached_tokens=3))
     events, last = read(body.replace(b"\n\n", b"\n"), b"\n")
     assert (events, last.text) == (read(body)[0], "네!\n끝")
 
 
-def test_an_end_without_a_reason_or_without_done_is_no_answer() -> None:
+def test_reader_requires_a_reason_and_done() -> None:
     for body in ([DONE], [chunk(text="네"), DONE], [chunk(text="네", finish_reason="stop")], []):
         with pytest.raises(StreamBrokenError, match="check that the server is alive"):
             read(*body)
 
 
 @given(sizes=st.lists(st.integers(1, 40), max_size=200))
-def test_the_place_of_the_cuts_does_not_matter(sizes: Sequence[int]) -> None:
+def test_reader_reads_a_stream_in_any_chunks(sizes: Sequence[int]) -> None:
     body = b": keep-alive\n\n" + b"".join(completion([*TOKENS, "\u2028가"], cached_tokens=3))
     chunks, rest = [], body
     for size in sizes:
@@ -229,12 +229,12 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         (b"event: error\ndata:\n\n", ServerFailedError, "reported in its stream"),
         (chunk(text="", finish_reason="abort"), ServerFailedError, "gave up .abort."),
         (b"data: <html>busy</html>\n\n", StreamBrokenError, "check that --base-url leads to"),
-        (b"data: [1]\n\n", StreamBrokenError, "not one of completions"),
-        (b"data: \n\n", StreamBrokenError, "not one of completions"),
-        (b"data: " + b"[" * 100_000 + b"\n\n", StreamBrokenError, "not one of completions"),
-        (event({"choices": [1]}), StreamBrokenError, "not one of completions"),
-        (event({"usage": 3}), StreamBrokenError, "not one of completions"),
-        (chunk(text=3), StreamBrokenError, "not one of completions"),
+        (b"data: [1]\n\n", StreamBrokenError, "an invalid event"),
+        (b"data: \n\n", StreamBrokenError, "an invalid event"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", StreamBrokenError, "an invalid event"),
+        (event({"choices": [1]}), StreamBrokenError, "an invalid event"),
+        (event({"usage": 3}), StreamBrokenError, "an invalid event"),
+        (chunk(text=3), StreamBrokenError, "an invalid event"),
         (
             chunk(text="a", finish_reason="stop") + chunk(text="b"),
             StreamBrokenError,
@@ -242,7 +242,7 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         ),
     ],
 )
-def test_what_is_no_completion_is_a_fault_with_a_sentence(
+def test_reader_raises_typed_errors_with_advice(
     body: bytes, error: type[ModelError], sentence: str
 ) -> None:
     for before in (b"", chunk(text="네", token_ids=[1])):
@@ -250,10 +250,10 @@ def test_what_is_no_completion_is_a_fault_with_a_sentence(
             read(before, body, DONE)
 
 
-def test_times_are_those_of_the_arriving_bytes() -> None:
+def test_reader_times_chunks_by_arrival() -> None:
     moments = iter([100.0, 101.0, 102.0, 103.0, 104.5, 105.0, 106.0])
     it = reader(clock=lambda: next(moments))
-    it.headers_came()
+    it.mark_headers()
     events = completion(["네! ", CALL[:9], CALL[9:]])
     assert len(events) == 6
     for data in [events[0], events[1], events[2] + events[3], events[4], events[5]]:
@@ -265,10 +265,10 @@ def test_times_are_those_of_the_arriving_bytes() -> None:
     assert timing.chunk_gaps_s == (1.0, 1.5, 0.0)
 
 
-def test_the_first_moment_is_kept_even_if_it_is_zero() -> None:
+def test_reader_keeps_a_first_time_of_zero() -> None:
     now = 5.0
     it = reader(clock=lambda: now)
-    it.headers_came()
+    it.mark_headers()
     events = completion(["네", CALL, "끝", CALL])
     for data in events[:2]:
         list(it.feed(data))
@@ -284,7 +284,7 @@ def test_the_first_moment_is_kept_even_if_it_is_zero() -> None:
     sizes=st.lists(st.integers(1, 400), max_size=60),
     reason=st.sampled_from(["stop", "length"]),
 )
-def test_times_never_run_backwards(pieces: list[str], sizes: list[int], reason: str) -> None:
+def test_reader_times_never_decrease(pieces: list[str], sizes: list[int], reason: str) -> None:
     body = b"".join(completion(pieces, reason=reason))
     chunks = []
     for size in sizes:
@@ -302,10 +302,10 @@ def test_times_never_run_backwards(pieces: list[str], sizes: list[int], reason: 
     assert len(t.chunk_gaps_s) == len(last.token_ids) - 1
 
 
-def test_silence_is_counted_from_the_last_data_and_comments_are_silence() -> None:
+def test_reader_counts_silence_from_the_last_data_despite_comments() -> None:
     now = 0.0
     it = reader(clock=lambda: now)
-    it.headers_came()
+    it.mark_headers()
     now = 3.0
     list(it.feed(b": keep-alive\n\n"))
     assert it.silent_s == 3.0
@@ -316,9 +316,9 @@ def test_silence_is_counted_from_the_last_data_and_comments_are_silence() -> Non
 
 @pytest.mark.parametrize("ids", [["1"], [1.5], [None], [True]])
 @pytest.mark.parametrize("key", ["token_ids", "prompt_token_ids"])
-def test_token_ids_that_are_no_integers_are_no_completion(key: str, ids: list[Any]) -> None:
+def test_reader_refuses_invalid_token_ids(key: str, ids: list[Any]) -> None:
     """A record with them could be written and never be read again."""
-    with pytest.raises(StreamBrokenError, match="not one of completions"):
+    with pytest.raises(StreamBrokenError, match="an invalid event"):
         read(chunk(text="a", **{key: ids}))
 
 
@@ -326,7 +326,7 @@ def test_token_ids_that_are_no_integers_are_no_completion(key: str, ids: list[An
     ("has_ids", "first_s", "last_s", "gaps_s"),
     [(False, 2, 6, (1, 1, 1, 1)), (True, 3, 5, (2,))],
 )
-def test_without_token_ids_each_chunk_with_a_choice_counts_as_vllm_bench_counts_it(
+def test_reader_counts_chunks_without_token_ids_like_vllm_bench(
     *, has_ids: bool, first_s: int, last_s: int, gaps_s: tuple[int, ...]
 ) -> None:
     """The stream is one of vLLM's; `endpoint_request_func.py` takes an empty text for a token."""
@@ -338,11 +338,11 @@ def test_without_token_ids_each_chunk_with_a_choice_counts_as_vllm_bench_counts_
         {"text": "", "token_ids": [], "finish_reason": "stop"},
     ]
     it = reader()
-    it.headers_came()
+    it.mark_headers()
     left_out = set() if has_ids else {"token_ids"}
-    told = [{key: each[key] for key in each.keys() - left_out} for each in stream]
+    choices = [{key: each[key] for key in each.keys() - left_out} for each in stream]
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
-    for data in (*(chunk(**each) for each in told), event(usage), DONE):
+    for data in (*(chunk(**each) for each in choices), event(usage), DONE):
         list(it.feed(data))
     timing = finished(it).timing
     assert (timing.first_token_s, timing.last_token_s) == (first_s, last_s)

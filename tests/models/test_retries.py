@@ -1,4 +1,4 @@
-"""Second tries: only before any answer began, only for what may pass, and never in secret."""
+"""Retries and backoff after transient errors."""
 
 import random
 from contextlib import aclosing
@@ -19,7 +19,7 @@ from lhkit.errors import (
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.served import connect
-from lhkit.models.transport import Backoff, Endpoint, Pace
+from lhkit.models.transport import Backoff, Clock, Endpoint
 from lhkit.responses import Finished, ModelEvent
 from tests.models.fake_vllm import (
     NOT_FOUND,
@@ -53,9 +53,9 @@ class FakeTime:
         self.now_s += seconds
 
     @property
-    def pace(self) -> Pace:
+    def clock(self) -> Clock:
         rng = random.Random(1)
-        return Pace(clock=lambda: self.now_s, sleep=self.sleep, rng=rng)
+        return Clock(now=lambda: self.now_s, sleep=self.sleep, rng=rng)
 
 
 async def asked(
@@ -65,7 +65,7 @@ async def asked(
     time = FakeTime()
     async with FakeVllm(*behaviours) as server:
         endpoint = Endpoint(base_url=server.base_url, dialect=dialect, retries=retries)
-        model = await connect(endpoint, pace=time.pace)
+        model = await connect(endpoint, clock=time.clock)
         async with aclosing(model):
             events: list[ModelEvent] = []
             try:
@@ -84,9 +84,7 @@ async def asked(
     [hangs_up(), answers(429, ""), BUSY, answers(502, "")],
     ids=["reset", "429", "503", "502"],
 )
-async def test_what_may_pass_is_asked_again_with_the_same_words(
-    failure: Behaviour, dialect: str
-) -> None:
+async def test_client_retries_transient_errors(failure: Behaviour, dialect: str) -> None:
     came, server, time = await asked(failure, failure, STREAMS[dialect], dialect=dialect)
     assert isinstance(came, Finished)
     assert server.bodies == [server.bodies[0]] * 3
@@ -106,13 +104,15 @@ async def test_what_may_pass_is_asked_again_with_the_same_words(
         (streams([event({"error": {"message": "busy", "code": 503}})]), ServerOverloadedError),
     ],
 )
-async def test_everything_else_is_asked_once(failure: Behaviour, error: type[LhkitError]) -> None:
+async def test_client_does_not_retry_other_errors(
+    failure: Behaviour, error: type[LhkitError]
+) -> None:
     came, server, time = await asked(failure, STREAMS["json"])
     assert isinstance(came, error)
     assert (len(server.bodies), time.slept_s) == (1, [])
 
 
-async def test_silence_is_not_asked_again() -> None:
+async def test_client_does_not_retry_after_silence() -> None:
     async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
         model = await connect(Endpoint(base_url=server.base_url, idle_timeout_s=0.05))
         async with aclosing(model):
@@ -121,20 +121,20 @@ async def test_silence_is_not_asked_again() -> None:
         assert len(server.bodies) == 1
 
 
-async def test_after_the_last_try_the_fault_is_told_as_ever() -> None:
+async def test_client_raises_the_error_of_the_last_retry() -> None:
     came, server, _ = await asked(BUSY, BUSY, BUSY, STREAMS["json"])
     assert isinstance(came, ServerOverloadedError)
     assert "HTTP 503" in str(came)
     assert len(server.bodies) == 3
 
 
-async def test_no_retries_are_one_try() -> None:
+async def test_client_with_no_retries_tries_once() -> None:
     came, server, _ = await asked(BUSY, STREAMS["json"], retries=0)
     assert isinstance(came, ServerOverloadedError)
     assert len(server.bodies) == 1
 
 
-async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
+async def test_client_retry_uses_a_restarted_server() -> None:
     async with FakeVllm() as gone:
         model = await connect(Endpoint(base_url=gone.base_url))
         port = gone.port
@@ -143,7 +143,7 @@ async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
     async def meanwhile(_seconds: float) -> None:
         await back.__aenter__()
 
-    model._connection.pace = Pace(sleep=meanwhile)
+    model._connection.clock = Clock(sleep=meanwhile)
     async with aclosing(model):
         *_, last = [each async for each in model.stream(REQUEST)]
     await back.__aexit__(None, None, None)
@@ -151,24 +151,24 @@ async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
     assert last.timing.retries == 1
 
 
-async def test_nobody_there_is_told_after_two_pauses() -> None:
+async def test_client_retries_an_unreachable_server_twice() -> None:
     time = FakeTime()
     async with FakeVllm() as gone:
-        model = await connect(Endpoint(base_url=gone.base_url), pace=time.pace)
+        model = await connect(Endpoint(base_url=gone.base_url), clock=time.clock)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):
             [each async for each in model.stream(REQUEST)]
     assert len(time.slept_s) == 2
 
 
-async def test_connecting_is_tried_once() -> None:
+async def test_connect_does_not_retry() -> None:
     time = FakeTime()
     with pytest.raises(ServerUnreachableError):
-        await connect(Endpoint(base_url="http://127.0.0.1:9"), pace=time.pace)
+        await connect(Endpoint(base_url="http://127.0.0.1:9"), clock=time.clock)
     assert time.slept_s == []
 
 
-async def test_second_tries_are_told_and_no_other_time_contains_them() -> None:
+async def test_timing_separates_retries() -> None:
     asked_to_wait = answers(503, "", retry_after="7")
     came, _, time = await asked(asked_to_wait, STREAMS["json"])
     assert isinstance(came, Finished)
@@ -181,8 +181,8 @@ async def test_second_tries_are_told_and_no_other_time_contains_them() -> None:
 
 
 def turned_away(status: int = 503, **headers: str) -> aiohttp.ClientResponseError:
-    told: Any = {name.replace("_", "-"): value for name, value in headers.items()}
-    return aiohttp.ClientResponseError(None, (), status=status, headers=told)  # type: ignore[arg-type] # no request is looked at
+    fields: Any = {name.replace("_", "-"): value for name, value in headers.items()}
+    return aiohttp.ClientResponseError(None, (), status=status, headers=fields)  # type: ignore[arg-type] # no request is looked at
 
 
 def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -> float | None:
@@ -190,7 +190,7 @@ def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -
     return Backoff(retries=9).pause_s(failure, failed=failed, paused_s=paused_s, rng=rng)
 
 
-def test_pauses_double_with_jitter_up_to_their_bound() -> None:
+def test_backoff_doubles_with_jitter_up_to_a_limit() -> None:
     for failed, ceiling_s in [(1, 0.5), (2, 1.0), (3, 2.0), (5, 8.0), (6, 10.0), (9, 10.0)]:
         found = pause_s(turned_away(), failed)
         assert found is not None
@@ -199,21 +199,21 @@ def test_pauses_double_with_jitter_up_to_their_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("retry_after", "expected"),
     [("0", 0.0), ("3", 3.0), (" 10 ", 10.0), ("11", None), ("86400", None)],
 )
-def test_a_server_is_obeyed_if_it_asks_for_little(told: str, expected: float | None) -> None:
-    assert pause_s(turned_away(429, Retry_After=told), 1) == expected
+def test_backoff_respects_a_short_retry_after(retry_after: str, expected: float | None) -> None:
+    assert pause_s(turned_away(429, Retry_After=retry_after), 1) == expected
 
 
-@pytest.mark.parametrize("told", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
-def test_what_is_no_number_of_seconds_is_not_obeyed(told: str) -> None:
-    found = pause_s(turned_away(503, Retry_After=told), 1)
+@pytest.mark.parametrize("retry_after", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
+def test_backoff_ignores_an_invalid_retry_after(retry_after: str) -> None:
+    found = pause_s(turned_away(503, Retry_After=retry_after), 1)
     assert found is not None
     assert 0.25 <= found <= 0.5
 
 
-def test_all_pauses_together_are_bounded() -> None:
+def test_backoff_limits_the_total_pause() -> None:
     assert pause_s(turned_away(429, Retry_After="5"), 1, paused_s=15.0) == 5.0
     assert pause_s(turned_away(429, Retry_After="6"), 1, paused_s=15.0) is None
 
@@ -231,5 +231,5 @@ def test_all_pauses_together_are_bounded() -> None:
         ValueError(),
     ],
 )
-def test_nothing_else_is_worth_a_pause(failure: BaseException | None) -> None:
+def test_backoff_does_not_retry_permanent_errors(failure: BaseException | None) -> None:
     assert pause_s(failure, 1) is None

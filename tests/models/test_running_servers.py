@@ -8,8 +8,13 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.models.running_servers import RunningServer, advertised, after_boot_s, find_running
-from lhkit.models.server import HOST
+from lhkit.models.server import (
+    HOST,
+    RunningServer,
+    after_boot_s,
+    find_running_server,
+    register_server,
+)
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +54,7 @@ def write(cache_dir: Path, text: str) -> Path:
     return path
 
 
-async def test_an_advertised_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
+async def test_registered_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
     settings = ServerSettings(
         model=tmp_path,
         served_name=NAME,
@@ -57,77 +62,77 @@ async def test_an_advertised_server_is_found_until_its_block_ends(tmp_path: Path
         entry=("-S", str(FAKE), "--pids", str(tmp_path / "pids")),
     )
     async with VllmServer(settings) as server:
-        async with advertised(tmp_path, server) as running:
-            found = await find_running(tmp_path, NAME)
+        async with register_server(tmp_path, server) as running:
+            found = await find_running_server(tmp_path, NAME)
             assert found == running
             assert running.base_url == server.base_url
             assert "--served-model-name" in running.options
-            assert await find_running(tmp_path, "another") is None
-        assert await find_running(tmp_path, NAME) is None
+            assert await find_running_server(tmp_path, "another") is None
+        assert await find_running_server(tmp_path, NAME) is None
 
 
-async def test_a_living_server_that_answers_is_found(tmp_path: Path, here: RunningServer) -> None:
+async def test_find_running_server_returns_a_healthy_server(
+    tmp_path: Path, here: RunningServer
+) -> None:
     write(tmp_path, json.dumps(asdict(here)))
-    assert await find_running(tmp_path, NAME) == here
+    assert await find_running_server(tmp_path, NAME) == here
 
 
 @pytest.mark.parametrize("seconds", [-86_400, 3_600])
-async def test_a_clock_that_is_set_back_or_forward_hides_no_server(
+async def test_find_running_server_ignores_clock_changes(
     tmp_path: Path, here: RunningServer, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
     path = write(tmp_path, json.dumps(asdict(here)))
     booted = psutil.boot_time() + seconds  # the kernel reckons it back from the present clock
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted)
-    assert await find_running(tmp_path, NAME) == here
+    assert await find_running_server(tmp_path, NAME) == here
     assert path.exists()
 
 
-async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
-    tmp_path: Path, here: RunningServer
-) -> None:
+async def test_find_running_server_compares_the_folder(tmp_path: Path, here: RunningServer) -> None:
     path = write(tmp_path, json.dumps(asdict(here)))
-    assert await find_running(tmp_path, NAME, model=Path("/weights")) == here
-    assert await find_running(tmp_path, NAME, model=Path("/other")) is None
+    assert await find_running_server(tmp_path, NAME, model=Path("/weights")) == here
+    assert await find_running_server(tmp_path, NAME, model=Path("/other")) is None
     assert path.exists()
 
 
-async def test_a_server_that_computes_in_another_type_is_not_the_one_that_is_looked_for(
-    tmp_path: Path, here: RunningServer
-) -> None:
+async def test_find_running_server_compares_the_dtype(tmp_path: Path, here: RunningServer) -> None:
     settings = ServerSettings(
         model=tmp_path, served_name=NAME, log_path=tmp_path / "log", dtype="float32"
     )
     served = replace(here, options=settings.arguments(1))
     path = write(tmp_path, json.dumps(asdict(served)))
     assert served.dtype == "float32"
-    assert await find_running(tmp_path, NAME) == served
-    assert await find_running(tmp_path, NAME, dtype="float32") == served
-    assert await find_running(tmp_path, NAME, dtype="bfloat16") is None
+    assert await find_running_server(tmp_path, NAME) == served
+    assert await find_running_server(tmp_path, NAME, dtype="float32") == served
+    assert await find_running_server(tmp_path, NAME, dtype="bfloat16") is None
     assert path.exists()
 
 
 @pytest.mark.parametrize(
     "change", [{"pid": 2**22 + 1}, {"after_boot_s": -1.0}], ids=["dead", "other process, same pid"]
 )
-async def test_a_stale_file_is_removed(
+async def test_find_running_server_deletes_a_stale_registration(
     tmp_path: Path, here: RunningServer, change: dict[str, float]
 ) -> None:
     path = write(tmp_path, json.dumps(asdict(here) | change))
-    assert await find_running(tmp_path, NAME) is None
+    assert await find_running_server(tmp_path, NAME) is None
     assert not path.exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid": 1}'])
-async def test_a_broken_file_is_removed(tmp_path: Path, text: str) -> None:
+async def test_find_running_server_deletes_an_invalid_registration(
+    tmp_path: Path, text: str
+) -> None:
     path = write(tmp_path, text)
-    assert await find_running(tmp_path, NAME) is None
+    assert await find_running_server(tmp_path, NAME) is None
     assert not path.exists()
 
 
-async def test_a_living_server_that_does_not_answer_is_not_found_but_kept(
+async def test_find_running_server_keeps_an_unresponsive_server_registered(
     tmp_path: Path, here: RunningServer
 ) -> None:
     silent = replace(here, base_url=f"http://{HOST}:9/v1")
     path = write(tmp_path, json.dumps(asdict(silent)))
-    assert await find_running(tmp_path, NAME) is None
+    assert await find_running_server(tmp_path, NAME) is None
     assert path.exists()

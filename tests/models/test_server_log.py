@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.models.server import last_stage, telling_line
+from lhkit.models.server import last_error_line, last_stage
 
 DEATHS = {
     "an engine's own error, not the hearsay after it": (
@@ -25,27 +25,27 @@ DEATHS = {
         "Value error, User-specified max_model_len is too long",
     ),
     "the last line where nothing looks like an error": ("hello\nKilled\n\n", "Killed"),
-    "an empty log": ("", "it said nothing"),
+    "an empty log": ("", "the log is empty"),
 }
 
 
 @pytest.mark.parametrize("case", DEATHS)
-def test_the_telling_line_is(case: str, tmp_path: Path) -> None:
+def test_last_error_line(case: str, tmp_path: Path) -> None:
     text, expected = DEATHS[case]
     log = tmp_path / "log"
     log.write_text(text)
-    assert telling_line(log) == expected
+    assert last_error_line(log) == expected
 
 
-def test_the_stage_is_the_last_one_told(tmp_path: Path) -> None:
+def test_last_stage(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_stage(log) == "loading libraries"
     log.write_text("INFO Resolved architecture: X\nINFO Starting to load model X\nINFO other\n")
     assert last_stage(log) == "loading weights"
 
 
-def test_a_long_line_is_cut_and_a_long_log_read_from_its_end(tmp_path: Path) -> None:
+def test_last_error_line_of_a_long_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("KeyError: early\n" + "x" * 300_000 + "\nValueError: " + "y" * 1000)
-    assert telling_line(log).startswith("ValueError: y")
-    assert len(telling_line(log)) == 300
+    assert last_error_line(log).startswith("ValueError: y")
+    assert len(last_error_line(log)) == 300

@@ -1,4 +1,4 @@
-"""Several servers as one model: who is asked, who is left, and what is told of it."""
+"""Several servers as one model: placement of conversations, failed servers, records."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
-from lhkit.models.pool import ServerPool, connected_pool
-from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
+from lhkit.models.pool import ServerPool, connect_pool
+from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -52,7 +52,7 @@ MANY = 24
 class Replica(FakeVllm):
     """A server whose answers follow from the prompt, so that any of several gives the same.
 
-    With `dies_at` it hangs from that request on, and `is_dying` tells so: whoever started it can
+    With `dies_at` it hangs from that request on and sets `is_dying`, so that a test can
     kill it in the middle of a conversation.
     """
 
@@ -76,7 +76,7 @@ class Replica(FakeVllm):
 
 
 def number_in(prompt: str) -> int:
-    """Return the number of the conversation; 0 where nobody has said one."""
+    """Return the number of the conversation; 0 without one."""
     _, said, rest = prompt.partition("this is ")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return int(digits) if said and digits else 0
@@ -130,8 +130,8 @@ def addresses(record: SampleRecord) -> set[str]:
     return {call.response.identity.base_url for call in calls if call.response.identity}
 
 
-async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_least_busy() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+async def test_pool_binds_conversations_and_sends_new_ones_to_the_least_busy() -> None:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         first, second, third = (pool.conversation() for _ in range(3))
         await ask(first, asked(1))
         await ask(second, asked(2))
@@ -142,7 +142,7 @@ async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_lea
         assert (a.talks(), b.talks()) == ([1, 1, 3], [2, 2])
 
 
-async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
+async def test_pool_moves_samples_from_a_killed_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as alone, AsyncExitStack() as stack:
@@ -152,12 +152,12 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
         a, b = [await stack.enter_async_context(Replica()) for _ in range(2)]
         dying = Replica(dies_at=5)
         await dying.__aenter__()
-        pool = await stack.enter_async_context(connected_pool(endpoints(a, dying, b)))
+        pool = await stack.enter_async_context(connect_pool(endpoints(a, dying, b)))
         playing = asyncio.create_task(played(talks, pool, tmp_path / "three"))
         await dying.is_dying.wait()
         await dying.__aexit__(None, None, None)
         three = await playing
-        assert pool.left == (dying.base_url,)
+        assert pool.failed_addresses == (dying.base_url,)
     assert verdicts(three) == verdicts(one)
     assert set(verdicts(one).values()) == {Verdict.PASS, Verdict.FAIL}
     assert all(len(addresses(record)) == 1 for record in three.records)
@@ -166,10 +166,10 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
     assert len({*a.talks(), *b.talks()} - {0}) >= MANY - 2  # of the dead one at most two were whole
 
 
-async def test_records_and_manifest_say_which_server_played_and_never_the_key(
+async def test_pool_records_name_the_server_and_never_the_key(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         run = await played(talks, pool, tmp_path)
     both = {a.base_url, b.base_url}
     assert {address for record in run.records for address in addresses(record)} == both
@@ -185,10 +185,10 @@ async def test_records_and_manifest_say_which_server_played_and_never_the_key(
     )
 
 
-async def test_under_stress_too_a_conversation_stays_and_records_name_its_server(
+async def test_pool_binds_conversations_under_stress(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         registry = ToolRegistry([echo_tool()])
         source, _ = stressed(pool, load_toolset(registry), parse_stress("shuffle"))
         assert callable(source)
@@ -196,7 +196,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
         for model, number in ((first, 1), (second, 2), (first, 1)):
             await ask(model, asked(number))
         assert (a.talks(), b.talks()) == ([1, 1], [2])
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         source, toolset = stressed(
             pool, load_toolset(ToolRegistry([echo_tool()])), parse_stress("shuffle")
         )
@@ -209,61 +209,61 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
     assert set.union(*map(addresses, records)) == {a.base_url, b.base_url}
 
 
-async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+async def test_pool_warms_every_server_first() -> None:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
         model = pool.conversation()
-        assert isinstance(model, ReadsAhead)
+        assert isinstance(model, SupportsWarmUp)
         await model.warm(asked(7))
         assert (a.talks(), b.talks()) == ([7], [7])
         assert {body["max_tokens"] for body in a.bodies + b.bodies} == {1}
 
 
 @pytest.mark.parametrize(
-    ("route", "told"),
+    ("route", "expected"),
     [
         ({"/v1/models": models("gemma-2")}, "differ in model (gemma, gemma-2)"),
         ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
     ],
 )
-async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: str) -> None:
+async def test_connect_pool_refuses_different_models(route: dict[str, Any], expected: str) -> None:
     async with Replica() as a, Replica(routes=route) as b:
         with pytest.raises(UsageError) as refused:
-            async with connected_pool(endpoints(a, b)):
+            async with connect_pool(endpoints(a, b)):
                 pass
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert a.base_url in str(refused.value)
 
 
-async def test_where_all_are_dead_it_is_as_with_one_server(
+async def test_pool_without_working_servers_fails_like_one_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as a, Replica() as b:
         two = endpoints(a, b)
         stack = AsyncExitStack()
-        pool = await stack.enter_async_context(connected_pool(two))
+        pool = await stack.enter_async_context(connect_pool(two))
     async with stack:
         run = await played(talks, pool, tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert sum(record.attempts == 0 for record in run.records) > 0  # not tried to the last
     with pytest.raises(ServerUnreachableError):
-        async with connected_pool(two):
+        async with connect_pool(two):
             pass
 
 
-async def test_as_many_conversations_at_once_as_all_servers_take() -> None:
-    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
-        assert concurrency_for(pool) == 2 * fitting_concurrency(pool.identity)
+async def test_pool_concurrency_is_the_sum_of_all_servers() -> None:
+    async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
+        assert concurrency_for(pool) == 2 * default_concurrency(pool.identity)
 
 
 async def evaluated(folder: Path, **options: Any) -> int:
     settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None, api_key="SECRET")
     given = {"paths": (folder / "talks.yaml",), "toolset": f"{folder / 'own.py'}:tools"}
-    told = EvalOptions(runs_dir=folder / "runs", name="run", **{**given, **options})
-    return await evaluate(told, settings)
+    eval_options = EvalOptions(runs_dir=folder / "runs", name="run", **{**given, **options})
+    return await evaluate(eval_options, settings)
 
 
 @pytest.mark.usefixtures("talks")
-async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
+async def test_eval_uses_the_servers_of_a_file_and_reports_failed_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = "from lhkit import ToolRegistry\nfrom lhkit.testing import echo_tool\n"
@@ -283,7 +283,7 @@ async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["http://a:1", "http://a:1/v1"], "--base-url http://a:1 is given 2 times"),
         (["@missing.txt"], "--base-url @missing.txt cannot be read"),
@@ -291,11 +291,11 @@ async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
         (["http://a:1", "nope"], "nope"),
     ],
 )
-def test_what_is_no_list_of_addresses_is_one_sentence(
-    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_eval_refuses_an_invalid_list_of_addresses(
+    words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     with pytest.raises(UsageError) as refused:
         addresses_of(words)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)

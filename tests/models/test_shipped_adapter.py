@@ -1,4 +1,4 @@
-"""The adapter that ships: whole, for the embedded base, with its notice, and from no machine."""
+"""The shipped adapter: complete, for the embedded base, with its notice."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, MANIFEST, require_adapter
-from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, weights_folder
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, MANIFEST, require_adapter
+from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, base_folder
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ LINEAR_LAYERS = {
 }
 
 
-def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
+def test_shipped_adapter_is_complete_and_small_enough_for_a_wheel() -> None:
     require_adapter(SHIPPED_ADAPTER)
     assert (SHIPPED_ADAPTER / ADAPTER_WEIGHTS).stat().st_size < LARGEST_BYTES
     with safe_open(SHIPPED_ADAPTER / ADAPTER_WEIGHTS, framework="pt") as weights:
@@ -27,17 +27,17 @@ def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
     assert {name.split(".")[-3] for name in names} == LINEAR_LAYERS
 
 
-def test_it_says_which_base_it_was_trained_on() -> None:
-    told = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
-    assert told["base"]["name"] == weights_folder(Path()).name
+def test_shipped_adapter_names_its_base() -> None:
+    manifest = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
+    assert manifest["base"]["name"] == base_folder(Path()).name
 
 
-def test_its_card_names_no_path_of_a_machine() -> None:
-    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CARD).read_text(encoding="utf-8"))
+def test_shipped_adapter_config_has_no_local_path() -> None:
+    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     assert set(card["target_modules"]) == LINEAR_LAYERS
     assert "/" not in (card["base_model_name_or_path"] or "")
 
 
-def test_it_comes_with_a_model_card_and_the_notice_of_the_gemma_terms() -> None:
+def test_shipped_adapter_has_a_model_card_and_the_gemma_notice() -> None:
     assert NOTICE in (SHIPPED_ADAPTER / "NOTICE").read_text(encoding="utf-8")
     assert (SHIPPED_ADAPTER / "CARD.md").is_file()

@@ -1,4 +1,4 @@
-"""Bytes to events: whatever the network does to the chunks, the same data comes out."""
+"""Decode server-sent events."""
 
 import pytest
 from hypothesis import given
@@ -46,7 +46,7 @@ def decoded(*chunks: bytes) -> list[str]:
         ("", []),
     ],
 )
-def test_data_lines_come_out_and_nothing_else(body: str, data: list[str]) -> None:
+def test_decoder_returns_data_lines_only(body: str, data: list[str]) -> None:
     assert decoded(body.encode()) == data
 
 
@@ -58,7 +58,7 @@ def test_data_lines_come_out_and_nothing_else(body: str, data: list[str]) -> Non
     ),
     sizes=st.lists(st.integers(1, 4)),
 )
-def test_the_place_of_the_cuts_does_not_matter(lines: list[str], sizes: list[int]) -> None:
+def test_decoder_reads_lines_in_any_chunks(lines: list[str], sizes: list[int]) -> None:
     body = "".join(f"{line}\n" for line in lines).encode()
     chunks = []
     rest = body
@@ -108,7 +108,7 @@ LINES = st.sampled_from(
     has_bom=st.booleans(),
     sizes=st.lists(st.integers(0, 5)),
 )
-def test_every_stream_is_read_as_the_standard_says_in_any_chunks(
+def test_decoder_follows_the_standard_in_any_chunks(
     lines: list[tuple[str, str]], rest: str, sizes: list[int], *, has_bom: bool
 ) -> None:
     body = "\ufeff" * has_bom + "".join(line + end for line, end in lines) + rest
@@ -119,6 +119,6 @@ def test_every_stream_is_read_as_the_standard_says_in_any_chunks(
     assert decoded(*chunks, left) == reference(body)
 
 
-def test_a_line_that_is_not_utf_8_is_refused() -> None:
+def test_decoder_refuses_invalid_utf_8() -> None:
     with pytest.raises(UnicodeDecodeError):
         decoded(b"data: \xff\n")

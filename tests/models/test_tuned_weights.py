@@ -1,4 +1,4 @@
-"""The tuned Gemma in the cache: merged once, mended when broken, and one sentence when it fails."""
+"""The tuned Gemma in the cache: merged once, rebuilt if damaged, clear errors."""
 
 import asyncio
 import errno
@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 
 from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
-from lhkit.models import made_folder, weights
-from lhkit.models.adapter import ADAPTER_CARD, ADAPTER_WEIGHTS, base_sha256, encoder, main, merge
+from lhkit.models import weights, weights_folder
+from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
 from lhkit.models.adapter import MANIFEST as TRAINING
-from lhkit.models.made_folder import FOLDER_MANIFEST
-from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models.conversion import main, merge
+from lhkit.models.gemma import load_encoder
 from lhkit.models.weights import (
     NOTICE,
+    base_folder,
     ensure_tuned,
     merge_in_subprocess,
     tuned_folder,
-    weights_folder,
 )
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,14 +38,14 @@ class World:
     adapter: Path
     verified: list[bool] = field(default_factory=list)
     merged: list[Path] = field(default_factory=list)
-    told: list[WeightsProgress] = field(default_factory=list)
+    reports: list[WeightsProgress] = field(default_factory=list)
     before_merging: Callable[[], Any] = lambda: None
 
     async def base(self, cache_dir: Path, **options: Any) -> Path:
         self.verified.append(options["verify"])
         options["report"](WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE))
         options["report"](WeightsProgress(stage=WeightsStage.CONVERTING, text="the base"))
-        return weights_folder(cache_dir)
+        return base_folder(cache_dir)
 
     async def merge(self, base: Path, adapter: Path, target: Path) -> None:
         self.merged.append(base)
@@ -55,7 +56,7 @@ class World:
     async def ensure(self, **options: Any) -> Path:
         return await ensure_tuned(
             self.cache,
-            report=self.told.append,
+            report=self.reports.append,
             adapter=self.adapter,
             ensure_base=self.base,
             merge=self.merge,
@@ -68,7 +69,7 @@ class World:
 
     @property
     def left(self) -> list[str]:
-        """What lies beside the finished folder, the lock apart."""
+        """Other files next to the finished folder, without the lock."""
         kept = (self.cache / "weights").iterdir()
         return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
 
@@ -83,13 +84,13 @@ def write_model(folder: Path, content: bytes) -> None:
 def world(tmp_path: Path) -> World:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    (adapter / ADAPTER_CARD).write_text("{}")
+    (adapter / ADAPTER_CONFIG).write_text("{}")
     (adapter / ADAPTER_WEIGHTS).write_bytes(b"B and A")
     (adapter / "NOTICE").write_text("modified")
     return World(cache=tmp_path / "cache", adapter=adapter)
 
 
-async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) -> None:
+async def test_ensure_tuned_merges_once(world: World) -> None:
     folder = await world.ensure()
     assert folder == world.folder
     assert folder.name.startswith("gemma-3-270m-tuned-")
@@ -98,44 +99,44 @@ async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) 
     manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
     assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert await world.ensure() == await world.ensure(verify=True) == folder
-    assert world.merged == [weights_folder(world.cache)]
+    assert world.merged == [base_folder(world.cache)]
     assert world.left == []
 
 
-async def test_what_is_merged_has_its_hashes_compared_first(world: World) -> None:
+async def test_ensure_tuned_verifies_the_base(world: World) -> None:
     await world.ensure()
     assert world.verified == [True]
 
 
-async def test_the_licence_notice_comes_first_and_once(world: World) -> None:
+async def test_ensure_tuned_reports_the_licence_notice_first_and_once(world: World) -> None:
     await world.ensure()
-    assert world.told[0].text == NOTICE
-    stages = [progress.stage for progress in world.told]
+    assert world.reports[0].text == NOTICE
+    stages = [progress.stage for progress in world.reports]
     assert stages.count(WeightsStage.NOTICE) == 1
     assert stages.index(WeightsStage.CONVERTING) < stages.index(WeightsStage.MERGING)
     await world.ensure()
-    assert [progress.stage for progress in world.told].count(WeightsStage.NOTICE) == 2
+    assert [progress.stage for progress in world.reports].count(WeightsStage.NOTICE) == 2
 
 
-async def test_another_adapter_is_another_folder_and_the_old_one_stays(world: World) -> None:
+async def test_ensure_tuned_keeps_a_folder_per_adapter(world: World) -> None:
     folder = await world.ensure()
     (world.adapter / ADAPTER_WEIGHTS).write_bytes(b"A and B")
     assert await world.ensure() != folder
     assert (folder / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", [ADAPTER_CARD, ADAPTER_WEIGHTS])
-async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
+@pytest.mark.parametrize("name", [ADAPTER_CONFIG, ADAPTER_WEIGHTS])
+async def test_ensure_tuned_reports_a_missing_adapter_first(world: World, name: str) -> None:
     (world.adapter / name).unlink()
-    with pytest.raises(AdapterError, match="holds no adapter: it needs adapter_config"):
+    with pytest.raises(AdapterError, match="it needs adapter_config"):
         await world.ensure()
     assert not world.cache.exists()
 
 
-async def test_a_missing_package_is_told_before_anything_is_made(
+async def test_ensure_tuned_reports_a_missing_package_first(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_folder, "find_spec", lambda name: None if name == "peft" else name)
+    monkeypatch.setattr(weights_folder, "find_spec", lambda name: None if name == "peft" else name)
     with pytest.raises(MissingPackageError, match=r"peft, not installed .*make venv"):
         await world.ensure()
     assert not world.merged
@@ -148,7 +149,7 @@ async def test_a_missing_package_is_told_before_anything_is_made(
         (AdapterError("adapter does not fit base"), "adapter does not fit base"),
     ],
 )
-async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
+async def test_ensure_tuned_cleans_up_after_a_failed_merge(
     world: World, error: Exception, sentence: str
 ) -> None:
     def fail() -> None:
@@ -162,8 +163,8 @@ async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
     assert world.left == []
 
 
-async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) -> None:
-    with pytest.raises(AdapterError, match="no-adapter holds no adapter: it needs adapter_config"):
+async def test_merge_in_subprocess_reports_invalid_input(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="no-adapter: it needs adapter_config"):
         await merge_in_subprocess(tmp_path, tmp_path / "no-adapter", tmp_path / "target")
     assert not (tmp_path / "target").exists()
 
@@ -175,17 +176,17 @@ async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) 
         ("OSError: [Errno 28] No space left on device", OSError, "No space left"),
     ],
 )
-async def test_a_merging_process_that_dies_tells_its_last_line(
+async def test_merge_in_subprocess_reports_its_last_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     line: str,
     kind: type[Exception],
     sentence: str,
 ) -> None:
-    async def run_offline(*_: str) -> tuple[int, str]:
+    async def run_python(*_: str) -> tuple[int, str]:
         return 1, line
 
-    monkeypatch.setattr(weights, "run_offline", run_offline)
+    monkeypatch.setattr(weights, "run_python", run_python)
     with pytest.raises(kind, match=sentence):
         await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
 
@@ -210,22 +211,24 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
+def test_merge_does_not_copy_the_manifest_of_the_base(tiny_gemma: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
     (base / FOLDER_MANIFEST).write_text("{}")
     adapter = adapter_of(base, tmp_path / "adapter")
-    assert main([str(base), str(adapter), str(tmp_path / "merged")]) == 0
+    assert main(["merge", str(base), str(adapter), str(tmp_path / "merged")]) == 0
     assert (tmp_path / "merged" / "model.safetensors").is_file()
     assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
 
 
-def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
+def test_merge_gives_the_logits_of_base_and_adapter(tiny_gemma: Path, tmp_path: Path) -> None:
     import torch
     from peft import PeftModel
 
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     merge(tiny_gemma, adapter, tmp_path / "merged")
-    prompt = torch.tensor([encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")])
+    prompt = torch.tensor(
+        [load_encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")]
+    )
     adapted, merged, bare = (
         model(prompt).logits[0, -1].float().detach()
         for model in (
@@ -238,10 +241,10 @@ def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_pat
     assert (tmp_path / "merged" / "tokenizer.json").is_file()
 
 
-def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+def test_load_encoder_reports_an_invalid_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version":')
-    with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: put"):
-        encoder(tmp_path)
+    with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: replace"):
+        load_encoder(tmp_path)
 
 
 def base_like(folder: Path, target: Path) -> Path:
@@ -258,9 +261,7 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
-    tiny_gemma: Path, tmp_path: Path
-) -> None:
+def test_merge_refuses_another_base(tiny_gemma: Path, tmp_path: Path) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     told_base(adapter, "tiny", base_sha256(tiny_gemma))
     merge(tiny_gemma, adapter, tmp_path / "merged")
@@ -277,9 +278,7 @@ def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_o
     merge(other, adapter, tmp_path / "by-shapes")
 
 
-def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
-    tiny_gemma: Path, tmp_path: Path
-) -> None:
+def test_merge_accepts_a_converted_base_by_its_name(tiny_gemma: Path, tmp_path: Path) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     told_base(adapter, "other", base_sha256(tiny_gemma))
     other = base_like(tiny_gemma, tmp_path / "other")
@@ -293,14 +292,14 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        (TRAINING, b"{", "manifest.json is broken"),
-        (TRAINING, b'{"base": []}', "manifest.json is broken"),
-        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
-        (ADAPTER_CARD, b"{", "adapter_config.json is broken"),
-        (ADAPTER_CARD, b"[]", r"adapter_config.json is broken \(no table\)"),
+        (TRAINING, b"{", "manifest.json is invalid"),
+        (TRAINING, b'{"base": []}', "manifest.json is invalid"),
+        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is invalid"),
+        (ADAPTER_CONFIG, b"{", "adapter_config.json is invalid"),
+        (ADAPTER_CONFIG, b"[]", r"adapter_config.json is invalid: not a JSON object"),
     ],
 )
-def test_a_broken_adapter_file_is_named(
+def test_merge_names_an_invalid_adapter_file(
     tiny_gemma: Path, tmp_path: Path, name: str, content: bytes, sentence: str
 ) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")

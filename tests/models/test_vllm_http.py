@@ -1,15 +1,13 @@
-"""The client against a server that plays vLLM, well-behaved or not."""
+"""The client of vLLM against a fake server."""
 
 import asyncio
 import hashlib
-import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from lhkit.errors import (
@@ -30,7 +28,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.response import CompletionContent
-from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import (
     Finished,
@@ -43,7 +41,6 @@ from lhkit.responses import (
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
-    DONE,
     METRICS,
     NO_SUCH_MODEL,
     NOT_FOUND,
@@ -54,7 +51,6 @@ from tests.models.fake_vllm import (
     answers,
     comments_for_ever,
     completion,
-    event,
     hangs_up,
     models,
     streams,
@@ -70,29 +66,29 @@ BODY = b"".join(HELLO)
 
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
-    told = {"retries": 0, **endpoint}  # second tries are in test_retries
-    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **told))
+    options = {"retries": 0, **endpoint}  # second tries are in test_retries
+    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **options))
     try:
         yield model
     finally:
         await model.aclose()
 
 
-async def said(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+async def collect(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
     return [event async for event in model.stream(request)]
 
 
-async def said_before_it_failed(model: VllmHttp, into: list[ModelEvent]) -> None:
+async def collect_until_error(model: VllmHttp, into: list[ModelEvent]) -> None:
     async for each in model.stream(REQUEST):
         into.append(each)
 
 
 async def answer_of(*behaviours: Behaviour, **endpoint: Any) -> tuple[list[ModelEvent], FakeVllm]:
     async with FakeVllm(*behaviours) as server, connected(server, **endpoint) as model:
-        return await said(model), server
+        return await collect(model), server
 
 
-async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
+async def error_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     """Return the fault of one response, having seen that the model works on after it."""
     async with (
         FakeVllm(behaviour, streams(HELLO)) as server,
@@ -100,13 +96,13 @@ async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     ):
         events: list[ModelEvent] = []
         with pytest.raises(LhkitError) as caught:
-            await said_before_it_failed(model, events)
+            await collect_until_error(model, events)
         assert not any(isinstance(each, Finished) for each in events)
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
     return caught.value
 
 
-async def test_the_request_is_exactly_this() -> None:
+async def test_vllm_sends_exactly_this_request() -> None:
     _, server = await answer_of(streams(HELLO))
     assert server.bodies == [
         {
@@ -134,13 +130,13 @@ EMPTY_TOOL = ToolDefinition(
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-async def test_a_constraint_is_sent_and_recorded(constraint: Constraint) -> None:
+async def test_vllm_sends_and_records_the_constraint(constraint: Constraint) -> None:
     async with (
         FakeVllm(streams(HELLO)) as server,
         connected(server, constraint=constraint) as model,
     ):
         request = replace(REQUEST, tools=(EMPTY_TOOL,))
-        last = (await said(model, request))[-1]
+        last = (await collect(model, request))[-1]
     [sent] = server.bodies
     fields = DIALECTS["json"].constrain([EMPTY_TOOL], constraint)
     assert sent["structured_outputs"] == fields["structured_outputs"]
@@ -149,29 +145,25 @@ async def test_a_constraint_is_sent_and_recorded(constraint: Constraint) -> None
     assert last.identity.constraint == constraint
 
 
-async def test_a_required_call_without_any_tool_is_misuse_and_nothing_is_sent() -> None:
+async def test_vllm_refuses_required_without_tools_before_sending() -> None:
     async with FakeVllm() as server, connected(server, constraint="required") as model:
         with pytest.raises(UsageError, match="there is no tool"):
-            await said(model)
+            await collect(model)
     assert server.bodies == []
-
-
-async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
-    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
-        await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
-    assert "a\ufffd<end_of_turn>" in server.bodies[0]["prompt"]
 
 
 @pytest.mark.parametrize(
     ("api_key", "header"),
     [("secret", "Bearer secret"), (" secret\n", "Bearer secret"), ("", None), (None, None)],
 )
-async def test_the_api_key_goes_with_every_request(api_key: str | None, header: str | None) -> None:
+async def test_client_sends_the_api_key_with_every_request(
+    api_key: str | None, header: str | None
+) -> None:
     _, server = await answer_of(streams(HELLO), api_key=api_key)
     assert [sent.get("Authorization") for sent in server.headers] == [header] * 3
 
 
-async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
+async def test_client_streams_text_and_keeps_the_data() -> None:
     events, server = await answer_of(streams(HELLO))
     *deltas, last = events
     assert deltas == [TextDelta(text="안"), TextDelta(text="녕"), TextDelta(text="!")]
@@ -190,52 +182,23 @@ async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 7])
-async def test_bytes_may_be_cut_anywhere(size: int) -> None:
-    pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
-    body = b": keep-alive\n\n" + b"".join(completion(pieces))
-    chunks = [body[start : start + size] for start in range(0, len(body), size)]
-    events, _ = await answer_of(streams(chunks))
-    last = events[-1]
-    assert isinstance(last, Finished)
-    assert last.raw_text == "".join(pieces)
-    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "한글\u2028🙂"
-    assert [e.call.args for e in events if isinstance(e, ToolCallParsed)] == [{"a": "나"}]
-
-
-async def test_times_are_taken_from_the_clock_given() -> None:
-    async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
-        endpoint = Endpoint(base_url=server.base_url)
-        ticking = Pace(clock=itertools.count(100).__next__)
-        connection = Connection(endpoint, session, ticking)
-        model = VllmHttp(ModelIdentity(model="gemma", dialect="json"), connection)
-        last = (await said(model))[-1]
-    assert isinstance(last, Finished)
-    t = last.timing
-    chain = [t.headers_s, t.first_chunk_s, t.first_token_s, t.first_text_s]
-    moments = [moment for moment in [*chain, t.last_token_s, t.done_s] if moment is not None]
-    assert len(moments) == 6
-    assert moments == sorted(moments)
-    assert 1 <= moments[0] <= moments[-1] < 30
-
-
-async def test_each_request_has_a_connection_of_its_own_which_is_never_a_dying_one() -> None:
+async def test_client_opens_a_connection_per_request() -> None:
     async with FakeVllm(*[streams(HELLO)] * 3) as server, connected(server) as model:
         for _ in range(3):
-            await said(model)
+            await collect(model)
         assert len(server.connections) == 3
 
 
-async def test_a_server_that_lingers_after_the_end_does_not_hold_the_answer_back() -> None:
+async def test_client_does_not_wait_for_a_connection_that_stays_open() -> None:
     events, _ = await answer_of(streams(HELLO, "stall"))
     assert isinstance(events[-1], Finished)
 
 
-async def test_many_conversations_at_once_do_not_mix() -> None:
+async def test_client_separates_concurrent_conversations() -> None:
     words = [f"답{i}" for i in range(40)]
     behaviours = [streams(completion(list(word))) for word in words]
     async with FakeVllm(*behaviours) as server, connected(server) as model:
-        answers_ = await asyncio.gather(*(said(model) for _ in words))
+        answers_ = await asyncio.gather(*(collect(model) for _ in words))
     texts = [events[-1].text for events in answers_ if isinstance(events[-1], Finished)]
     assert sorted(texts) == sorted(words)
 
@@ -250,13 +213,11 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
             "max_tokens=9000 cannot be greater; change what it names",
         ),
         (answers(401, '{"error":"Unauthorized"}'), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(403, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
         (answers(404, NO_SUCH_MODEL), UnknownModelError, "Valid aliases: gemma"),
         (answers(404, NOT_FOUND), RequestRefusedError, "Not Found.*--base-url"),
         (answers(429, "slow down", "text/plain"), ServerOverloadedError, "slow down; try later"),
         (answers(503, ""), ServerOverloadedError, r"HTTP 503\); try later"),
         (answers(500, "<b>oops", "text/html"), ServerFailedError, "<b>oops; look"),
-        (answers(502, "\n<html>\n <b>oops", "text/html"), ServerFailedError, r"HTTP 502\); look"),
         (answers(404, "<!DOCTYPE HTML>\n<p>a", "text/html"), RequestRefusedError, r"404\); check"),
         (answers(500, b"oops \xff\xfe"), ServerFailedError, "oops .*; look into its log"),
         (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "text/html.*base-url"),
@@ -265,20 +226,13 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
         (streams(HELLO[:2], "drop"), StreamBrokenError, "broke off .* check that the server"),
         (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
         (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
-        (streams([*HELLO[:1], DONE]), StreamBrokenError, "ended early after 1 tokens"),
-        (
-            streams([*HELLO[:2], event({"error": {"message": "engine died", "code": 500}}), DONE]),
-            ServerFailedError,
-            "in its stream: engine died; look into its log",
-        ),
-        (streams([b"data: {garbage\n\n"]), StreamBrokenError, "garbage.*--base-url"),
         (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
     ],
 )
-async def test_a_fault_has_its_type_and_a_sentence_that_says_what_to_do(
+async def test_client_raises_typed_errors_with_advice(
     behaviour: Behaviour, error: type[LhkitError], sentence: str
 ) -> None:
-    fault = await fault_of(behaviour)
+    fault = await error_of(behaviour)
     assert type(fault) is error
     with pytest.raises(error, match=sentence):
         raise fault
@@ -291,25 +245,25 @@ async def test_a_fault_has_its_type_and_a_sentence_that_says_what_to_do(
     [streams([], "stall"), streams(HELLO[:2], "stall"), comments_for_ever()],
     ids=["no token", "in the middle", "nothing but comments"],
 )
-async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Behaviour) -> None:
+async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
-            await said(model)
+            await collect(model)
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
+async def test_client_reports_a_dead_server_and_uses_it_after_a_restart() -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
-        await said(model)
+        await collect(model)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):
-            await said(model)
+            await collect(model)
         async with FakeVllm(streams(HELLO), port=server.port):
-            assert isinstance((await said(model))[-1], Finished)
+            assert isinstance((await collect(model))[-1], Finished)
 
 
-async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
+async def test_client_closes_the_request_with_the_stream() -> None:
     async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
         async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
             async for _ in events:
@@ -317,7 +271,7 @@ async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
+async def test_client_closes_the_request_when_cancelled() -> None:
     async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
         first = asyncio.Event()
 
@@ -333,7 +287,7 @@ async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
+async def connect_error(base_url: str, **endpoint: Any) -> LhkitError:
     with pytest.raises(LhkitError) as caught:
         await VllmHttp.connect(Endpoint(base_url=base_url, **endpoint))
     return caught.value
@@ -343,47 +297,47 @@ async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
     "base_url",
     ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
 )
-async def test_what_is_no_address_is_named_as_that(base_url: str) -> None:
-    fault = await connect_fault(base_url)
+async def test_connect_refuses_an_invalid_address(base_url: str) -> None:
+    fault = await connect_error(base_url)
     assert type(fault) is UsageError
-    assert "is no address of a server: give --base-url http://HOST:PORT" in str(fault)
+    assert "give --base-url http://HOST:PORT" in str(fault)
 
 
-async def test_nothing_answers_at_an_address() -> None:
+async def test_connect_reports_an_unreachable_server() -> None:
     async with FakeVllm() as server:
-        nobody = server.base_url
-    fault = await connect_fault(nobody)
+        address = server.base_url
+    fault = await connect_error(address)
     assert type(fault) is ServerUnreachableError
-    assert str(fault).startswith(f"nothing answers at {nobody}: start a server (`lhkit serve`)")
+    assert str(fault).startswith(f"nothing answers at {address}: start a server (`lhkit serve`)")
 
 
-async def test_a_password_in_the_address_is_refused_before_it_stands_in_a_record() -> None:
-    fault = await connect_fault("http://me:secret@localhost:1")
+async def test_connect_refuses_a_password_in_the_address() -> None:
+    fault = await connect_error("http://me:secret@localhost:1")
     assert type(fault) is UsageError
     assert "secret" not in str(fault)
 
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
-async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
+async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
         assert model.identity.base_url == server.base_url
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
         await model.aclose()
 
 
-async def test_an_unknown_dialect_is_misuse() -> None:
-    fault = await connect_fault("http://unused", dialect="klingon")
+async def test_connect_refuses_an_unknown_dialect() -> None:
+    fault = await connect_error("http://unused", dialect="klingon")
     assert type(fault) is UsageError
     known = ", ".join(sorted(DIALECTS))
-    assert str(fault) == f"no dialect 'klingon': choose one of {known}"
+    assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
 @pytest.mark.parametrize(
     ("served", "wanted", "got"),
     [(["a"], None, "a"), (["a"], "a", "a"), (["a", "b"], "b", "b")],
 )
-async def test_the_model_is_the_one_named_or_the_only_one(
+async def test_connect_takes_the_named_or_the_only_model(
     served: list[str], wanted: str | None, got: str
 ) -> None:
     async with (
@@ -398,14 +352,14 @@ async def test_the_model_is_the_one_named_or_the_only_one(
     [
         (["a", "b"], "c", "serves a, b, not c: give one of these with --model"),
         (["a", "b"], None, "serves a, b, not exactly one model: give one of these with --model"),
-        ([], "c", "serves no model at all, not c"),
+        ([], "c", "serves no model, not c"),
     ],
 )
-async def test_an_unknown_model_lists_what_is_served(
+async def test_connect_lists_the_served_models_for_an_unknown_one(
     served: list[str], wanted: str | None, sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": models(*served)}) as server:
-        fault = await connect_fault(server.base_url, model=wanted)
+        fault = await connect_error(server.base_url, model=wanted)
     assert type(fault) is UnknownModelError
     assert sentence in str(fault)
 
@@ -414,18 +368,17 @@ async def test_an_unknown_model_lists_what_is_served(
     "version",
     [
         answers(404, NOT_FOUND),
-        answers(405, ""),
         answers(200, "{}"),
         hangs_up(),
     ],
 )
-async def test_a_server_without_a_version_works(version: Behaviour) -> None:
+async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/version": version}) as server,
         connected(server) as model,
     ):
         assert model.identity.server == "unknown server"
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
 
 
 @pytest.mark.parametrize(
@@ -441,11 +394,11 @@ async def test_a_server_without_a_version_works(version: Behaviour) -> None:
         (hangs_up(), StreamBrokenError, "check that the server is alive"),
     ],
 )
-async def test_a_server_that_is_none_of_ours_is_named_as_that(
+async def test_connect_refuses_a_server_with_another_api(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_fault(server.base_url)
+        fault = await connect_error(server.base_url)
     assert type(fault) is error
     assert sentence in str(fault)
 
@@ -465,30 +418,21 @@ LISTS = {
     "listing",
     [
         answers(404, NOT_FOUND),
-        answers(404, NO_SUCH_MODEL),
-        answers(400, ""),
-        answers(405, ""),
-        answers(501, ""),
         answers(200, "<html>hello</html>", "text/html"),
-        answers(200, "nonsense"),
-        answers(200, ""),
         answers(200, "[]"),
-        answers(200, "{}"),
-        answers(200, "null"),
-        answers(200, '{"data": null}'),
         answers(200, '{"data": [1]}'),
         answers(200, '{"data": [{}]}'),
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
-async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
+async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
     listing: Behaviour,
 ) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
         connected(server, model="b") as model,
     ):
-        assert isinstance((await said(model))[-1], Finished)
+        assert isinstance((await collect(model))[-1], Finished)
         assert (model.identity.model, model.identity.weights) == ("b", "")
         assert server.bodies[0]["model"] == "b"
 
@@ -498,17 +442,15 @@ async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
     [
         (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
         (answers(500, ""), ServerFailedError, "look into its log"),
-        (answers(503, ""), ServerOverloadedError, "try later"),
-        (hangs_up(), StreamBrokenError, "check that the server is alive"),
         (answers(200, LISTS["wildcards"]), UnknownModelError, "serves x/*, b*, c, not q"),
         (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
     ],
 )
-async def test_a_named_model_does_not_hide_a_fault_or_a_wrong_name(
+async def test_connect_reports_errors_and_wrong_names_for_a_named_model(
     listing: Behaviour, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_fault(server.base_url, model="qq")
+        fault = await connect_error(server.base_url, model="qq")
     assert type(fault) is error
     assert sentence in str(fault)
 
@@ -525,7 +467,7 @@ async def test_a_named_model_does_not_hide_a_fault_or_a_wrong_name(
         ('{"data": [{"id": "*"}, {"id": "a"}]}', None, "a"),
     ],
 )
-async def test_the_model_is_found_in_every_form_of_list(
+async def test_connect_finds_the_model_in_every_list_format(
     listing: str, wanted: str | None, got: str
 ) -> None:
     async with (
@@ -536,30 +478,30 @@ async def test_the_model_is_found_in_every_form_of_list(
 
 
 @pytest.mark.parametrize("listing", ['{"data": [{"id": "*"}]}', '{"data": [{"id": "x/*"}]}'])
-async def test_a_wildcard_alone_is_no_model(listing: str) -> None:
+async def test_connect_does_not_take_a_wildcard_as_the_only_model(listing: str) -> None:
     async with FakeVllm(routes={"/v1/models": answers(200, listing)}) as server:
-        fault = await connect_fault(server.base_url)
+        fault = await connect_error(server.base_url)
     assert type(fault) is UnknownModelError
     assert "not exactly one model" in str(fault)
 
 
-async def test_the_server_tells_how_it_read_our_prompt() -> None:
+async def test_detokenize_returns_the_prompt_as_the_server_read_it() -> None:
     routes = {"/detokenize": answers(200, json.dumps({"prompt": "<bos>안"}))}
     async with FakeVllm(routes=routes) as server, connected(server) as model:
         assert await model.detokenize((2, 3)) == "<bos>안"
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "?"])
-async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
+async def test_detokenize_refuses_an_unexpected_answer(body: str) -> None:
     async with (
         FakeVllm(routes={"/detokenize": answers(200, body)}) as server,
         connected(server) as model,
     ):
-        with pytest.raises(StreamBrokenError, match="something else than expected"):
+        with pytest.raises(StreamBrokenError, match="an unexpected answer"):
             await model.detokenize((2,))
 
 
-async def test_a_call_that_is_certain_only_at_the_end_is_an_event_too() -> None:
+async def test_client_yields_a_call_that_is_complete_only_at_the_end() -> None:
     content = CompletionContent(DIALECTS["gemma4"].incremental())
     damaged = '<|tool_call>call:f{a:x<|"|>}<tool_call|>'
     events = [*content.feed({"text": damaged + "네."}), *content.end()]

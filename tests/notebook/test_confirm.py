@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
@@ -59,7 +58,7 @@ async def page(screen: Screen, front_end_of: MakeFrontEnd, gate: ButtonConfirmGa
         ("escape", QuestionOutcome.ESCAPE),
     ],
 )
-async def test_a_press_is_the_answer(
+async def test_gate_returns_the_pressed_answer(
     gate: ButtonConfirmGate, page: Any, how: str, outcome: QuestionOutcome
 ) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
@@ -67,12 +66,10 @@ async def test_a_press_is_the_answer(
     page.answer(how)
     assert await asked is (how == "run")
     assert gate.outcomes == [outcome]
-    assert gate._home.state.items[-1].outcome is outcome
+    assert gate._screen.state.items[-1].outcome is outcome
 
 
-async def test_the_first_answer_wins_and_an_old_card_cannot_be_pressed(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_gate_ignores_answers_to_settled_cards(gate: ButtonConfirmGate, page: Any) -> None:
     first = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     old = page.screen.state.open_card.card
@@ -90,9 +87,7 @@ async def test_the_first_answer_wins_and_an_old_card_cannot_be_pressed(
     assert gate.outcomes == [QuestionOutcome.CANCEL, QuestionOutcome.CANCEL]
 
 
-async def test_a_second_question_while_one_is_open_is_answered_no(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_gate_rejects_a_second_question(gate: ButtonConfirmGate, page: Any) -> None:
     first = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     assert await gate.confirm(REQUEST) is False
@@ -100,7 +95,7 @@ async def test_a_second_question_while_one_is_open_is_answered_no(
     assert await first is True
 
 
-async def test_an_answer_from_another_thread_is_taken(gate: ButtonConfirmGate, page: Any) -> None:
+async def test_gate_settle_works_from_another_thread(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     card = page.screen.state.open_card.card
@@ -109,7 +104,7 @@ async def test_an_answer_from_another_thread_is_taken(gate: ButtonConfirmGate, p
     assert gate.outcomes == [QuestionOutcome.CODE_YES]
 
 
-async def test_what_another_thread_hands_over_runs_on_the_loop_and_wakes_it() -> None:
+async def test_home_loop_call_soon_wakes_the_loop() -> None:
     home, ran = HomeLoop(), asyncio.Event()
     threads: list[int] = []
 
@@ -118,20 +113,20 @@ async def test_what_another_thread_hands_over_runs_on_the_loop_and_wakes_it() ->
         ran.set()
 
     waiting = asyncio.create_task(ran.wait())
-    await asyncio.to_thread(home.hand_over, work)
+    await asyncio.to_thread(home.call_soon, work)
     async with asyncio.timeout(1):
         await waiting
     assert threads == [threading.get_ident()]
 
 
-async def test_a_timeout_means_no(screen: Screen, front_end_of: MakeFrontEnd) -> None:
+async def test_gate_timeout_rejects(screen: Screen, front_end_of: MakeFrontEnd) -> None:
     gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=nobody)
     front_end_of(screen)
     assert await gate.confirm(REQUEST) is False
     assert gate.outcomes == [QuestionOutcome.TIMED_OUT]
 
 
-async def test_closing_means_no(gate: ButtonConfirmGate, page: Any) -> None:
+async def test_gate_close_rejects(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     gate.close()
@@ -143,7 +138,7 @@ async def test_closing_means_no(gate: ButtonConfirmGate, page: Any) -> None:
     assert gate.outcomes == [QuestionOutcome.CLOSED, QuestionOutcome.CLOSED]
 
 
-async def test_an_interrupt_ends_the_question_with_no(gate: ButtonConfirmGate, page: Any) -> None:
+async def test_gate_interrupt_rejects(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     asked.cancel()
@@ -153,12 +148,12 @@ async def test_an_interrupt_ends_the_question_with_no(gate: ButtonConfirmGate, p
     assert page.screen.state.open_card is None
 
 
-async def test_a_screen_that_breaks_means_no(gate: ButtonConfirmGate, page: Any) -> None:
-    page.screen.take = None
+async def test_gate_rejects_when_the_screen_fails(gate: ButtonConfirmGate, page: Any) -> None:
+    page.screen.apply = None
     assert await gate.confirm(REQUEST) is False
 
 
-async def test_in_a_plain_script_the_answer_is_no_at_once() -> None:
+async def test_gate_rejects_at_once_in_a_script() -> None:
     gate = ButtonConfirmGate()
     async with asyncio.timeout(60):  # it would wait for a page for ever
         assert await gate.confirm(REQUEST) is False
@@ -168,7 +163,7 @@ async def test_in_a_plain_script_the_answer_is_no_at_once() -> None:
 @pytest.mark.parametrize(
     ("typed", "outcome"), [("y", QuestionOutcome.TYPED_YES), ("", QuestionOutcome.TYPED_NO)]
 )
-async def test_in_a_terminal_a_person_can_type(
+async def test_gate_asks_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, typed: str, outcome: QuestionOutcome
 ) -> None:
     monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
@@ -177,7 +172,7 @@ async def test_in_a_terminal_a_person_can_type(
     assert gate.outcomes == [outcome]
 
 
-async def test_a_line_typed_into_a_terminal_before_the_question_is_no_answer(
+async def test_gate_discards_earlier_terminal_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     person, terminal = pty.openpty()
@@ -198,9 +193,7 @@ async def test_a_line_typed_into_a_terminal_before_the_question_is_no_answer(
     os.close(person)
 
 
-async def test_what_is_run_is_what_the_card_showed_whoever_changes_the_card(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_gate_runs_the_arguments_on_the_card(gate: ButtonConfirmGate, page: Any) -> None:
     def delete(args: Any, _deps: Any) -> ToolResult:
         return ToolOk({"deleted": args["ids"]})
 
@@ -235,9 +228,7 @@ def send(page: Any, **fields: Any) -> None:
     page.press("answer", card=page.screen.state.open_card.card, how="send", fields=fields)
 
 
-async def test_a_form_is_sent_when_it_fits_and_told_what_does_not(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
     await page.until_asked()
     send(page, who="", amount="12")
@@ -264,7 +255,7 @@ async def test_a_form_is_sent_when_it_fits_and_told_what_does_not(
         ("escape", QuestionOutcome.ESCAPE, CANCELLED),
     ],
 )
-async def test_decline_says_no_to_a_form_and_cancel_and_escape_go_away(
+async def test_form_decline_and_cancel(
     gate: ButtonConfirmGate, page: Any, how: str, outcome: QuestionOutcome, answer: FormAnswer
 ) -> None:
     asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
@@ -275,7 +266,7 @@ async def test_decline_says_no_to_a_form_and_cancel_and_escape_go_away(
     assert page.screen.state.items[-1].outcome is outcome
 
 
-async def test_a_card_without_a_form_takes_no_form_and_no_decline(
+async def test_card_without_form_ignores_send_and_decline(
     gate: ButtonConfirmGate, page: Any
 ) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
@@ -287,7 +278,7 @@ async def test_a_card_without_a_form_takes_no_form_and_no_decline(
     assert gate.outcomes == [QuestionOutcome.CANCEL]
 
 
-async def test_an_old_form_cannot_be_sent_and_a_closed_page_goes_away(
+async def test_form_ignores_settled_cards_and_cancels_on_close(
     gate: ButtonConfirmGate, page: Any
 ) -> None:
     first = asyncio.create_task(gate.fill_in(REQUEST, FORM))
@@ -303,7 +294,7 @@ async def test_an_old_form_cannot_be_sent_and_a_closed_page_goes_away(
     assert page.screen.state.items[-1].outcome is QuestionOutcome.CLOSED
 
 
-async def test_a_form_whose_asker_is_gone_closes_and_says_so(
+async def test_form_is_withdrawn_when_its_server_is_gone(
     gate: ButtonConfirmGate, page: Any
 ) -> None:
     asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
@@ -315,32 +306,28 @@ async def test_a_form_whose_asker_is_gone_closes_and_says_so(
 
 
 @pytest.mark.parametrize("form", [FORM, WITH_DEFAULTS, Form()])
-async def test_gate_code_answers_decline_a_form_and_stay_for_the_next_write(
+async def test_gate_code_answers_decline_forms(
     gate: ButtonConfirmGate, page: Any, form: Form
 ) -> None:
     assert page
     gate.answer_from_code([True, True])
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED
-    assert gate._home.state.items[-1].outcome is QuestionOutcome.CODE_NO
+    assert gate._screen.state.items[-1].outcome is QuestionOutcome.CODE_NO
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED  # also when no answer is left
     assert gate.outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_YES]
 
 
 @pytest.mark.parametrize("form", [FORM, WITH_DEFAULTS, Form()])
-async def test_gate_settle_declines_a_form_whatever_it_is_given(
-    gate: ButtonConfirmGate, page: Any, form: Form
-) -> None:
+async def test_gate_settle_declines_forms(gate: ButtonConfirmGate, page: Any, form: Form) -> None:
     asked = asyncio.create_task(gate.fill_in(REQUEST, form))
     await page.until_asked()
     gate.settle(page.screen.state.open_card.card, is_allowed=True)
     assert await asked == DECLINED
 
 
-async def test_gate_takes_nothing_but_true_for_a_yes_of_code(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_gate_code_answers_accept_only_true(gate: ButtonConfirmGate, page: Any) -> None:
     not_true: list[Any] = ["no", 1, "yes", [False]]
     gate.answer_from_code(not_true)
     assert [await gate.confirm(REQUEST) for _ in not_true] == [False] * len(not_true)
@@ -350,9 +337,7 @@ async def test_gate_takes_nothing_but_true_for_a_yes_of_code(
     assert await asked is False
 
 
-async def test_gate_settle_answers_the_card_it_names_and_no_later_one(
-    gate: ButtonConfirmGate, page: Any
-) -> None:
+async def test_gate_settle_applies_to_one_card(gate: ButtonConfirmGate, page: Any) -> None:
     first = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     card = page.screen.state.open_card.card
@@ -367,7 +352,7 @@ async def test_gate_settle_answers_the_card_it_names_and_no_later_one(
     assert await second is False
 
 
-async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
     prompts: list[str] = []
     typed = iter(["", "Kim", "12", "", "y"])
@@ -380,9 +365,9 @@ async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.Mo
     answer = await gate.fill_in(REQUEST, FORM)
     assert answer == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 1})
     assert "Who?" in prompts[0]
-    assert "Something has to stand here." in prompts[1]
+    assert "This field is required." in prompts[1]
     assert "a whole number, at most 9" in prompts[3]
 
 
-async def test_in_a_plain_script_a_form_is_declined_at_once() -> None:
+async def test_form_is_declined_in_a_script() -> None:
     assert await ButtonConfirmGate().fill_in(REQUEST, FORM) == DECLINED

@@ -37,7 +37,9 @@ def tools(panel: ChatPanel) -> list[str]:
 
 
 @pytest.mark.parametrize("locale", ["ko", "en"])
-async def test_the_whole_flow(panel: ChatPanel, locale: str, tmp_path: Path) -> None:
+async def test_demo_finds_adds_logs_and_lists(
+    panel: ChatPanel, locale: str, tmp_path: Path
+) -> None:
     await panel.send(ADD[locale], answers=[False])
     assert tools(panel) == ["search_catalog", "add_habit"]
     assert NOTHING[locale] in said(panel)
@@ -69,7 +71,7 @@ async def test_the_whole_flow(panel: ChatPanel, locale: str, tmp_path: Path) -> 
         ("en", "Tell me a story", "coffee"),
     ],
 )
-async def test_it_answers_in_the_language_of_the_user(
+async def test_demo_replies_in_the_users_language(
     panel: ChatPanel, words: str, answer: str
 ) -> None:
     await panel.send(words, answers=[False])
@@ -77,7 +79,7 @@ async def test_it_answers_in_the_language_of_the_user(
 
 
 @pytest.mark.parametrize("locale", ["ko"])
-async def test_a_rule_that_refuses_is_told_in_words(panel: ChatPanel) -> None:
+async def test_demo_reports_rule_refusals(panel: ChatPanel) -> None:
     await panel.send(ADD["ko"], answers=[True])
     await panel.send("스트레칭 습관을 추가해줘", answers=[True])
     assert "하지 못했어요" in said(panel)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 MakePanel = Callable[..., ChatPanel]
 
 
-async def test_a_cell_shows_the_conversation_in_words_beside_the_widget(
+async def test_repr_contains_the_conversation(
     make_panel: MakePanel,
 ) -> None:
     panel = make_panel([call("write", a=1), say("done\nand said")])
@@ -31,14 +31,14 @@ async def test_a_cell_shows_the_conversation_in_words_beside_the_widget(
     ]
 
 
-async def test_hostile_words_are_safe_in_a_terminal(make_panel: MakePanel) -> None:
+async def test_repr_escapes_control_characters(make_panel: MakePanel) -> None:
     panel = make_panel([say("\x1b[2Jgone")])
     await panel.send("hi")
     assert "\x1b" not in repr(panel)
     assert "\\x1b[2Jgone" in repr(panel)
 
 
-async def test_a_fault_is_shown_with_its_detail_in_words_and_markdown(
+async def test_export_contains_error_details(
     make_panel: MakePanel,
 ) -> None:
     panel = make_panel([Reply(error=ServerUnreachableError("nothing answers at http://a"))])

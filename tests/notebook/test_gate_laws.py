@@ -105,7 +105,7 @@ def board_press(panel: Any, name: str, value: str, message: str = "") -> None:
 @pytest.mark.slow
 @given(actions=ACTIONS)
 @settings(deadline=None, max_examples=60)
-async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_was_run(
+async def test_ab_writes_exactly_once_per_accepted_card(
     actions: list[tuple[Any, ...]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -121,7 +121,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
         allowed: Counter[int] = Counter()
         old: list[str] = []
         for action in actions:
-            pages = [FrontEnd(half.screen) for half in panel._seated]
+            pages = [FrontEnd(chat.screen) for chat in panel._sides]
             cards = [page.screen.state.open_card for page in pages]
             match action:
                 case ("send",):
@@ -145,7 +145,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
 @pytest.mark.slow
 @given(actions=ACTIONS)
 @settings(deadline=None, max_examples=30)
-async def test_a_review_and_a_kept_chat_that_nobody_answers_write_nothing(
+async def test_review_and_unanswered_chat_write_nothing(
     actions: list[tuple[Any, ...]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

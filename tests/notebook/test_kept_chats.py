@@ -83,7 +83,7 @@ def said(evidence: Evidence) -> list[str]:
 
 
 @pytest.mark.promise("chats.kept")
-async def test_a_chat_is_kept_as_a_run_with_what_was_shown_and_what_was_clicked(
+async def test_record_contains_messages_cards_and_clicks(
     make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path
 ) -> None:
     folder = tmp_path / "chats"
@@ -111,7 +111,7 @@ async def test_a_chat_is_kept_as_a_run_with_what_was_shown_and_what_was_clicked(
 
 
 @pytest.mark.promise("chats.kept")
-async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
+async def test_record_is_off_by_default(
     make_panel: MakePanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -121,7 +121,7 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
     assert RECORDS not in files_in(tmp_path)
     told = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
     assert isinstance(told.state.items[0], SystemMessage)
-    assert "Kept on this machine in runs/chats" in told.state.items[0].text
+    assert "Recorded on this machine in runs/chats" in told.state.items[0].text
     told.clear()
     assert "runs/chats" in told.state.items[0].text
     assert told.state.needs_opt_in
@@ -129,7 +129,7 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after a turn", "half a line"])
-def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> None:
+def test_record_keeps_finished_turns_after_kernel_kill(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
     folder = tmp_path / "runs/chats"
     (evidence,) = kept(folder)
@@ -137,7 +137,7 @@ def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> 
     assert evidence.turns[0].calls[0].answer == "code_yes"
 
 
-async def test_chats_over_other_tools_are_kept_elsewhere(
+async def test_record_rejects_a_folder_of_other_tools(
     make_panel: MakePanel, settings: Settings, tmp_path: Path
 ) -> None:
     await make_panel([say("hi")], record=tmp_path).send("one")
@@ -145,9 +145,7 @@ async def test_chats_over_other_tools_are_kept_elsewhere(
         demo_panel(pace_s=0, record=tmp_path, settings=settings)
 
 
-async def test_the_chat_after_a_crash_takes_the_half_line_away(
-    make_panel: MakePanel, tmp_path: Path
-) -> None:
+async def test_record_repairs_a_truncated_line(make_panel: MakePanel, tmp_path: Path) -> None:
     await make_panel([say("hi")], record=tmp_path).send("one")
     with (tmp_path / RECORDS).open("ab") as file:
         file.write(b'{"sample_id": {"scen')
@@ -155,9 +153,7 @@ async def test_the_chat_after_a_crash_takes_the_half_line_away(
     assert [said(each) for each in kept(tmp_path)] == [["one"], ["two"]]
 
 
-async def test_of_earlier_chats_only_their_last_line_stays(
-    make_panel: MakePanel, tmp_path: Path
-) -> None:
+async def test_record_compacts_earlier_chats(make_panel: MakePanel, tmp_path: Path) -> None:
     panel = make_panel([say("hi")] * 4, record=tmp_path)
     for text in ("one", "two", "three"):
         await panel.send(text)
@@ -170,7 +166,7 @@ async def test_of_earlier_chats_only_their_last_line_stays(
     ]
 
 
-async def test_a_turn_that_is_asked_again_stands_once_and_one_taken_up_is_one_turn(
+async def test_record_contains_repeated_and_resumed_turns_once(
     make_panel: MakePanel, tmp_path: Path
 ) -> None:
     replies = [say("bad"), say("good"), Reply(error=ServerUnreachableError("down")), say("back")]
@@ -191,7 +187,7 @@ async def test_a_turn_that_is_asked_again_stands_once_and_one_taken_up_is_one_tu
     assert len(evidence.turns[1].model_calls) == 2
 
 
-async def test_the_pause_before_a_turn_is_taken_up_again_is_not_its_time(tmp_path: Path) -> None:
+async def test_record_excludes_the_pause_before_a_retry(tmp_path: Path) -> None:
     present_s = 0.0
     tools = BareToolset(registry=NOTES)
     noon = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -208,7 +204,7 @@ async def test_the_pause_before_a_turn_is_taken_up_again_is_not_its_time(tmp_pat
     assert (turn.reply, turn.duration_s) == ("back", 0.0)
 
 
-async def test_a_turn_that_was_stopped_at_the_card_is_kept_with_the_reason(
+async def test_record_contains_stopped_turns(
     make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path
 ) -> None:
     panel = make_panel([call("write"), say("never")], record=tmp_path)
@@ -222,7 +218,7 @@ async def test_a_turn_that_was_stopped_at_the_card_is_kept_with_the_reason(
     assert [(each.answer, each.ran) for each in turn.calls] == [("stopped", False)]
 
 
-async def test_the_world_before_and_after_is_kept_with_its_day(
+async def test_record_contains_initial_and_final_state(
     make_panel: MakePanel, purse: type[Toolset], tmp_path: Path
 ) -> None:
     world = {"now": "2026-06-15T09:00:00+09:00"}
@@ -235,7 +231,7 @@ async def test_the_world_before_and_after_is_kept_with_its_day(
     assert set(record.state_diff) == {"jars"}
 
 
-async def test_a_disk_that_refuses_is_told_and_the_next_turn_brings_all_along(
+async def test_record_write_error_is_shown_and_repaired(
     make_panel: MakePanel, tmp_path: Path
 ) -> None:
     folder = tmp_path / "chats"
@@ -249,7 +245,7 @@ async def test_a_disk_that_refuses_is_told_and_the_next_turn_brings_all_along(
     assert [said(each) for each in kept(folder)] == [["one", "two"]]
 
 
-async def test_a_played_run_is_no_place_for_chats(make_panel: MakePanel, tmp_path: Path) -> None:
+async def test_record_rejects_the_folder_of_a_run(make_panel: MakePanel, tmp_path: Path) -> None:
     (tmp_path / RECORDS).write_bytes(b"{}\n")
     with pytest.raises(UsageError, match="has a run"):
         make_panel([], record=tmp_path)
@@ -258,7 +254,7 @@ async def test_a_played_run_is_no_place_for_chats(make_panel: MakePanel, tmp_pat
         await remove_chats((), tmp_path, settings=Settings(), is_all=True)
 
 
-async def test_kept_chats_are_listed_shown_and_exported(
+async def test_chats_commands_list_show_and_export(
     make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, english = tmp_path / "chats", Settings(locale="en")
@@ -279,7 +275,7 @@ async def test_kept_chats_are_listed_shown_and_exported(
     assert '"name":"write"' in out.read_text(encoding="utf-8")
 
 
-async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
+async def test_chats_forget_deletes_only_the_named_chat(
     make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for word in ("secret-one", "other-two", "third"):
@@ -301,6 +297,6 @@ async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
     assert (tmp_path / RECORDS).read_bytes() == b""
 
 
-async def test_a_folder_without_chats_says_so(tmp_path: Path) -> None:
+async def test_chats_commands_report_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a run folder"):
         await list_chats(tmp_path / "none", settings=Settings())

@@ -61,18 +61,18 @@ def run(client: BlockingKernelClient, code: str, *, typed: str | None = None) ->
     return "".join(printed)
 
 
-def test_a_cell_where_nobody_can_click_or_type_ends_with_no(kernel: BlockingKernelClient) -> None:
+def test_kernel_cell_without_front_end_rejects(kernel: BlockingKernelClient) -> None:
     assert run(kernel, ASK) == "False nobody True\n"
 
 
 @pytest.mark.parametrize(("typed", "printed"), [("y", "True typed_yes"), ("n", "False typed_no")])
-def test_a_cell_where_a_person_can_type_asks_in_words(
+def test_kernel_cell_with_stdin_asks_by_text(
     kernel: BlockingKernelClient, typed: str, printed: str
 ) -> None:
     assert run(kernel, ASK, typed=typed).startswith(printed)
 
 
-def test_a_turn_in_a_cell_ends_with_no_and_writes_nothing(kernel: BlockingKernelClient) -> None:
+def test_kernel_turn_without_front_end_writes_nothing(kernel: BlockingKernelClient) -> None:
     code = """
 panel = demo_panel(pace_s=0)
 begun = time.monotonic()
@@ -82,7 +82,7 @@ print(panel.state.items[-1].text, time.monotonic() - begun < 4)
     assert run(kernel, code) == "알겠어요. 아무것도 하지 않았고, 바뀐 것도 없어요. True\n"
 
 
-def test_an_interrupt_ends_a_waiting_question_within_a_second(
+def test_kernel_interrupt_ends_a_question(
     kernel: BlockingKernelClient,
 ) -> None:
     code = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.gate import QuestionOutcome
 from lhkit.messages import UserMessage
 from lhkit.models.scripted import call, say
 from lhkit.notebook.panel import ChatPanel
@@ -32,7 +32,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[ChatPanel], list[Any]]:
     return recorded
 
 
-async def test_words_sent_while_another_page_speaks_are_given_back(
+async def test_pages_return_unsent_text(
     make_panel: MakePanel, front_end: MakeFrontEnd, sent: Callable[[ChatPanel], list[Any]]
 ) -> None:
     panel = make_panel([say("hello")])
@@ -46,7 +46,7 @@ async def test_words_sent_while_another_page_speaks_are_given_back(
     assert back == [{"type": "unsent", "view": "other", "text": "second"}]
 
 
-async def test_when_one_page_goes_all_are_asked_who_is_still_there(
+async def test_pages_report_again_when_one_closes(
     make_panel: MakePanel, front_end: MakeFrontEnd, sent: Callable[[ChatPanel], list[Any]]
 ) -> None:
     panel = make_panel([say("hello")])
@@ -70,7 +70,7 @@ def idle_kernel() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("idle_kernel")
-async def test_an_interrupt_ends_a_turn_that_a_button_began(
+async def test_interrupt_ends_a_turn_started_by_a_button(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel(WRITES)
@@ -85,7 +85,7 @@ async def test_an_interrupt_ends_a_turn_that_a_button_began(
 
 
 @pytest.mark.usefixtures("idle_kernel")
-async def test_a_turn_that_ends_while_a_cell_runs_leaves_the_signal_to_the_cell(
+async def test_interrupt_handler_is_left_to_a_running_cell(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel(WRITES)

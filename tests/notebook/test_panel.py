@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
-from lhkit.confirm.gate import ConfirmRequest, current_questions
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
@@ -54,7 +53,7 @@ class Endless:
     async def aclose(self) -> None: ...
 
 
-async def test_send_shows_the_words_of_both(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
+async def test_send_shows_both_messages(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
     panel = make_panel([say("hello")])
     page = front_end(panel)
     page.press("send", text="hi")
@@ -66,7 +65,7 @@ async def test_send_shows_the_words_of_both(make_panel: MakePanel, front_end: Ma
 
 
 @pytest.mark.parametrize(("how", "ran"), [("run", True), ("cancel", False)])
-async def test_a_card_in_a_turn_decides(
+async def test_card_accepts_or_rejects_a_write(
     make_panel: MakePanel, front_end: MakeFrontEnd, how: str, *, ran: bool
 ) -> None:
     panel = make_panel(WRITES)
@@ -78,7 +77,7 @@ async def test_a_card_in_a_turn_decides(
     assert panel.state.has_written({"write"}) is ran
 
 
-async def test_a_second_send_while_a_turn_runs_is_ignored(
+async def test_send_is_ignored_while_a_turn_runs(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel(WRITES)
@@ -96,9 +95,7 @@ async def test_a_second_send_while_a_turn_runs_is_ignored(
     assert said == ["one", "done"]
 
 
-async def test_stop_closes_the_stream_at_once_even_when_pressed_with_send(
-    make_panel: MakePanel, front_end: MakeFrontEnd
-) -> None:
+async def test_stop_closes_the_stream(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
     model = Endless()
     panel = make_panel(model)
     page = front_end(panel)
@@ -113,9 +110,7 @@ async def test_stop_closes_the_stream_at_once_even_when_pressed_with_send(
     assert panel.state.items[-1].stopped
 
 
-async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
-    make_panel: MakePanel, front_end: MakeFrontEnd
-) -> None:
+async def test_stop_rejects_an_open_card(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
     panel = make_panel([call("write"), say("fine")])
     page = front_end(panel)
     page.press("send", text="write")
@@ -131,7 +126,7 @@ async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
     assert panel.state.items[-1] == ModelMessage(text="fine")
 
 
-async def test_an_interrupted_cell_ends_the_turn(
+async def test_send_ends_the_turn_when_its_cell_is_interrupted(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel(WRITES)
@@ -145,7 +140,7 @@ async def test_an_interrupted_cell_ends_the_turn(
     assert panel.state.items[2].outcome is QuestionOutcome.INTERRUPTED
 
 
-async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> None:
+async def test_send_answers_work_without_front_end(make_panel: MakePanel) -> None:
     panel = make_panel([*WRITES, *WRITES])
     await panel.send("write", answers=[True])
     assert panel.state.has_written({"write"})
@@ -155,7 +150,7 @@ async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> Non
     assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
 
 
-async def test_panel_answer_names_its_card_and_pressed_twice_approves_no_other(
+async def test_panel_answer_applies_to_one_card(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     numbered = object_schema(a={"type": "integer"})
@@ -191,7 +186,7 @@ async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
 
 @pytest.mark.parametrize("answers", [[True], [True, True], [True, True, True, True]])
 @pytest.mark.parametrize("is_watched", [True, False])
-async def test_panel_answers_of_code_answer_no_question_of_a_server(
+async def test_panel_code_answers_decline_server_questions(
     make_panel: MakePanel, front_end: MakeFrontEnd, answers: list[bool], *, is_watched: bool
 ) -> None:
     asks = echo_tool("asks", handler=_asks_twice, is_destructive=True)
@@ -209,7 +204,7 @@ async def test_panel_answers_of_code_answer_no_question_of_a_server(
     assert isinstance(wrote.result, ToolCancelled) is (len(answers) == 1)
 
 
-async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(
+async def test_send_answers_do_not_outlast_the_turn(
     make_panel: MakePanel,
 ) -> None:
     panel = make_panel([say("nothing to ask"), *WRITES])
@@ -218,14 +213,14 @@ async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(
     assert not panel.state.has_written({"write"})
 
 
-async def test_without_anybody_to_ask_nothing_is_written(make_panel: MakePanel) -> None:
+async def test_panel_writes_nothing_without_front_end(make_panel: MakePanel) -> None:
     panel = make_panel(WRITES)
     async with asyncio.timeout(3):
         await panel.send("write")
     assert not panel.state.has_written({"write"})
 
 
-async def test_a_lost_server_is_a_sentence_and_retry_goes_on(
+async def test_retry_resumes_after_a_lost_server(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel([Reply(error=ServerUnreachableError("nothing at x")), say("back")])
@@ -242,7 +237,7 @@ async def test_a_lost_server_is_a_sentence_and_retry_goes_on(
     assert panel.state.connection is ModelStatus.READY
 
 
-async def test_retry_asks_again_but_never_repeats_a_write(make_panel: MakePanel) -> None:
+async def test_retry_never_repeats_a_write(make_panel: MakePanel) -> None:
     panel = make_panel([say("one"), say("two"), *WRITES])
     await panel.retry()  # nothing to repeat
     await panel.send("hi")
@@ -254,16 +249,16 @@ async def test_retry_asks_again_but_never_repeats_a_write(make_panel: MakePanel)
     assert "이미 데이터를" in panel.state.items[-1].text
 
 
-async def test_clear_forgets_the_conversation_and_says_so(make_panel: MakePanel) -> None:
+async def test_clear_empties_the_conversation(make_panel: MakePanel) -> None:
     panel = make_panel([say("one"), say("two")])
     await panel.send("hi")
     panel.clear()
     assert [type(item) for item in panel.state.items] == [SystemMessage]
     await panel.send("again")
-    assert len(panel._talk.model.requests[-1].messages) == 1
+    assert len(panel._conversation.model.requests[-1].messages) == 1
 
 
-async def test_another_language_keeps_the_conversation(
+async def test_set_locale_keeps_the_conversation(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel([say("안녕"), say("hello")])
@@ -271,7 +266,7 @@ async def test_another_language_keeps_the_conversation(
     front_end(panel).press("locale", value="en")
     assert panel.widget.labels["send"] == "Send"
     await panel.send("hi")
-    assert len(panel._talk.model.requests[-1].messages) == 3
+    assert len(panel._conversation.model.requests[-1].messages) == 3
     front_end(panel).press("locale", value="fr")
     assert isinstance(panel.state.items[-1], ErrorItem)
 
@@ -288,7 +283,7 @@ class Speaking:
         return BareToolset(registry=ToolRegistry()).open(world, locale)
 
 
-async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
+async def test_set_locale_unsupported_by_tools_changes_nothing(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
     panel = make_panel([say("안녕")], toolset=Speaking(UsageError("no tool texts")))
@@ -302,16 +297,14 @@ async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
 
 
 @pytest.mark.parametrize("refusal", [UsageError("no texts"), KeyError("en"), ValueError("en")])
-async def test_only_languages_that_the_tools_speak_are_offered(
+async def test_panel_offers_only_supported_locales(
     make_panel: MakePanel, refusal: Exception
 ) -> None:
     assert make_panel([], toolset=Speaking(refusal)).widget.locales == ["ko"]
 
 
 @pytest.mark.parametrize("locale", available_locales())
-async def test_tools_of_all_languages_offer_each_by_the_name_it_has_for_itself(
-    make_panel: MakePanel, locale: str
-) -> None:
+async def test_panel_shows_locales_by_their_own_names(make_panel: MakePanel, locale: str) -> None:
     panel = make_panel([], locale=locale)
     assert panel.widget.locales == list(available_locales())
     named = {each: panel.widget.labels[f"locale_{each}"] for each in panel.widget.locales}
@@ -320,7 +313,7 @@ async def test_tools_of_all_languages_offer_each_by_the_name_it_has_for_itself(
     assert named.items() >= {"en": "English", "ko": "한국어"}.items()
 
 
-async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
+async def test_opt_in_is_required_and_stored(
     make_panel: MakePanel, front_end: MakeFrontEnd, settings: Settings
 ) -> None:
     panel = make_panel([say("hello")], opt_in=False)
@@ -331,7 +324,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     page = front_end(panel)
     page.press("send", text="hi")
     await page.until(lambda: isinstance(panel.state.items[-1], ErrorItem))
-    assert panel._talk.model.requests == []
+    assert panel._conversation.model.requests == []
     page.press("opt_in")
     assert not panel.state.needs_opt_in
     await panel.send("hi")
@@ -341,7 +334,7 @@ async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     assert make_panel([say("hello")], opt_in=False).state.needs_opt_in
 
 
-async def test_files_are_handed_to_the_browser_and_a_scenario_is_written(
+async def test_panel_exports_files_and_a_scenario(
     make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel = make_panel(WRITES)
@@ -361,7 +354,7 @@ async def test_files_are_handed_to_the_browser_and_a_scenario_is_written(
     assert "시나리오를 저장했어요" in panel.state.items[-1].text
 
 
-async def test_a_reloaded_page_gets_the_whole_conversation(make_panel: MakePanel) -> None:
+async def test_widget_state_contains_all_messages(make_panel: MakePanel) -> None:
     panel = make_panel([say("hello")])
     await panel.send("hi")
     state = panel.widget.get_state()
@@ -370,13 +363,13 @@ async def test_a_reloaded_page_gets_the_whole_conversation(make_panel: MakePanel
     assert state["revision"] > 0
 
 
-async def test_what_a_cell_shows_is_stable(make_panel: MakePanel) -> None:
+async def test_panel_repr_is_stable(make_panel: MakePanel) -> None:
     panel = make_panel([])
     assert repr(panel) == "ChatPanel(model='scripted', locale='ko')"
     assert panel._repr_mimebundle_()[0]["text/plain"] == repr(panel)
 
 
-async def test_closing_ends_the_turn(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
+async def test_close_ends_the_turn(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
     panel = make_panel(WRITES)
     page = front_end(panel)
     turn = asyncio.create_task(panel.send("write"))
@@ -387,7 +380,7 @@ async def test_closing_ends_the_turn(make_panel: MakePanel, front_end: MakeFront
 
 
 @pytest.mark.promise("notebook.hostile")
-async def test_half_a_surrogate_pair_stops_no_panel(make_panel: MakePanel) -> None:
+async def test_widget_replaces_lone_surrogates(make_panel: MakePanel) -> None:
     half = "half of a pair: \ud83d"
     panel = make_panel([call("write", a=half), say(half)], locale="en")
     await panel.send(half, answers=[True])

@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from lhkit.chat.state import ChatState
-from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, form_of
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
@@ -81,7 +80,7 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
-def test_foreign_text_is_text_everywhere(item: Item) -> None:
+def test_fragment_escapes_html(item: Item) -> None:
     found = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
     harmless |= {"label", "input", "textarea", "select", "option"}
@@ -90,7 +89,7 @@ def test_foreign_text_is_text_everywhere(item: Item) -> None:
     assert "src" not in found.attributes
 
 
-def test_a_result_of_ten_megabytes_leaves_the_page_small() -> None:
+def test_fragment_cuts_large_values() -> None:
     rows = ["<b>가" * 500_000] * 4
     item = ToolCallMessage.of(
         name="big", args={"all": "x" * 100_000}, result=ToolOk({"rows": rows})
@@ -100,17 +99,17 @@ def test_a_result_of_ten_megabytes_leaves_the_page_small() -> None:
     assert "[8,000," in html  # how long it was
 
 
-def test_streamed_words_are_text_too() -> None:
+def test_streamed_text_is_escaped() -> None:
     view = render(streaming(EVIL), KO)
     assert Elements(view.fragments[-1].html).tags == {"div"}
 
 
-def test_the_status_line_escapes_the_name_of_a_model() -> None:
+def test_status_escapes_the_model_name() -> None:
     identity = ModelIdentity(model=EVIL, dialect=EVIL)
     assert Elements(render(PanelState(identity=identity), KO).status).tags == {"span"}
 
 
-def test_direction_tricks_in_a_question_are_visible() -> None:
+def test_card_shows_direction_characters() -> None:
     request = replace(REQUEST, summary="delete \u202etxt.exe")
     html = fragment(CardItem(card="1", request=request), KO)
     assert "\\u202e" in html
@@ -134,13 +133,13 @@ def test_direction_tricks_in_a_question_are_visible() -> None:
         ),
     ],
 )
-def test_direction_tricks_are_visible_in_whatever_is_said(state: PanelState) -> None:
+def test_render_shows_direction_characters(state: PanelState) -> None:
     read = Elements(render(state, KO).fragments[-1].html).read
     assert "\\u202etxt.exe\\u2066" in read
     assert not {"\u202e", "\u2066"} & set(read)
 
 
-def test_direction_tricks_stay_visible_while_an_answer_streams() -> None:
+def test_streamed_text_shows_direction_characters() -> None:
     before = render(streaming("Run deletes "), KO)
     after = render(
         streaming("Run deletes \u202etxt"),
@@ -150,13 +149,13 @@ def test_direction_tricks_stay_visible_while_an_answer_streams() -> None:
     assert patches(before, after) == [["append", 0, "\\u202etxt"]]
 
 
-def test_lines_that_end_as_on_windows_are_lines() -> None:
+def test_render_normalises_line_ends() -> None:
     live = render(streaming("one\r\ntwo"), KO).fragments[-1]
     assert (live.stream, "one\ntwo" in live.html) == ("one\ntwo", True)
     assert "\\x0d" not in fragment(ModelMessage(text="one\r\ntwo"), KO)
 
 
-def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_none() -> None:
+def test_card_has_buttons_only_while_open() -> None:
     is_open = fragment(CardItem(card="7", request=REQUEST), KO)
     assert 'role="alertdialog"' in is_open
     assert 'data-state="open"' in is_open
@@ -169,7 +168,7 @@ def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_
         assert KO.text(f"notebook.outcome_{outcome}") in html
 
 
-def test_a_form_has_labelled_fields_with_what_is_wrong_beside_them_and_three_answers() -> None:
+def test_form_shows_fields_errors_and_buttons() -> None:
     html = fragment(ASKED, KO)
     assert 'role="dialog"' in html
     assert [f'data-answer="{how}"' in html for how in ("cancel", "decline", "send")] == [True] * 3
@@ -184,13 +183,13 @@ def test_a_form_has_labelled_fields_with_what_is_wrong_beside_them_and_three_ans
     assert KO.text("notebook.outcome_sent") in settled
 
 
-def test_a_form_without_fields_is_an_alert_like_any_question() -> None:
+def test_form_without_fields_is_an_alert() -> None:
     html = fragment(CardItem(card="7", request=REQUEST, form=Form(given={"sure": True})), KO)
     assert 'role="alertdialog"' in html
     assert html.count("<button") == 3
 
 
-def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> None:
+def test_status_shows_model_connection_tokens_and_latency() -> None:
     state = PanelState(
         identity=ModelIdentity(model="gemma-base", dialect="json"),
         figures=TurnFigures(prompt_tokens=1234, completion_tokens=56, duration_s=2.34),
@@ -201,7 +200,7 @@ def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> 
         assert words in status
 
 
-def test_what_did_not_change_is_neither_rendered_nor_sent_again() -> None:
+def test_render_reuses_unchanged_fragments() -> None:
     items = tuple(UserMessage(text=str(number)) for number in range(200))
     before = render(shown(*items), KO)
     after = render(shown(*items, SystemMessage(text="new")), KO, before)
@@ -209,7 +208,7 @@ def test_what_did_not_change_is_neither_rendered_nor_sent_again() -> None:
     assert patches(before, after) == [["set", 200, after.fragments[200].html]]
 
 
-def test_a_streaming_answer_sends_only_what_was_added() -> None:
+def test_patches_append_streamed_text() -> None:
     begun = replace(shown(UserMessage(text="hi")), chat=streaming("").chat)
     first = render(begun, KO)
     second = render(replace(begun, chat=streaming("안녕 <b>").chat), KO, first)
@@ -220,7 +219,7 @@ def test_a_streaming_answer_sends_only_what_was_added() -> None:
     assert patches(third, again) == []
 
 
-def test_fewer_messages_are_cut_and_another_language_is_sent_whole() -> None:
+def test_patches_cut_and_replace() -> None:
     before = render(shown(UserMessage(text="a"), UserMessage(text="b")), KO)
     cut = render(shown(*before.items[:1]), KO, before)
     assert patches(before, cut) == [["cut", 1]]
@@ -231,7 +230,7 @@ def test_fewer_messages_are_cut_and_another_language_is_sent_whole() -> None:
 HIDDEN = "bo\u200db\u3164\xa0\u2800\ufe0f\U000e0100\u180b\ufeff\xad\u2060\u202e\x9b"
 
 
-def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() -> None:
+def test_card_and_form_escape_invisible_characters() -> None:
     request = ConfirmRequest(tool=HIDDEN, description=HIDDEN, args={}, summary=HIDDEN)
     schema = {
         "properties": {
@@ -252,11 +251,11 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
         assert read.count("\\u3164\\xa0\\u2800\\ufe0f\\U000e0100") >= 3
 
 
-def test_a_default_with_letters_that_cannot_be_seen_is_not_put_into_a_field() -> None:
+def test_form_drops_defaults_with_invisible_characters() -> None:
     form = form_of({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
     assert form.fields[0].typed == ""
 
 
-def test_words_keep_their_emoji_and_show_what_hides_in_them() -> None:
+def test_messages_keep_emoji_and_escape_hidden_characters() -> None:
     read = Elements(fragment(ModelMessage(text="좋아요 ❤️ 👩\u200d🚀 bo\u200db\u3164"), KO)).read
     assert "좋아요 ❤️ 👩\u200d🚀 bo\\u200db\\u3164" in read

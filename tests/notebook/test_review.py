@@ -21,7 +21,7 @@ from lhkit.harness.run import replay
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel
-from lhkit.notebook.board_view import review_parts, reviewed_lines
+from lhkit.notebook.board_view import agreement_lines, review_parts
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
 from lhkit.settings import Settings
@@ -92,7 +92,7 @@ def judge_all(review: Review, *, call: str = "right", reply: str = "fine") -> No
         review.judge(reply if review.state.call is None else call)
 
 
-async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: Path) -> None:
+async def test_review_resumes_and_ignores_a_truncated_line(chats: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     assert len(review.state.places) == 4
     press(review, "judge", "right")
@@ -119,13 +119,13 @@ async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: P
     labels = Review(chats, reviewer="kim").state.labels
     assert "half of a pair: \ud83d" in [label.say for label in labels.values()]
     (chats / "reviews/kim.jsonl").write_text("{}\n", encoding="utf-8")
-    with pytest.raises(RunError, match=r"kim.jsonl:1 is no label"):
+    with pytest.raises(RunError, match=r"kim.jsonl:1 is not a valid label"):
         Review(chats, reviewer="kim")
-    with pytest.raises(UsageError, match="names no reviewer"):
+    with pytest.raises(UsageError, match=r"reviewer name .* is invalid"):
         Review(chats, reviewer="../kim")
 
 
-async def test_a_turn_that_was_asked_again_has_to_be_judged_again(chats: Path) -> None:
+async def test_review_drops_labels_of_repeated_turns(chats: Path) -> None:
     review = Review(chats, reviewer="kim")
     judge_all(review)
     record = review.state.records[0]
@@ -136,7 +136,7 @@ async def test_a_turn_that_was_asked_again_has_to_be_judged_again(chats: Path) -
     assert len(kept.of(replace(record, evidence=evidence))) == 1
 
 
-async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(notes: Path) -> None:
+async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -> None:
     review = Review(notes, reviewer="kim", locale="en")
     press(review, "judge", "should_be")
     form = review.state.form
@@ -160,7 +160,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     press(review, "save", **fields_of(title="milk", tags='"a"'))
     assert list(review.state.form.faults) == ["kind"]
     press(review, "save", **fields_of(title="milk", kind="big", tags='"a"'))
-    assert "would refuse it" in review.state.form.fault
+    assert "arguments are invalid" in review.state.form.fault
     press(review, "tool", "look")
     assert review.state.form.tool == "look"
     assert review.state.form.typed == {}
@@ -172,7 +172,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
     (label,) = review.state.labels.values()
     assert (label.held, label.tool) == (LabelKind.SHOULD_BE, "note")
     assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
-    with pytest.raises(UsageError, match="cannot be said of a reply"):
+    with pytest.raises(UsageError, match="is not a label of a reply"):
         review.judge("right")
     with pytest.raises(UsageError, match="There is no tool nothing"):
         review.judge("call_missing", tool="nothing")
@@ -180,7 +180,7 @@ async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(not
 
 @pytest.mark.promise("review.harmless")
 @pytest.mark.parametrize("locale", ["ko", "en"])
-async def test_foreign_text_is_text_in_a_review(notes: Path, locale: str) -> None:
+async def test_review_escapes_html(notes: Path, locale: str) -> None:
     review = Review(notes, reviewer="kim", locale=locale)
     press(review, "judge", "should_be")
     _is_harmless_form(review, locale)
@@ -195,7 +195,7 @@ async def test_foreign_text_is_text_in_a_review(notes: Path, locale: str) -> Non
     _is_harmless_form(other, locale)
 
 
-async def test_a_review_escapes_what_cannot_be_seen(settings: Settings, tmp_path: Path) -> None:
+async def test_review_escapes_invisible_characters(settings: Settings, tmp_path: Path) -> None:
     model = ScriptedModel([call("look", **{HIDDEN: HIDDEN}), say(HIDDEN)])
     folder = tmp_path / "hidden"
     panel = ChatPanel(model=model, toolset=TOOLS, opt_in=True, record=folder, settings=settings)
@@ -215,11 +215,9 @@ def _is_harmless_form(review: Review, locale: str) -> None:
 
 
 @pytest.mark.promise("review.scenarios")
-async def test_a_reviewed_chat_becomes_a_scenario_that_lints_clean_and_that_gold_passes(
-    chats: Path, tmp_path: Path
-) -> None:
+async def test_review_to_scenarios_pass_lint_and_reference(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
-    with pytest.raises(UsageError, match="no conversation is judged whole"):
+    with pytest.raises(UsageError, match="no conversation is labelled completely"):
         await review.to_scenarios(tmp_path / "scenarios")
     press(review, "judge", "right")
     args = {
@@ -253,9 +251,7 @@ async def test_a_reviewed_chat_becomes_a_scenario_that_lints_clean_and_that_gold
 
 
 @pytest.mark.promise("review.scenarios")
-async def test_a_reply_without_better_words_only_has_to_be_there_and_lint_says_so(
-    chats: Path, tmp_path: Path
-) -> None:
+async def test_review_to_scenarios_without_corrected_reply(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     judge_all(review, reply="not_fine")
     sources = read_sources(await review.to_scenarios(tmp_path / "scenarios"))
@@ -265,9 +261,7 @@ async def test_a_reply_without_better_words_only_has_to_be_there_and_lint_says_s
     assert {each.judgement.verdict for each in run.records} == {Verdict.PASS}
 
 
-async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
-    chats: Path, tmp_path: Path
-) -> None:
+async def test_review_to_training_contains_corrections(chats: Path, tmp_path: Path) -> None:
     review = Review(chats, reviewer="kim")
     judge_all(review, reply="not_fine")
     review.go(0, 3)
@@ -281,7 +275,7 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     assert any("I help you find" in each for each in fine)
     assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
+    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is not a valid reviewed conversation"):
         read_conversations(written)
 
 
@@ -299,7 +293,7 @@ SCENARIO = """
 """
 
 
-async def test_arguments_of_a_call_held_for_right_are_accepted_into_the_old_scenario(
+async def test_review_accept_adds_right_arguments(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -326,11 +320,11 @@ async def test_arguments_of_a_call_held_for_right_are_accepted_into_the_old_scen
     assert read_sources(made).scenarios[0].world["now"] == "2026-06-15T09:00:00+09:00"
 
 
-async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: Path) -> None:
+async def test_review_agreement_lists_disagreements(chats: Path) -> None:
     kim, lee = (Review(chats, reviewer=name, locale="en") for name in ("kim", "lee"))
     judge_all(kim)
     press(kim, "compare")
-    assert "Nobody else" in kim.state.told[0].text
+    assert "no other reviewer" in kim.state.notices[0].text
     lee.judge("wrong")
     judge_all(lee)
     found = kim.agreement("kim", "lee")
@@ -340,17 +334,17 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
     assert found.replies.kappa is None
     (dispute,) = found.disputes
     assert dispute.place == next(places_of(kim.state.records[0]))
-    lines = reviewed_lines(found, load_catalog("en"))
+    lines = agreement_lines(found, load_catalog("en"))
     assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
     Review(chats, reviewer="third").judge("right")
-    with pytest.raises(UsageError, match="name the two reviewers"):
+    with pytest.raises(UsageError, match="Name two of them"):
         kim.agreement()
     press(kim, "compare")
-    assert "Name two" in kim.state.told[0].text
+    assert "Choose two" in kim.state.notices[0].text
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
-def test_kappa_and_its_interval_are_those_of_statsmodels(pairs: list[tuple[str, str]]) -> None:
+def test_kappa_matches_statsmodels(pairs: list[tuple[str, str]]) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
     found = cohens_kappa(pairs)
@@ -369,7 +363,7 @@ def test_kappa_and_its_interval_are_those_of_statsmodels(pairs: list[tuple[str, 
         assert found.interval.high == pytest.approx(min(1.0, expected.kappa_upp), abs=1e-6)
 
 
-def test_agreement_on_a_few_things_is_no_certainty() -> None:
+def test_kappa_of_few_labels_has_a_wide_interval() -> None:
     found = cohens_kappa([("a", "a"), ("b", "b"), ("a", "a"), ("b", "b")])
     assert found is not None
     assert found.interval is not None
@@ -378,10 +372,10 @@ def test_agreement_on_a_few_things_is_no_certainty() -> None:
     assert cohens_kappa([]) is None
 
 
-async def test_a_folder_without_a_conversation_and_a_run_without_a_folder_are_told(
+async def test_review_rejects_empty_runs_and_missing_folders(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(UsageError, match="holds no conversation"):
+    with pytest.raises(UsageError, match="contains no conversation"):
         Review(Run(records=()), folder=tmp_path)
-    with pytest.raises(UsageError, match="give Review the folder of the run"):
+    with pytest.raises(UsageError, match="Review needs the folder of the run"):
         Review(Run(records=()))

@@ -63,7 +63,7 @@ async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
         ([("Add a habit to cut caffeine", [True]), ("List my habits", ())], "AC-10"),
     ],
 )
-async def test_a_conversation_of_the_demo_becomes_a_scenario_that_gold_passes(
+async def test_to_scenario_passes_with_the_reference(
     turns: list[tuple[str, Any]], ac: str, settings: Settings, tmp_path: Path
 ) -> None:
     panel = demo_panel(pace_s=0, settings=settings)
@@ -74,9 +74,7 @@ async def test_a_conversation_of_the_demo_becomes_a_scenario_that_gold_passes(
     assert [turn.user for turn in scenario.turns] == [words for words, _ in turns]
 
 
-async def test_a_conversation_that_did_not_begin_empty_keeps_its_world(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_to_scenario_keeps_the_initial_state(settings: Settings, tmp_path: Path) -> None:
     path = tmp_path / "habits.sqlite3"
     await demo_panel(path, pace_s=0, settings=settings).send(ADD, answers=[True])
     panel = demo_panel(path, pace_s=0, settings=settings)
@@ -86,9 +84,7 @@ async def test_a_conversation_that_did_not_begin_empty_keeps_its_world(
     assert set(scenario.final) == {"tracker"}
 
 
-async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_to_scenario_expects_deleted_rows_by_id(settings: Settings, tmp_path: Path) -> None:
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
     notes = [{"id": "n1", "text": "우유"}, {"id": "n2", "text": "빵"}]
@@ -118,7 +114,7 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     assert verdict == StateVerdict()
 
 
-async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(
+async def test_to_scenario_copies_the_initial_state(
     settings: Settings, purse: type[Toolset]
 ) -> None:
     model = ScriptedModel([call("spend"), say("ok")])
@@ -134,7 +130,7 @@ async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(
     assert "gone" not in saved
 
 
-async def test_a_key_that_a_toolset_names_tells_deleted_rows_apart(settings: Settings) -> None:
+async def test_to_scenario_uses_row_keys(settings: Settings) -> None:
     days = [{"habit_id": "h", "date": f"2026-06-0{n}", "value": "done"} for n in (1, 2, 3)]
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
@@ -180,9 +176,7 @@ def clumsy(request: ModelRequest) -> Reply:
     return steps[{0: 0, 3: 1, 4: 2, 6: 3}[answered]]
 
 
-async def test_mistakes_of_the_model_are_not_expected_of_others(
-    settings: Settings, tmp_path: Path
-) -> None:
+async def test_to_scenario_leaves_out_failed_calls(settings: Settings, tmp_path: Path) -> None:
     panel = life_helper_panel(ScriptedModel(clumsy), opt_in=True, settings=settings)
     await panel.send("물 마시는 습관 추가해줘", answers=[True])
     scenario = await passes(panel, tmp_path)
@@ -191,7 +185,7 @@ async def test_mistakes_of_the_model_are_not_expected_of_others(
     assert "extra" not in calls[1].args
 
 
-async def test_a_stopped_question_was_a_no(
+async def test_to_scenario_treats_a_stopped_card_as_rejected(
     settings: Settings, tmp_path: Path, front_end: Callable[[Any], Any]
 ) -> None:
     panel = demo_panel(pace_s=0, settings=settings)
@@ -204,6 +198,6 @@ async def test_a_stopped_question_was_a_no(
     assert scenario.turns[0].confirm == "reject"
 
 
-async def test_an_empty_conversation_is_no_scenario(settings: Settings) -> None:
+async def test_to_scenario_rejects_an_empty_conversation(settings: Settings) -> None:
     with pytest.raises(UsageError, match="nothing has been said"):
         demo_panel(settings=settings).to_scenario()

@@ -34,7 +34,7 @@ class Slow:
 
 
 @pytest.mark.anyio
-async def test_there_are_at_most_twenty_updates_a_second(
+async def test_screen_updates_at_most_twenty_times_a_second(
     make_panel: MakePanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel = make_panel(Slow())
@@ -49,11 +49,11 @@ async def test_there_are_at_most_twenty_updates_a_second(
     assert said.count("말") > 80
 
 
-def test_a_model_of_no_pace_is_published_at_the_end() -> None:
+def test_screen_publishes_a_fast_stream_once() -> None:
     async def main() -> int:
         screen = Screen(loop=HomeLoop(), catalog=load_catalog(), name="x", receive=lambda _: None)
         for _ in range(1000):
-            screen.take(TextDelta(text="token "))
+            screen.apply(TextDelta(text="token "))
         await asyncio.sleep(0)
         return screen.updates
 

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from lhkit.confirm.decision import QuestionOutcome
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.events import (
-    CallSettled,
+    CallCompleted,
     EndReason,
     HistoryCleared,
     ModelCalled,
@@ -51,7 +50,7 @@ def started(text: str = "hi") -> TurnStarted:
     return TurnStarted(message=UserMessage(text=text))
 
 
-def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallSettled:
+def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallCompleted:
     outcome = ToolCallOutcome(
         result=ToolOk({"done": True}),
         gate=GateOutcome.ACCEPTED,
@@ -59,10 +58,10 @@ def settled(call: ToolCall, text: str = "", waiting_s: float = 0.0) -> CallSettl
         ran=True,
         waiting_s=waiting_s,
     )
-    return CallSettled(message=ToolCallMessage(call=call, outcome=outcome, text=text))
+    return CallCompleted(message=ToolCallMessage(call=call, outcome=outcome, text=text))
 
 
-def test_words_stream_and_become_one_message() -> None:
+def test_fold_streams_text_into_a_message() -> None:
     midway = folded(started(), ModelCalled(turn=1), TextDelta(text="he"))
     assert midway.live == "he"
     done = folded(
@@ -75,7 +74,7 @@ def test_words_stream_and_become_one_message() -> None:
     assert (done.live, done.is_busy, done.connection) == (None, False, ModelStatus.READY)
 
 
-def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_before() -> None:
+def test_fold_settles_a_call_in_place() -> None:
     state = folded(
         started(),
         ModelCalled(turn=1),
@@ -100,7 +99,7 @@ def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_
     assert not after.has_written({"other"})
 
 
-def test_a_card_stays_behind_its_calls_whatever_comes_later() -> None:
+def test_fold_keeps_a_card_after_its_calls() -> None:
     two = (CALL, replace(CALL, args={"a": 2}))
     state = folded(started(), Finished(reason="stop", calls=two), CARD)
     kinds = [UserMessage, ToolCallMessage, ToolCallMessage, CardItem]
@@ -112,7 +111,7 @@ def test_a_card_stays_behind_its_calls_whatever_comes_later() -> None:
     assert [type(item) for item in later.items] == [*kinds, SystemMessage, ModelMessage]
 
 
-def test_a_stop_keeps_the_words_so_far() -> None:
+def test_fold_keeps_partial_text_on_stop() -> None:
     state = folded(
         started(),
         ModelCalled(turn=1),
@@ -122,7 +121,7 @@ def test_a_stop_keeps_the_words_so_far() -> None:
     assert state.items[1:] == (ModelMessage(text="and so", stopped=True),)
 
 
-def test_a_fault_keeps_the_words_so_far_as_broken_off() -> None:
+def test_fold_keeps_partial_text_on_error() -> None:
     failed = TurnEnded(reason=EndReason.FAILED, error="gone")
     state = folded(started(), ModelCalled(turn=1), TextDelta(text="and so"), failed)
     assert state.items[1:] == (
@@ -132,7 +131,7 @@ def test_a_fault_keeps_the_words_so_far_as_broken_off() -> None:
     assert state.chat.messages == (UserMessage(text="hi"),)
 
 
-def test_a_lost_server_is_an_error_with_a_retry_and_a_retry_keeps_the_turn() -> None:
+def test_fold_marks_a_lost_server_and_a_retry() -> None:
     failed = TurnEnded(
         reason=EndReason.FAILED, error="gone", cause="ServerUnreachableError", detail="at x"
     )
@@ -144,7 +143,7 @@ def test_a_lost_server_is_an_error_with_a_retry_and_a_retry_keeps_the_turn() -> 
     assert again.last_turn[0] == UserMessage(text="hi")
 
 
-def test_figures_add_up_over_a_turn_and_leave_out_the_wait_for_a_person() -> None:
+def test_fold_sums_figures_without_waiting_time() -> None:
     usage = Usage(prompt_tokens=100, completion_tokens=7, cached_tokens=64)
     first = Finished(reason="stop", usage=usage, timing=Timing(first_token_s=0.2), calls=(CALL,))
     state = folded(
@@ -166,7 +165,7 @@ def test_figures_add_up_over_a_turn_and_leave_out_the_wait_for_a_person() -> Non
     assert (figures.first_token_s, figures.duration_s) == (0.2, 4.0)
 
 
-def test_a_dropped_turn_is_gone_and_a_cleared_conversation_is_empty() -> None:
+def test_fold_drops_a_turn_and_clears() -> None:
     two = folded(
         started("one"),
         TurnEnded(reason=EndReason.ANSWERED),

@@ -1,4 +1,4 @@
-"""`make lab`: where the server is, and that it ends with the Lab."""
+"""`notebooks/lab.py`: start, reuse and end a server."""
 
 import runpy
 import sys
@@ -21,24 +21,24 @@ FOUND = "print('gemma is already served at http://127.0.0.1:8000/v1 (pid 7).')"
 FAILING = "import sys; print('the weights cannot be had'); sys.exit(3)"
 
 
-def test_a_server_that_was_started_ends_with_the_lab(capfd: pytest.CaptureFixture[str]) -> None:
-    with LAB["served"](sys.executable, "-c", SERVING) as address:
+def test_serve_ends_its_server(capfd: pytest.CaptureFixture[str]) -> None:
+    with LAB["serve"](sys.executable, "-c", SERVING) as address:
         port = int(address.removeprefix("http://127.0.0.1:"))  # its process id
         assert psutil.pid_exists(port)
     assert not psutil.pid_exists(port)
     assert "loading weights" in capfd.readouterr().out
 
 
-def test_a_server_that_is_already_there_is_used() -> None:
-    with LAB["served"](sys.executable, "-c", FOUND) as address:
+def test_serve_uses_a_running_server() -> None:
+    with LAB["serve"](sys.executable, "-c", FOUND) as address:
         assert address == "http://127.0.0.1:8000"
 
 
-def test_without_a_server_the_lab_opens_all_the_same() -> None:
-    with LAB["served"](sys.executable, "-c", FAILING) as address:
+def test_serve_yields_none_without_a_server() -> None:
+    with LAB["serve"](sys.executable, "-c", FAILING) as address:
         assert address is None
 
 
-def test_the_lab_listens_on_loopback_only_and_keeps_its_token() -> None:
+def test_lab_listens_on_loopback_with_a_token() -> None:
     assert "--ip=127.0.0.1" in LAB["LAB"]
     assert not any("token" in argument for argument in LAB["LAB"])

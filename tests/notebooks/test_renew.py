@@ -45,11 +45,11 @@ def notebook_of(source: str) -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleType) -> None:
+def test_use_recorders_covers_every_cassette(path: Path, renew: ModuleType) -> None:
     sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
     addresses = {"gemma": TUNED, "gemma-base": BARE}
     done: set[str] = set()
-    rewritten = "\n".join(renew.recording(source, addresses, done) for source in sources)
+    rewritten = "\n".join(renew.use_recorders(source, addresses, done) for source in sources)
     assert "CassetteModel" not in rewritten
     assert "LIVE = False" not in "".join(line for line in rewritten.splitlines() if "`" not in line)
     assert rewritten.count("lhkit.RecordingModel") == len(done)
@@ -61,27 +61,27 @@ def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleT
 def test_a_notebook_names_the_models_that_it_asks(
     renew: ModuleType, source: str, names: set[str]
 ) -> None:
-    assert renew.models_of(notebook_of(source)) == names
+    assert renew.model_names(notebook_of(source)) == names
 
 
-def test_one_address_is_that_of_the_default_model(renew: ModuleType) -> None:
-    cell = renew.recording(ONE, {"gemma": TUNED, "gemma-base": BARE}, set())
+def test_use_recorders_uses_the_address_of_the_default_model(renew: ModuleType) -> None:
+    cell = renew.use_recorders(ONE, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = '{TUNED}'" in cell
     endpoint = 'lhkit.Endpoint(base_url=LIVE, model="gemma")'
     assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.jsonl")' in cell
 
 
-def test_each_of_two_models_is_asked_at_its_own_address(renew: ModuleType) -> None:
-    cell = renew.recording(TWO, {"gemma": TUNED, "gemma-base": BARE}, set())
+def test_use_recorders_gives_each_model_its_address(renew: ModuleType) -> None:
+    cell = renew.use_recorders(TWO, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in cell
     for name in ("gemma", "gemma-base"):
         assert f'lhkit.Endpoint(base_url=LIVE["{name}"], model="{name}")' in cell
 
 
-def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) -> None:
+def test_use_recorders_records_a_shared_cassette_once(renew: ModuleType) -> None:
     done: set[str] = set()
-    renew.recording(ONE, {"gemma": TUNED}, done)
-    again = renew.recording(ONE, {"gemma": TUNED}, done)
+    renew.use_recorders(ONE, {"gemma": TUNED}, done)
+    again = renew.use_recorders(ONE, {"gemma": TUNED}, done)
     assert 'model = lhkit.CassetteModel.open("cassettes/chat.jsonl")' in again
 
 
@@ -96,40 +96,40 @@ def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) 
 def test_addresses_may_be_named(
     renew: ModuleType, words: list[str], addresses: dict[str, str]
 ) -> None:
-    assert renew.addresses_of(words) == addresses
+    assert renew.parse_addresses(words) == addresses
 
 
-def test_a_notebook_in_the_place_of_an_address_is_no_address(renew: ModuleType) -> None:
+def test_parse_addresses_rejects_a_notebook(renew: ModuleType) -> None:
     with pytest.raises(ValueError, match="notebooks go first"):
-        renew.addresses_of(["04_compare.ipynb"])
+        renew.parse_addresses(["04_compare.ipynb"])
 
 
-def test_models_without_an_address_are_served_and_ended(
+def test_record_serves_models_without_an_address(
     renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "both.ipynb"
     nbformat.write(notebook_of(TWO), path)
-    told: list[str] = []
+    events: list[str] = []
 
     @contextmanager
-    def served(*command: str) -> Iterator[str]:
-        told.append(f"{command[-1]} up")
+    def serve(*command: str) -> Iterator[str]:
+        events.append(f"{command[-1]} up")
         yield BARE
-        told.append(f"{command[-1]} down")
+        events.append(f"{command[-1]} down")
 
-    monkeypatch.setattr(renew, "served", served)
-    monkeypatch.setattr(renew, "execute", lambda notebook: told.append(notebook.cells[0].source))
+    monkeypatch.setattr(renew, "serve", serve)
+    monkeypatch.setattr(renew, "execute", lambda notebook: events.append(notebook.cells[0].source))
     renew.record([path], {"gemma": TUNED})
-    up, asked, down = told
+    up, source, down = events
     assert (up, down) == ("gemma-base up", "gemma-base down")
-    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in asked
+    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in source
 
 
-def test_without_a_server_nothing_is_recorded(
+def test_record_fails_without_a_server(
     renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "one.ipynb"
     nbformat.write(notebook_of(ONE), path)
-    monkeypatch.setattr(renew, "served", lambda *_: nullcontext())
+    monkeypatch.setattr(renew, "serve", lambda *_: nullcontext())
     with pytest.raises(SystemExit, match="gemma cannot be served"):
         renew.record([path], {})

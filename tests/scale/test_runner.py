@@ -42,14 +42,14 @@ from lhkit.scale.placement import (
 from lhkit.scale.replica import Replica
 from lhkit.scale.runner import RaySampleRunner
 from lhkit.settings import Settings
-from lhkit.toolset import limited, load
+from lhkit.toolset import limit_tokens, load
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
 CONFIG = ReplicaConfig(options=RunOptions(model="silent"), concurrency=2)
-TOOLSET = limited(load(), CONFIG.options.max_tokens)
+TOOLSET = limit_tokens(load(), CONFIG.options.max_tokens)
 
 
 class Method:
@@ -247,7 +247,7 @@ async def test_repeated_losses_make_remaining_samples_invalid(
     run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].evidence.fault == (
-        "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
+        "not run_sample: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
     again, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()

@@ -1,4 +1,4 @@
-"""A conversation taken along as Markdown: it may be opened by a program that lets HTML through."""
+"""Markdown exports of a conversation, which may be opened by programs that render HTML."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from markdown_it import MarkdownIt
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.export import to_markdown
-from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, acts, to_html
+from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, is_active, to_html
 from lhkit.notebook.state import Item, PanelState
 
 KO = load_catalog("ko")
 
 
 def shown(*items: Item) -> PanelState:
-    """Return a panel that lists these items."""
+    """Return the state of a panel with these items."""
     return PanelState(extras=tuple((0, item) for item in items))
 
 
@@ -37,24 +37,24 @@ def active(text: str) -> list[Any]:
     ],
 )
 def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -> None:
-    assert acts(text)
+    assert is_active(text)
     items: tuple[Item, ...] = (
         UserMessage(text=text),
         ModelMessage(text=text),
         ToolCallMessage(call=ToolCall(name=f"x`\n\n{text}", args={"a": text})),
         ModelMessage(text="**fine**"),
     )
-    told = to_markdown(shown(*items), KO)
-    assert active(told) == []
-    assert told.endswith("**fine**\n")
+    exported = to_markdown(shown(*items), KO)
+    assert active(exported) == []
+    assert exported.endswith("**fine**\n")
 
 
 @pytest.mark.parametrize("text", ["**bold** a < b", "`<b>`", "```html\n<b>\n```", "[a](http://b)"])
-def test_an_answer_that_does_nothing_stays_markdown(text: str) -> None:
-    assert not acts(text)
+def test_acts_is_false_for_inert_markdown(text: str) -> None:
+    assert not is_active(text)
 
 
-def test_a_text_that_the_parser_would_brood_over_is_shown_as_it_is() -> None:
+def test_to_html_shows_too_long_markdown_as_text() -> None:
     html = to_html("[" * (MAX_MARKDOWN_CHARS + 1) + "<script>")
     assert html.startswith("<pre>[[[")
     assert html.endswith("&lt;script&gt;</pre>")

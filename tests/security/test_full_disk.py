@@ -1,6 +1,6 @@
-"""A disk that fills up, or that was never ours to write on: a sentence, and nothing lost.
+"""A full or unwritable disk: an error message, and no loss of earlier data.
 
-`RLIMIT_FSIZE` plays the full disk: a write that crosses it stores a part and then fails, as on a
+`RLIMIT_FSIZE` simulates the full disk: a write beyond it stores a part and then fails, as on a
 real one.
 """
 
@@ -37,7 +37,7 @@ SAMPLES = 6
 
 @contextmanager
 def largest_file(size_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond a size while the block lasts."""
+    """Limit the file size within the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:
@@ -47,7 +47,7 @@ def largest_file(size_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.promise("eval.full_disk")
-def test_a_disk_that_fills_up_inside_a_record_costs_that_record_only(tmp_path: Path) -> None:
+def test_journal_on_a_full_disk_loses_the_last_record_only(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         journal.append(record("a"))
     whole_bytes = (tmp_path / RECORDS).stat().st_size
@@ -61,7 +61,7 @@ def test_a_disk_that_fills_up_inside_a_record_costs_that_record_only(tmp_path: P
     assert read_records(tmp_path) == (record("a"), record("b"))
 
 
-def test_nothing_is_written_behind_half_a_record_when_there_is_room_again(tmp_path: Path) -> None:
+def test_journal_refuses_writes_after_a_partial_record(tmp_path: Path) -> None:
     with open_journal(tmp_path) as journal:
         with largest_file(100), pytest.raises(RunError):
             journal.append(record("a"))
@@ -72,11 +72,11 @@ def test_nothing_is_written_behind_half_a_record_when_there_is_room_again(tmp_pa
 
 @pytest.mark.parametrize("name", [RECORDS, MANIFEST, "run.lock"])
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_a_run_folder_with_a_pipe_or_a_folder_in_place_of_a_file_is_a_sentence(
+def test_journal_refuses_a_pipe_or_folder_in_place_of_a_file(
     tmp_path: Path, make: Callable[[Path], None], name: str
 ) -> None:
     if (make, name) == (os.mkfifo, "run.lock"):
-        return  # a pipe can be locked as well as a file
+        return  # a pipe can be locked like a file
     make(tmp_path / name)
     sentence = r"cannot be written|is not a file. Remove it"
     with pytest.raises(RunError, match=sentence), open_journal(tmp_path):
@@ -116,14 +116,14 @@ def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
     done = played(tmp_path, None)
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "runs" / "r" / RECORDS).read_bytes().splitlines()
-    asked = [json.loads(line)["sample_id"]["scenario"] for line in lines]
-    assert len(asked) == len(set(asked)) == SAMPLES
+    names = [json.loads(line)["sample_id"]["scenario"] for line in lines]
+    assert len(names) == len(set(names)) == SAMPLES
     assert read_records(tmp_path / "runs" / "r")[: len(whole)] == whole
 
 
 @pytest.fixture
-def left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Yield the cache folder of a command run in this process; its log is closed afterwards."""
+def cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Yield the cache folder of a command in this process; its log is closed afterwards."""
     logger = logging.getLogger("lhkit")
     before = list(logger.handlers)
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
@@ -133,7 +133,7 @@ def left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path
         handler.close()
 
 
-def code_of(error: Exception) -> int:
+def exit_code(error: Exception) -> int:
     async def command() -> int:
         logging.getLogger("lhkit.some").warning("noted")
         raise error
@@ -143,36 +143,36 @@ def code_of(error: Exception) -> int:
     return left.value.exit_code
 
 
-def test_what_the_system_refuses_is_one_sentence_and_the_traceback_is_in_the_log(
-    left_alone: Path, capsys: pytest.CaptureFixture[str]
+def test_finish_reports_os_errors_briefly_and_logs_the_traceback(
+    cache_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert code_of(OSError(28, "No space left on device", "some.json")) == EXIT_WORLD
-    said = capsys.readouterr().err.replace("\n", " ")
-    assert said.startswith("lhkit: the system refused this ")
-    assert "No space left on device: 'some.json'" in said
-    assert "Traceback" not in said
-    assert "Traceback" in (left_alone / "logs" / "lhkit.log").read_text(encoding="utf-8")
+    assert exit_code(OSError(28, "No space left on device", "some.json")) == EXIT_WORLD
+    output = capsys.readouterr().err.replace("\n", " ")
+    assert output.startswith("lhkit: the system refused this ")
+    assert "No space left on device: 'some.json'" in output
+    assert "Traceback" not in output
+    assert "Traceback" in (cache_folder / "logs" / "lhkit.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("place", ["no folder", "no room"])
-def test_a_log_that_cannot_be_written_changes_nothing(
-    left_alone: Path, capsys: pytest.CaptureFixture[str], place: str
+def test_finish_ignores_a_log_that_cannot_be_written(
+    cache_folder: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     if place == "no folder":
-        left_alone.write_text("a file")
+        cache_folder.write_text("a file")
     with largest_file(10):
-        code = code_of(RunError("the run is broken"))
+        code = exit_code(RunError("the run is broken"))
     assert (code, capsys.readouterr().err) == (EXIT_WORLD, "lhkit: the run is broken\n")
 
 
-def test_a_database_where_no_folder_can_be_is_a_sentence(tmp_path: Path) -> None:
+def test_open_kept_refuses_a_file_without_a_possible_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"chat\.sqlite3 cannot be created .* choose another file"):
         LIFE_HELPER.open_kept(tmp_path / "file" / "chat.sqlite3", now=Settings().now, locale="ko")
 
 
 @pytest.mark.anyio
-async def test_a_write_of_the_chat_on_a_full_disk_is_an_error_to_the_model_and_leaves_nothing(
+async def test_add_habit_on_a_full_disk_is_a_handler_error_and_writes_nothing(
     tmp_path: Path,
 ) -> None:
     settings = Settings()

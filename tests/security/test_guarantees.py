@@ -1,4 +1,4 @@
-"""What SECURITY.md says of whole commands: where they write, whom they call, what they print."""
+"""Guarantees of SECURITY.md for whole commands: files, connections and output."""
 
 import ast
 import json
@@ -12,8 +12,8 @@ import pytest
 from lhkit import app
 from lhkit.cli.finish import _complain
 from lhkit.errors import ServerFailedError
-from lhkit.models.families import serve_command
 from lhkit.models.server import HOST
+from lhkit.models.vllm_server import serve_command
 from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 PACKAGE = Path(app.__file__).parent
@@ -46,7 +46,7 @@ print("\\nSEEN" + json.dumps(seen))
 
 
 def watched(tmp_path: Path, *args: str) -> tuple[dict[str, list[str]], str]:
-    """Run a command in a process that notes every file opened for writing and every connection."""
+    """Run a command in a process that records all files opened for writing and connections."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     run = subprocess.run(
@@ -71,25 +71,25 @@ def watched(tmp_path: Path, *args: str) -> tuple[dict[str, list[str]], str]:
 
 
 def outside(paths: list[str], *folders: Path) -> list[str]:
-    allowed = [os.path.realpath(each) for each in folders]
+    allowed = [os.path.realpath(folder) for folder in folders]
     return [
         path
         for path in paths
         if path != os.devnull
-        and not any(os.path.realpath(path).startswith(each) for each in allowed)
+        and not any(os.path.realpath(path).startswith(folder) for folder in allowed)
     ]
 
 
 @pytest.mark.slow
 def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_path: Path) -> None:
     args = ("eval", "--model", "gold", "--limit", "2", "--name", "mine")
-    seen, said = watched(tmp_path, *args)
-    assert (tmp_path / "runs" / "mine" / "records.jsonl").is_file(), said
+    seen, output = watched(tmp_path, *args)
+    assert (tmp_path / "runs" / "mine" / "records.jsonl").is_file(), output
     assert seen["connected"] == []
     assert any("records.jsonl" in path for path in seen["wrote"])  # the watch works
     own = (tmp_path / "runs", tmp_path / "cache")
     assert outside(seen["wrote"], *own, tmp_path / "scratch") == []
-    assert list((tmp_path / "scratch").iterdir()) == []  # filelock tries out hard links there
+    assert list((tmp_path / "scratch").iterdir()) == []  # filelock tests hard links there
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -
         run_name(EvalOptions(name=name, runs_dir=tmp_path))
 
 
-def test_a_name_made_of_options_cannot_leave_it_either(tmp_path: Path) -> None:
+def test_a_default_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
     from lhkit.cli.evaluate import EvalOptions, run_name
 
     name = run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
@@ -122,9 +122,9 @@ def test_the_message_of_an_error_cannot_steer_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert _complain(ServerFailedError(f"the server says {HOSTILE}"), 3) == 3
-    said = capsys.readouterr().err
-    assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\u2066[/red][bold]" in said.replace("\n", "")
-    assert not set("\x1b\x07\u202e\u2066") & set(said)
+    output = capsys.readouterr().err
+    assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\u2066[/red][bold]" in output.replace("\n", "")
+    assert not set("\x1b\x07\u202e\u2066") & set(output)
 
 
 def test_ten_megabytes_of_a_tool_become_one_short_envelope() -> None:
@@ -134,14 +134,14 @@ def test_ten_megabytes_of_a_tool_become_one_short_envelope() -> None:
 
 
 @pytest.mark.slow
-def test_durations_come_from_clocks_that_cannot_go_back() -> None:
-    """So none is negative when the wall clock is set back, and no retry waits for it."""
-    told: list[str] = []
+def test_durations_use_monotonic_clocks() -> None:
+    """So that setting the wall clock back affects no duration and no retry."""
+    uses: list[str] = []
     for file in PACKAGE.rglob("*.py"):
         if file.name == "settings.py":
-            continue  # the present day, for the assistant; no duration is made of it
+            continue  # the current date for the assistant, not a duration
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
             if name in {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow"}:
-                told.append(f"{file.name}: {name}")
-    assert told == []
+                uses.append(f"{file.name}: {name}")
+    assert uses == []

@@ -1,4 +1,4 @@
-"""Files that somebody else gave us: refused with a sentence and a place, quickly, never obeyed."""
+"""Hostile files are refused quickly, with an error that names the position."""
 
 import json
 from collections.abc import Mapping
@@ -58,12 +58,12 @@ def laughs(levels: int = 9) -> str:
         ("- x\n- !!python/object/apply:os.system [touch pwned]\n", 2, "is not allowed"),
         ("- !!python/name:os.system\n", 1, "is not allowed"),
         ("- !!binary aGk=\n", 1, "is not allowed"),
-        ("- id: a\n  id: b\n", 2, "stands here twice (first in line 1)"),
+        ("- id: a\n  id: b\n", 2, "duplicate key (first in line 1)"),
         ("- &a {a: 1}\n- {<<: *a}\n", 2, "a key must be a text"),
         ('- id: "a\0b"\n', 1, "#x0000"),
-        ("- 1e999999\n", 1, "1e999999 is no JSON number"),
-        ("- id: " + "9" * 5_000 + "\n", 1, "is no JSON number"),
-        ("- .inf\n", 1, "is no JSON number"),
+        ("- 1e999999\n", 1, "1e999999 is not a JSON number"),
+        ("- id: " + "9" * 5_000 + "\n", 1, "is not a JSON number"),
+        ("- .inf\n", 1, "is not a JSON number"),
         ("- a\n---\n- b\n", 2, "another document"),
     ],
     ids=lambda value: repr(value)[:30] if isinstance(value, str) else None,
@@ -91,7 +91,12 @@ BEYOND = {
         9,
         "abs: must",
     ),
-    "a tolerance that is none": ("limit: 5", "limit: {approx: 5, rel: .nan}", 9, "no JSON number"),
+    "a tolerance that is none": (
+        "limit: 5",
+        "limit: {approx: 5, rel: .nan}",
+        9,
+        "not a JSON number",
+    ),
     "an offset of millennia": ("limit: 5", "limit: {date: today+99999w}", 9, "within 36525 days"),
     "an offset without end": ("limit: 5", f"limit: {{date: today-{NINES}d}}", 9, "must be today"),
     "a row in the far past": ("final: {}", "final: {a: [{b: {date: today-6000w}}]}", 10, "within"),
@@ -102,9 +107,9 @@ BEYOND = {
 }
 
 
-@pytest.mark.parametrize(("old", "new", "line", "told"), BEYOND.values(), ids=BEYOND)
-def test_a_number_or_a_date_beyond_all_use_is_refused_with_its_line(
-    tmp_path: Path, old: str, new: str, line: int, told: str
+@pytest.mark.parametrize(("old", "new", "line", "message"), BEYOND.values(), ids=BEYOND)
+def test_load_scenarios_refuses_extreme_numbers_and_dates(
+    tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
     assert old in FAR
     file = tmp_path / "far.yaml"
@@ -112,7 +117,7 @@ def test_a_number_or_a_date_beyond_all_use_is_refused_with_its_line(
     with pytest.raises(ScenarioError) as refused:
         load_scenarios([file])
     assert str(refused.value).startswith(f"{file}:{line}: far.")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +130,14 @@ def test_a_number_or_a_date_beyond_all_use_is_refused_with_its_line(
         ({"tracker": [{"habit_id": "x", "date": "0001-01-01", "value": "done"}]}, "tracker.0.date"),
     ],
 )
-def test_a_world_at_the_end_of_the_calendar_is_refused_by_field(
+def test_parse_world_refuses_dates_outside_the_supported_years(
     world: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(UsageError, match=rf"world\.{field}: .*the year must be from 1000 to 9000"):
         parse_world({"now": "2026-06-15T09:00:00+09:00", **world})
 
 
-def test_a_relative_date_at_the_end_of_the_calendar_is_a_sentence() -> None:
+def test_match_calls_refuses_a_relative_date_beyond_the_calendar() -> None:
     with pytest.raises(ScenarioError, match=r"'today\+1d' is outside of the calendar"):
         match_calls(
             [{"tool": "f", "args": {"day": {"date": "today+1d"}}}],
@@ -144,9 +149,7 @@ def test_a_relative_date_at_the_end_of_the_calendar_is_a_sentence() -> None:
 
 @pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
 @pytest.mark.anyio
-async def test_a_gold_day_at_the_end_of_the_calendar_can_be_spoilt(
-    tmp_path: Path, day: str
-) -> None:
+async def test_mutate_accepts_dates_at_the_limits_of_the_calendar(tmp_path: Path, day: str) -> None:
     file = tmp_path / "far.yaml"
     call = f'{{tool: query_tracker, args: {{from: "{day}", to: "{day}"}}}}'
     text = FAR.replace("{tool: search_catalog, args: {limit: 5}}", call)
@@ -158,7 +161,7 @@ async def test_a_gold_day_at_the_end_of_the_calendar_can_be_spoilt(
 @pytest.mark.parametrize(
     "text", [f"repeats = {'9' * 5_000}", "a = " + "[" * 20_000, "repeats = 1e400", "limit = nan"]
 )
-def test_a_suite_of_hostile_numbers_is_a_sentence(tmp_path: Path, text: str) -> None:
+def test_load_suite_refuses_hostile_numbers(tmp_path: Path, text: str) -> None:
     file = tmp_path / "suite.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=r"suite\.toml"):
@@ -168,7 +171,7 @@ def test_a_suite_of_hostile_numbers_is_a_sentence(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize(
     "text", [f"a = {'9' * 5_000}", "a = " + "[" * 20_000, "survivor = 5", "survivor = [5]"]
 )
-def test_a_list_of_survivors_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> None:
+def test_read_survivors_refuses_an_invalid_file(tmp_path: Path, text: str) -> None:
     file = tmp_path / "survivors.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"survivors\.toml"):
@@ -176,20 +179,20 @@ def test_a_list_of_survivors_that_is_none_is_a_sentence(tmp_path: Path, text: st
 
 
 @pytest.mark.parametrize("data", [b"- id: \xff\n", "- id: x\n".encode("utf-16")])
-def test_what_is_no_utf_8_is_a_sentence(tmp_path: Path, data: bytes) -> None:
+def test_load_scenarios_refuses_other_encodings(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "latin.yaml"
     file.write_bytes(data)
     with pytest.raises(ScenarioError, match=r"latin\.yaml: cannot be read as UTF-8"):
         load_scenarios([file])
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+def test_load_scenarios_accepts_a_byte_order_mark(tmp_path: Path) -> None:
     file = tmp_path / "bom.yaml"
     file.write_text("\ufeff" + GOOD.format(n=1, matches="네"), encoding="utf-8")
-    assert [each.id for each in load_scenarios([file])] == ["a1"]
+    assert [scenario.id for scenario in load_scenarios([file])] == ["a1"]
 
 
-def test_a_file_too_large_to_read_in_a_minute_is_not_read(tmp_path: Path) -> None:
+def test_load_scenarios_refuses_a_too_large_file(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(50_000_000)
@@ -197,7 +200,7 @@ def test_a_file_too_large_to_read_in_a_minute_is_not_read(tmp_path: Path) -> Non
         load_scenarios([file])
 
 
-def test_ten_thousand_lines_are_read(tmp_path: Path) -> None:
+def test_load_scenarios_reads_ten_thousand_lines(tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     text = "".join(GOOD.format(n=n, matches="네") for n in range(1_430))
     file.write_text(text, encoding="utf-8")
@@ -209,9 +212,7 @@ BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_pattern_that_backtracks_without_end_is_refused_with_its_line(
-    tmp_path: Path, bomb: str
-) -> None:
+def test_load_scenarios_refuses_catastrophic_patterns(tmp_path: Path, bomb: str) -> None:
     file = tmp_path / "bomb.yaml"
     file.write_text(GOOD.format(n=1, matches=bomb), encoding="utf-8")
     try:
@@ -221,7 +222,7 @@ def test_a_pattern_that_backtracks_without_end_is_refused_with_its_line(
         assert "backtracks without end" in str(error)  # noqa: PT017 - a quick search is as good
 
 
-def test_the_classic_bomb_goes_off_at_once_or_not_at_all() -> None:
+def test_pattern_fault_returns_quickly_for_catastrophic_patterns() -> None:
     assert pattern_error(r"(a|aa)+$") is not None
     pattern_error(r"(a+)+$")
 
@@ -238,12 +239,12 @@ def test_a_search_that_takes_too_long_ends_with_a_sentence(
     "honest",
     [r"\d+\s?(분|시간)", r"^(네|예)[,.!]?\s", r"(\w+\s?)+", r"caf[eé]", r"(?i)no habits?", r".*"],
 )
-def test_honest_patterns_pass(honest: str) -> None:
+def test_pattern_fault_accepts_usual_patterns(honest: str) -> None:
     assert pattern_error(honest) is None
 
 
 @pytest.mark.parametrize("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)"])
-def test_what_is_no_pattern_is_a_sentence(bad: str) -> None:
+def test_pattern_fault_reports_invalid_patterns(bad: str) -> None:
     assert "regular expression" in str(pattern_error(bad))
 
 
@@ -305,6 +306,6 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes) -> None:
     assert len(str(refused.value)) < 1_000
 
 
-def test_nothing_but_sentences_comes_out_of_a_folder_of_noise(tmp_path: Path) -> None:
+def test_run_load_refuses_a_folder_of_noise(tmp_path: Path) -> None:
     with pytest.raises(LhkitError):
         Run.load(run_folder(tmp_path, "\x00\x00", b"\x00\n"))

@@ -1,4 +1,4 @@
-"""Keys stay out of all texts, prompts go to no other address, and reading has an end."""
+"""Keys appear in no output, requests follow no redirect, and responses are bounded."""
 
 import base64
 import gzip
@@ -83,42 +83,42 @@ def test_masked_leaves_placeholders_that_are_words() -> None:
 
 
 def echo(status: int, spell: Callable[[str], str], kind: str) -> Behaviour:
-    """Answer with the key that came, as an error, in a stream or as a name."""
+    """Respond with the received key, in an error, a stream or a name."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        said = spell(bearer(request))
+        key = spell(bearer(request))
         if kind == "stream error":
-            body = event({"error": {"message": f"bad key {said}", "code": 500}}).decode()
+            body = event({"error": {"message": f"bad key {key}", "code": 500}}).decode()
             return web.Response(text=body, content_type="text/event-stream")
         if kind == "stream noise":
-            return web.Response(text=f"data: {said}\n\n", content_type="text/event-stream")
-        text = json.dumps({"error": {"message": f"bad key {said}"}}) if kind == "error" else said
+            return web.Response(text=f"data: {key}\n\n", content_type="text/event-stream")
+        text = json.dumps({"error": {"message": f"bad key {key}"}}) if kind == "error" else key
         return web.Response(status=status, text=text, content_type="application/json")
 
     return answer
 
 
-def asked() -> ModelRequest:
+def request_hello() -> ModelRequest:
     return ModelRequest(messages=(UserMessage(text="hello"),))
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("kind", ["error", "page", "stream error", "stream noise"])
-async def test_an_exception_of_a_request_has_no_key(kind: str, spelling: str) -> None:
+async def test_request_error_contains_no_key(kind: str, spelling: str) -> None:
     status = 400 if kind in {"error", "page"} else 200
     async with FakeVllm(echo(status, SPELLINGS[spelling], kind)) as server:
         endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN, retries=0)
         with pytest.raises(ModelError) as raised:
-            await answered(endpoint)
-    told: BaseException | None = raised.value
-    while told is not None:
-        assert "canary" not in f"{told}{told!r}{told.args!r}"
-        assert quote(PLAIN)[:12] not in f"{told!r}"
-        told = told.__cause__
+            await stream_response(endpoint)
+    error: BaseException | None = raised.value
+    while error is not None:
+        assert "canary" not in f"{error}{error!r}{error.args!r}"
+        assert quote(PLAIN)[:12] not in f"{error!r}"
+        error = error.__cause__
 
 
 @pytest.mark.parametrize("place", ["/v1/models", "/version"])
-async def test_an_identity_has_no_key(place: str) -> None:
+async def test_model_identity_contains_no_key(place: str) -> None:
     async def names(request: web.Request) -> web.Response:
         named = {"data": [{"id": f"gemma {bearer(request)}"}], "version": bearer(request)}
         return web.json_response(named)
@@ -138,10 +138,10 @@ def files_under(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-async def test_a_run_has_no_key_in_records_reports_or_logs(
+async def test_run_folder_reports_and_logs_contain_no_key(
     tmp_path: Path,
 ) -> None:
-    """The key comes in an error, and in a reply in pieces that are no key by themselves."""
+    """The key is sent in an error, and in a reply in pieces that are not the key by themselves."""
     handler = log_to_file(Settings(cache_dir=tmp_path, api_key=PLAIN))
     pieces: list[dict[str, object]] = [
         {"content": piece} for piece in ("It is ", PLAIN[:9], PLAIN[9:], ".")
@@ -170,14 +170,11 @@ async def test_a_run_has_no_key_in_records_reports_or_logs(
     assert handler is not None
     logging.getLogger("lhkit").error("bad key %s", PLAIN, exc_info=ValueError(PLAIN))
     written = files_under(tmp_path)
-    assert {"records.jsonl", "lhkit.log", *(each.name for each in files.values())} <= {
+    assert {"records.jsonl", "lhkit.log", *(file.name for file in files.values())} <= {
         file.name for file in written
     }
     for file in written:
         assert b"canary" not in file.read_bytes(), file
-
-
-# --- repr
 
 
 def holders() -> list[object]:
@@ -194,20 +191,17 @@ def holders() -> list[object]:
     ]
 
 
-def test_no_repr_shows_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.mcp.launch.variable", lambda *_: PLAIN)
+def test_repr_contains_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lhkit.mcp.launch.read_variable", lambda *_: PLAIN)
     for holder in holders():
         assert PLAIN not in f"{holder!r}{holder}{[holder]}", type(holder)
 
 
-# --- redirects
-
-
-async def answered(endpoint: lhkit.Endpoint) -> None:
-    """Read one response to its end."""
+async def stream_response(endpoint: lhkit.Endpoint) -> None:
+    """Stream one response to its end."""
     model = await OpenAiHttp.connect(endpoint)
     try:
-        async for _ in model.stream(asked()):
+        async for _ in model.stream(request_hello()):
             pass
     finally:
         await model.aclose()
@@ -215,7 +209,7 @@ async def answered(endpoint: lhkit.Endpoint) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions"])
-async def test_a_redirect_is_refused_with_both_addresses(path: str, status: int) -> None:
+async def test_client_refuses_a_redirect_and_names_both_addresses(path: str, status: int) -> None:
     async with FakeVllm() as other:
 
         async def elsewhere(_request: web.Request) -> web.Response:
@@ -224,7 +218,7 @@ async def test_a_redirect_is_refused_with_both_addresses(path: str, status: int)
         async with FakeVllm(elsewhere, routes={path: elsewhere}) as server:
             endpoint = lhkit.Endpoint(base_url=server.base_url, retries=0)
             with pytest.raises(RequestRefusedError) as raised:
-                await answered(endpoint)
+                await stream_response(endpoint)
         assert server.base_url in str(raised.value)
         assert other.base_url in str(raised.value)
         assert not other.headers
@@ -245,9 +239,6 @@ async def test_export_refuses_a_redirect_of_the_receiver(tmp_path: Path) -> None
         assert server.base_url in str(raised.value)
         assert other.base_url in str(raised.value)
         assert not other.headers
-
-
-# --- bounds
 
 
 def streams(pieces: Callable[[], AsyncIterator[bytes]], **headers: str) -> Behaviour:
@@ -291,19 +282,19 @@ async def bomb() -> AsyncIterator[bytes]:
         (bomb, {"Content-Encoding": "br"}),
     ],
 )
-async def test_a_stream_without_end_is_broken_off(
+async def test_client_aborts_an_endless_stream(
     pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
 ) -> None:
     async with FakeVllm(streams(pieces, **headers)) as server:
         with pytest.raises(StreamBrokenError, match=r"sent too much|not asked for"):
-            await answered(lhkit.Endpoint(base_url=server.base_url, retries=0))
+            await stream_response(lhkit.Endpoint(base_url=server.base_url, retries=0))
 
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize(
     ("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})]
 )
-async def test_a_body_without_end_is_broken_off(
+async def test_client_aborts_an_endless_body(
     status: int, pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
 ) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -319,7 +310,7 @@ async def test_a_body_without_end_is_broken_off(
     assert len(str(raised.value)) < 600
 
 
-async def test_a_compressed_body_of_usual_size_is_read() -> None:
+async def test_client_reads_a_compressed_body() -> None:
     async def answer(_request: web.Request) -> web.Response:
         body = gzip.compress(json.dumps({"data": [{"id": "gemma"}]}).encode())
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})

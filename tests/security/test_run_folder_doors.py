@@ -1,4 +1,4 @@
-"""A run folder of somebody else is data: reading it runs no code and writes through no link."""
+"""Reading a foreign run folder runs no code."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 @pytest.fixture
 async def played(tmp_path: Path) -> Path:
-    """Return a folder of a run with one conversation that holds its own states."""
+    """Return a run folder with one conversation and its states."""
     scenario = load_scenarios(scenario_paths("all"))[0]
     folder = tmp_path / "runs/theirs"
     began = Provenance(started_at=datetime(2026, 6, 15, 9, tzinfo=UTC))
@@ -30,13 +30,13 @@ async def played(tmp_path: Path) -> Path:
 
 
 def with_manifest(folder: Path, **fields: object) -> Path:
-    """Return a run folder after its manifest says something else."""
+    """Change fields of a run folder's manifest, and return the folder."""
     file = folder / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
     return folder
 
 
-async def judged(folder: Path, toolset: str) -> Review:
+async def review_all(folder: Path, toolset: str) -> Review:
     review = Review(with_manifest(folder, toolset=toolset), locale="en")
     while review.state.done < len(review.state.records):
         review.judge("fine" if review.state.call is None else "right")
@@ -62,7 +62,7 @@ async def test_review_loads_no_toolset_that_a_run_folder_names(
         "label": "pantry",
         "weird": "\x1b[2J life-helper",
     }[kind]
-    review = await judged(played, reference)
+    review = await review_all(played, reference)
     with pytest.raises(UsageError, match=r"toolset=") as refused:
         await review.to_scenarios(tmp_path / "out")
     assert not canary.exists()
@@ -73,5 +73,5 @@ async def test_review_loads_no_toolset_that_a_run_folder_names(
 async def test_review_replays_a_life_helper_run_without_a_toolset(
     played: Path, tmp_path: Path
 ) -> None:
-    review = await judged(played, "life-helper")
+    review = await review_all(played, "life-helper")
     assert await review.to_scenarios(tmp_path / "out")

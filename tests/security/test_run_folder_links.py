@@ -1,4 +1,4 @@
-"""Links and pipes that came with a run folder: nothing is written through one, nothing waits."""
+"""Links and pipes in a run folder: commands neither write through them nor block."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run with one conversation, also kept as a chat of a person."""
+    """Return a run folder with one conversation, marked as a user's chat."""
     folder = tmp_path_factory.mktemp("played")
     scenario = load_scenarios(scenario_paths("all"))[0]
 
@@ -63,7 +63,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def theirs(played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a copy of the played folder as `runs/theirs` of the working folder."""
+    """Return a copy of the run folder as `runs/theirs` in the working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
@@ -71,7 +71,7 @@ def theirs(played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def lhkit(*args: str) -> Result:
-    """Run a command in this process, its coroutine in a thread of its own."""
+    """Run a command in this process, with its coroutine in a separate thread."""
 
     def to_its_end(work: object) -> int:
         async def waited() -> int:
@@ -84,11 +84,11 @@ def lhkit(*args: str) -> Result:
 
 
 def label(folder: Path, reviewer: str = "kim") -> None:
-    """Judge the first place of a folder's first conversation."""
+    """Add a label to the first place of a folder's first conversation."""
     Review(folder, reviewer=reviewer, locale="en").judge("right")
 
 
-DOORS: list[Callable[[Path], object]] = [
+COMMANDS: list[Callable[[Path], object]] = [
     lambda run: lhkit("report", str(run)),
     lambda run: lhkit("report", str(run), "--markdown", str(run / "report.md")),
     lambda run: lhkit("compare", str(run), str(run)),
@@ -104,11 +104,11 @@ DOORS: list[Callable[[Path], object]] = [
 ]
 
 
-def walk_all(run: Path) -> None:
-    """Go through every door; a refusal is an answer, any other exception is not."""
-    for door in DOORS:
+def run_all_commands(run: Path) -> None:
+    """Run all commands; only errors of lhkit are allowed."""
+    for command in COMMANDS:
         try:
-            result = door(run)
+            result = command(run)
         except (LhkitError, FileNotFoundError):
             continue
         if isinstance(result, Result):
@@ -129,8 +129,8 @@ def test_no_command_writes_through_a_link_in_a_run_folder(
         victim.write_text("mine\n")
     before = {} if victim.is_dir() else victim.read_bytes()
     path.symlink_to(victim)
-    walk_all(theirs)
-    after = {each.name for each in victim.iterdir()} if victim.is_dir() else victim.read_bytes()
+    run_all_commands(theirs)
+    after = {path.name for path in victim.iterdir()} if victim.is_dir() else victim.read_bytes()
     assert not after if victim.is_dir() else after == before
 
 
@@ -140,10 +140,10 @@ def test_no_command_waits_for_a_pipe_in_a_run_folder(theirs: Path, name: str) ->
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    walk_all(theirs)
+    run_all_commands(theirs)
 
 
-def test_report_replaces_a_link_and_keeps_what_it_led_to(theirs: Path, tmp_path: Path) -> None:
+def test_report_replaces_a_link_and_keeps_its_target(theirs: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine\n")
     (theirs / "report.html").symlink_to(victim)
@@ -168,18 +168,18 @@ def test_rescore_refuses_a_link_where_its_folder_would_be(theirs: Path, tmp_path
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_device_is_never_replaced(tmp_path: Path) -> None:
+def test_write_whole_refuses_a_device(tmp_path: Path) -> None:
     (tmp_path / "null").symlink_to(os.devnull)
     for path in (tmp_path / "null", Path(os.devnull)):
         with pytest.raises(OSError, match="not a regular file"):
-            files.write_whole(path, b"x")
+            files.write_atomically(path, b"x")
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
     with pytest.raises(OSError, match="not a regular file"):
         files.open_regular(Path("/dev/zero"))
 
 
 def append_many(folder: Path, begin: int, count: int) -> None:
-    """Append labels that each say another reply."""
+    """Append labels with different replies."""
     record = Run.load(folder).records[0]
     place = list(places_of(record))[-1]
     seen = turn_sha256(turn_of(place, record))
@@ -191,10 +191,10 @@ def append_many(folder: Path, begin: int, count: int) -> None:
 def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
     spawn = get_context("spawn")
     both = [spawn.Process(target=append_many, args=(theirs, n, 100)) for n in (0, 1_000)]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join()
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
     lines = (theirs / "reviews/kim.jsonl").read_bytes().split(b"\n")
     assert len(lines) == 201
 
@@ -205,7 +205,7 @@ def test_forget_chats_removes_the_labels_of_every_reviewer(theirs: Path) -> None
     (theirs / f"{files.DRAFT}0").write_text("4242")
     name = Run.load(theirs).records[0].sample_id.scenario
     forget_chats(theirs, [name])
-    everything = b"".join(each.read_bytes() for each in theirs.rglob("*") if each.is_file())
+    everything = b"".join(path.read_bytes() for path in theirs.rglob("*") if path.is_file())
     assert b"4242" not in everything
     assert name.encode() not in (theirs / "records.jsonl").read_bytes()
     assert not list((theirs / "reviews").glob("*.jsonl"))
@@ -222,7 +222,7 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
         seen = turn_sha256(turn_of(place, record))
         ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, seen_sha256=seen))
     forget_chats(theirs, [name])
-    assert [each.place.sample for each in ReviewFile(theirs, "kim").labels] == ["other"]
+    assert [label.place.sample for label in ReviewFile(theirs, "kim").labels] == ["other"]
 
 
 def test_forget_chats_with_a_broken_label_forgets_nothing(theirs: Path) -> None:
@@ -230,6 +230,6 @@ def test_forget_chats_with_a_broken_label_forgets_nothing(theirs: Path) -> None:
     with (theirs / "reviews/kim.jsonl").open("ab") as file:
         file.write(b"{}\n")
     before = (theirs / "records.jsonl").read_bytes()
-    with pytest.raises(RunError, match=r"kim\.jsonl:2 is no label"):
+    with pytest.raises(RunError, match=r"kim\.jsonl:2 is not a valid label"):
         forget_chats(theirs, [Run.load(theirs).records[0].sample_id.scenario])
     assert (theirs / "records.jsonl").read_bytes() == before

@@ -1,4 +1,4 @@
-"""Regular expressions that came with a run folder end: with an answer, or with a sentence."""
+"""Hostile regular expressions in a run folder end with a result or an error."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scoring.claim_model import History
-from lhkit.harness.scoring.success_claims import success_words
+from lhkit.harness.scoring.success_claims import find_success_phrase
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 from lhkit.tools.patterns import matches
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(60)]
 BOMB = "(a|aa)+$"
 TEXT = "a" * 60 + "!"
 ENDS = [BOMB, "^(a+)+$", "(?:a+)+$"]
-"""The first keeps `regex` busy too; the others only `re`."""
+"""The first is slow in `regex` too; the others only in `re`."""
 
 
 def schema(pattern: str) -> dict[str, Any]:
@@ -44,46 +44,46 @@ def test_pattern_refuses_a_search_that_takes_too_long() -> None:
 @pytest.mark.parametrize("pattern", ENDS)
 @pytest.mark.parametrize("key", ["pattern", "patternProperties", "additionalProperties"])
 def test_validation_of_a_hostile_schema_ends(pattern: str, key: str) -> None:
-    made = schema(pattern)
+    tested_schema = schema(pattern)
     args = {"x": TEXT}
     if key != "pattern":
-        made = {
+        tested_schema = {
             "type": "object",
             "patternProperties": {pattern: {}},
             "additionalProperties": key == "patternProperties",
         }
         args = {TEXT: "x"}
     try:
-        ArgumentValidator(made).check(args)
-        value_fault(made, next(iter(args)), args[next(iter(args))])
+        ArgumentValidator(tested_schema).check(args)
+        value_fault(tested_schema, next(iter(args)), args[next(iter(args))])
     except UsageError as error:
-        assert "takes longer" in str(error)  # noqa: PT017 - or it ends with an answer
+        assert "takes longer" in str(error)  # noqa: PT017 - or it returns a result
 
 
 @pytest.mark.parametrize("pattern", ["(", "\\p{Han}", "[[a]"])
-def test_pattern_asserts_nothing_of_what_cannot_be_compiled(pattern: str) -> None:
+def test_pattern_that_cannot_be_compiled_raises_nothing(pattern: str) -> None:
     assert matches(pattern, "漢") in {True, False}
 
 
-def test_claims_that_take_too_long_are_a_sentence() -> None:
-    with pytest.raises(UsageError, match="take longer than 2 s"):
-        success_words(f"I did it: {TEXT}", {"write": [BOMB]}, History())
+def test_success_words_refuses_claims_that_take_too_long() -> None:
+    with pytest.raises(UsageError, match=r"takes? longer than 2 s"):
+        find_success_phrase(f"I did it: {TEXT}", {"write": [BOMB]}, History())
 
 
 @pytest.fixture
 async def hostile(tmp_path: Path) -> Path:
-    """Return a run whose manifest describes its tools with expressions that never end in `re`."""
+    """Return a run whose manifest contains patterns that never end in `re`."""
     scenario = load_scenarios(scenario_paths("all"))[0]
     folder = tmp_path / "theirs"
     await replay([scenario], gold_model, run_dir=folder, progress=False)
     file = folder / "manifest.json"
     manifest = json.loads(file.read_text())
-    for told in manifest["locales"].values():
-        for tool in told["tools"]:
+    for config in manifest["locales"].values():
+        for tool in config["tools"]:
             if tool["destructive"]:
                 tool["claims"] = {"ko": ["(?:a+)+$"], "en": ["(?:a+)+$"]}
         evil = {"name": "evil", "description": "", "destructive": False}
-        told["tools"].append({**evil, "parameters": schema("^(a+)+$")})
+        config["tools"].append({**evil, "parameters": schema("^(a+)+$")})
     file.write_text(json.dumps(manifest))
     line = json.loads((folder / "records.jsonl").read_text())
     line["evidence"]["turns"][0]["reply"] = TEXT
@@ -102,7 +102,7 @@ async def test_rescore_is_invalid_where_a_claim_takes_too_long(hostile: Path) ->
     scenario = load_scenarios(scenario_paths("all"))[0]
     (record,) = rescore(Run.load(hostile), [scenario]).records
     assert record.judgement.verdict is Verdict.INVALID
-    assert "take longer than 2 s" in record.judgement.reasons[0]
+    assert "takes longer than 2 s" in record.judgement.reasons[0]
 
 
 async def test_review_form_of_a_hostile_tool_ends(hostile: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every field of a manifest and of a record, of another shape: one sentence, or it is read."""
+"""Manifests and records with a wrong field are refused with an error, or read."""
 
 import copy
 import json
@@ -94,19 +94,19 @@ async def played(tmp_path: Path) -> Path:
 
 
 def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where each value stands in a document, down to the first two of a list."""
+    """Yield the path of each value in a document, of lists only the first two."""
     if path:
         yield path
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from paths_in(each, (*path, key))
+        for key, item in value.items():
+            yield from paths_in(item, (*path, key))
     elif isinstance(value, list):
-        for number, each in enumerate(value[:2]):
-            yield from paths_in(each, (*path, number))
+        for number, item in enumerate(value[:2]):
+            yield from paths_in(item, (*path, number))
 
 
 def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Return a copy of a document that holds another value at a place."""
+    """Return a copy of a document with another value at a path."""
     other = copy.deepcopy(document)
     inner = other
     for step in path[:-1]:
@@ -115,8 +115,10 @@ def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     return other
 
 
-def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield what reads a run folder, by name; drawing a page only if `is_slow`."""
+def readers(
+    folder: Path, file: Path, *, is_slow: bool
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the functions that read a run folder, by name; slow ones only if `is_slow`."""
     out = folder.parent / "out"
     out.mkdir(exist_ok=True)
     yield "stored", lambda: list(Run.load(folder, keep_records=False).records)
@@ -148,9 +150,13 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
 def accept_all(run: Run, file: Path) -> None:
     sources = read_sources([file])
     for record in run.records:
-        for each in observed_arguments(record):
+        for argument in observed_arguments(record):
             options = AcceptOptions(
-                run=Path(), sample="add", turn=each.turn, call=each.call, arg=each.name
+                run=Path(),
+                sample="add",
+                turn=argument.turn,
+                call=argument.call,
+                arg=argument.name,
             )
             _edit(options, record, sources, run.manifest)
 
@@ -166,7 +172,7 @@ def review_all(folder: Path) -> None:
 
 
 def mutants(document: Any, *, every: int) -> Iterator[tuple[str, Any]]:
-    """Yield documents with one wrong value, by what was changed; each field with some of all."""
+    """Yield (change, document with one wrong value), for every n-th of all combinations."""
     number = 0
     for path in paths_in(document):
         for value in WRONG:
@@ -177,22 +183,22 @@ def mutants(document: Any, *, every: int) -> Iterator[tuple[str, Any]]:
 
 
 def faults(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, BaseException]]:
-    """Yield what was changed, the door and the exception where one is no sentence of lhkit's."""
+    """Yield (change, reader, exception) where a reader raises another error than lhkit's."""
     for name in ("manifest.json", "records.jsonl"):
         path = folder / name
         original = path.read_text()
         for number, (changed, document) in enumerate(mutants(json.loads(original), every=every)):
             path.write_text(json.dumps(document) + "\n")
-            door = "load"
+            reader = "load"
             try:
-                for name_of_door, walk in doors(folder, file, is_slow=number % 40 == 0):
-                    door = name_of_door
+                for reader_name, read in readers(folder, file, is_slow=number % 40 == 0):
+                    reader = reader_name
                     with suppress(LhkitError):
-                        walk()
+                        read()
             except LhkitError:
                 continue
-            except Exception as error:  # noqa: BLE001 - that is what is looked for
-                yield f"{name}: {changed}", door, error
+            except Exception as error:  # noqa: BLE001 - this is what the test looks for
+                yield f"{name}: {changed}", reader, error
         path.write_text(original)
 
 
@@ -295,15 +301,15 @@ async def test_run_folder_names_the_file_and_the_field_that_is_broken(
 
 
 @pytest.mark.slow
-async def test_run_folder_that_is_whole_goes_through_every_door(
+async def test_run_folder_that_is_valid_is_read_by_every_reader(
     played: Path, tmp_path: Path
 ) -> None:
-    for _, walk in doors(played, tmp_path / "mine.yaml", is_slow=True):
-        walk()
+    for _, read in readers(played, tmp_path / "mine.yaml", is_slow=True):
+        read()
 
 
 @pytest.mark.parametrize("now", ["Monday", "0001-01-01T00:00:00+09:00", "9999-12-31", ""])
-async def test_export_reads_a_record_whose_world_has_another_clock(played: Path, now: str) -> None:
+async def test_export_reads_a_record_with_another_started_at(played: Path, now: str) -> None:
     path = played / "records.jsonl"
     path.write_text(json.dumps({**json.loads(path.read_text()), "started_at": now}) + "\n")
     run = Run.load(played)
@@ -311,7 +317,7 @@ async def test_export_reads_a_record_whose_world_has_another_clock(played: Path,
     assert list(trace_lines(run))
 
 
-async def test_accept_says_that_the_run_does_not_describe_the_tool(
+async def test_accept_reports_a_tool_that_the_run_does_not_describe(
     played: Path, tmp_path: Path
 ) -> None:
     path = played / "manifest.json"
@@ -326,11 +332,11 @@ async def test_accept_says_that_the_run_does_not_describe_the_tool(
 async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
     played: Path, tmp_path: Path
 ) -> None:
-    found = [
-        f"{changed}: {door}: {error!r}"
-        for changed, door, error in faults(played, tmp_path / "mine.yaml", every=23)
+    errors = [
+        f"{changed}: {reader}: {error!r}"
+        for changed, reader, error in faults(played, tmp_path / "mine.yaml", every=23)
     ]
-    assert found == []
+    assert errors == []
 
 
 async def test_run_load_reads_a_tool_described_with_half_a_surrogate_pair(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The chat's database under kill -9, and with two conversations at once."""
+"""The store under kill -9 and with two concurrent connections."""
 
 import subprocess
 import sys
@@ -46,11 +46,11 @@ def test_killed_between_statements_ten_times_the_database_holds_whole_writes_onl
             assert store.row("PRAGMA integrity_check")[0] == "ok"  # type: ignore[index]  # it has a row
             halves = store.rows("SELECT n, count(*) AS halves FROM pair GROUP BY n")
             assert {row["halves"] for row in halves} <= {2}
-            assert len(halves) >= whole + round_  # what was committed before stays
+            assert len(halves) >= whole + round_  # earlier commits stay
             whole = len(halves)
 
 
-def test_two_chats_on_one_database_see_each_others_writes(tmp_path: Path) -> None:
+def test_store_sees_committed_writes_of_another_connection(tmp_path: Path) -> None:
     path = tmp_path / "life.db"
     with Store.open(path, load_protocols()) as one, Store.open(path, load_protocols()) as two:
         one.write("CREATE TABLE note (text TEXT)")

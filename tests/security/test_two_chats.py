@@ -1,4 +1,4 @@
-"""Two processes, as two notebooks are, with a conversation each over one chat database."""
+"""Two processes with a conversation each over one chat database."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ from lhkit.settings import Settings
 from lhkit.messages import ToolCallMessage
 from lhkit.tool_results import envelope
 
-async def said(session, name, args):
+async def run_turn(session, name, args):
     model = ScriptedModel([call(name, **args), say("네")])
     chat = app.open_chat(model, session, ScriptedGate([True]), "ko")
     await chat.user_turn("부탁해")
@@ -44,27 +44,27 @@ session = LIFE_HELPER.open_kept(Path(sys.argv[1]), now=Settings().now, locale="k
 with closing(session), asyncio.Runner() as runner:
     print("open", flush=True)
     for line in sys.stdin:
-        found = [runner.run(said(session, *each)) for each in json.loads(line)]
-        print(json.dumps([result for results in found for result in results]), flush=True)
+        turns = [runner.run(run_turn(session, *request)) for request in json.loads(line)]
+        print(json.dumps([result for results in turns for result in results]), flush=True)
 """
 HABIT = {"frame_level": "identity", "framed_text": "나는 매일 걷는 사람이다", "anchor_when": "아침"}
 DAYS = 8
 
 
 class Notebook:
-    """A process with a conversation open on the database."""
+    """A process with an open conversation over the database."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
 
     def ask(self, *calls: tuple[str, dict[str, Any]]) -> None:
-        """Have the model make some calls; the user says yes to each."""
+        """Let the model make calls; the user approves each."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(calls) + "\n")
         self.process.stdin.flush()
 
-    def heard(self) -> Any:
-        """Return what the tools answered."""
+    def read_results(self) -> Any:
+        """Return the tool results."""
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
@@ -83,45 +83,47 @@ def notebooks(database: Path, count: int) -> Iterator[list[Notebook]]:
             stack.enter_context(process)
             stack.callback(process.kill)
             opened.append(Notebook(process))
-        for each in opened:
-            assert each.process.stdout is not None
-            assert each.process.stdout.readline() == "open\n"
+        for notebook in opened:
+            assert notebook.process.stdout is not None
+            assert notebook.process.stdout.readline() == "open\n"
         yield opened
 
 
 @pytest.mark.slow
-def test_two_notebooks_on_one_database_lose_nothing_and_break_no_rule_together(
+def test_store_keeps_rules_and_writes_of_two_processes(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "chat.sqlite3"
     today = Settings().now().date()
     days = [(today - timedelta(days=n)).isoformat() for n in range(DAYS)]
-    with notebooks(path, 2) as (one, two):  # both made the file, at once
+    with notebooks(path, 2) as (one, two):  # both create the file concurrently
         one.ask(("add_habit", {"protocol_id": "daily-walk", **HABIT}))
         two.ask(("add_habit", {"protocol_id": "box-breathing", **HABIT}))
-        results = [*one.heard(), *two.heard()]
-        assert sorted(each.get("code", each["status"]) for each in results) == ["ok", "r3_quota"]
-        habit_id = next(each["data"]["habit"]["id"] for each in results if each["status"] == "ok")
-        for each, value in ((one, "done"), (two, "blank")):
-            each.ask(
+        results = [*one.read_results(), *two.read_results()]
+        codes = sorted(result.get("code", result["status"]) for result in results)
+        assert codes == ["ok", "r3_quota"]
+        habit_id = next(r["data"]["habit"]["id"] for r in results if r["status"] == "ok")
+        for notebook, value in ((one, "done"), (two, "blank")):
+            notebook.ask(
                 *(
                     ("log_tracker_entry", {"habit_id": habit_id, "date": day, "value": value})
                     for day in days
                 )
             )
-        assert {each["status"] for each in [*one.heard(), *two.heard()]} == {"ok"}
+        results = [*one.read_results(), *two.read_results()]
+        assert {result["status"] for result in results} == {"ok"}
         one.process.kill()
         two.ask(("query_tracker", {"habit_id": habit_id}))
-        (told,) = two.heard()
-        assert told["status"] == "ok"
+        (result,) = two.read_results()
+        assert result["status"] == "ok"
     with Store.open(path, load_protocols()) as store:
         assert store.number("SELECT count(*) FROM habit") == 1
-        assert [each.date.isoformat() for each in list_entries(store, habit_id)] == days
+        assert [entry.date.isoformat() for entry in list_entries(store, habit_id)] == days
         assert [tuple(row) for row in store.rows("PRAGMA integrity_check")] == [("ok",)]
 
 
 @pytest.mark.anyio
-async def test_a_database_that_is_locked_for_too_long_is_an_error_to_the_model_and_writes_nothing(
+async def test_add_habit_on_a_locked_store_is_a_handler_error_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.05)

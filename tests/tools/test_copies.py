@@ -83,7 +83,7 @@ async def played(registry: ToolRegistry) -> ToolCallMessage:
 
 
 @pytest.mark.anyio
-async def test_an_approved_write_validates_once_and_copies_twice(
+async def test_dispatch_validates_an_approved_write_once_and_copies_it_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     schema = object_schema(rows={"type": "array", "items": {"type": "string"}})
@@ -99,7 +99,7 @@ async def test_an_approved_write_validates_once_and_copies_twice(
 
 
 @pytest.mark.anyio
-async def test_a_typed_function_reads_its_arguments_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dispatch_converts_function_arguments_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Counts(monkeypatch)
     registry = ToolRegistry()
 
@@ -114,7 +114,7 @@ async def test_a_typed_function_reads_its_arguments_once(monkeypatch: pytest.Mon
 
 
 @pytest.mark.anyio
-async def test_a_handler_that_was_put_in_place_of_a_function_is_the_one_that_runs() -> None:
+async def test_dispatch_runs_a_handler_that_replaced_a_function() -> None:
     registry = ToolRegistry()
 
     @registry.tool(destructive=True)

@@ -52,7 +52,7 @@ def raising(error: BaseException) -> Any:
 
 
 @pytest.mark.anyio
-async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(
+async def test_dispatch_names_known_tools_for_an_unknown_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     trace = await traced("foo", {})
@@ -64,7 +64,7 @@ async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.wrong_type")
-async def test_a_wrong_type_names_field_expected_and_actual() -> None:
+async def test_dispatch_names_field_expected_and_actual_of_a_wrong_type() -> None:
     trace = await traced("add_habit", {"protocol_id": 123}, confirm=ScriptedGate([True]))
     assert trace.result == ToolErr(
         "validation", "Argument error: the field 'protocol_id' must be string, but 123 came."
@@ -72,7 +72,7 @@ async def test_a_wrong_type_names_field_expected_and_actual() -> None:
 
 
 @pytest.mark.anyio
-async def test_empty_arguments_are_caught_by_the_required_fields() -> None:
+async def test_dispatch_refuses_empty_arguments_by_required_fields() -> None:
     trace = await traced("search_catalog", {})
     assert trace.result == ToolErr(
         "validation",
@@ -82,19 +82,19 @@ async def test_empty_arguments_are_caught_by_the_required_fields() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("args", [None, [], "x", 3, {"protocol_id": {1, 2}}, {1: "x"}])
-async def test_arguments_that_are_no_json_object_are_refused(args: Any) -> None:
+async def test_dispatch_refuses_arguments_that_are_not_an_object(args: Any) -> None:
     assert code((await traced("search_catalog", args)).result) == "validation"
 
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.no_gate")
-async def test_a_destructive_call_with_no_gate_is_cancelled() -> None:
+async def test_dispatch_cancels_a_destructive_call_without_a_gate() -> None:
     trace = await traced("add_habit", ARGS)
     assert (trace.result, trace.gate, trace.ran) == (ToolCancelled(), GateOutcome.ABSENT, False)
 
 
 @pytest.mark.anyio
-async def test_an_accepted_call_returns_the_handlers_result_as_it_is() -> None:
+async def test_dispatch_returns_the_handlers_result_of_an_accepted_call() -> None:
     refusal = ToolErr("r3_quota", "one a week")
     tool = replace(WRITE, handler=lambda _args, _deps: refusal)
     trace = await traced("add_habit", ARGS, tool, confirm=ScriptedGate([True]))
@@ -103,7 +103,7 @@ async def test_an_accepted_call_returns_the_handlers_result_as_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_rejected_call_is_cancelled() -> None:
+async def test_dispatch_cancels_a_rejected_call() -> None:
     trace = await traced("add_habit", ARGS, confirm=ScriptedGate([False]))
     assert (trace.result, trace.gate, trace.ran) == (ToolCancelled(), GateOutcome.REJECTED, False)
 
@@ -129,14 +129,14 @@ class TruthyGate:
     [BrokenGate(RuntimeError()), BrokenGate(TimeoutError()), CancelledGate(), TruthyGate(), 3],
     ids=["raises", "times out", "gone", "says no bool", "is no gate"],
 )
-async def test_a_gate_that_fails_means_cancelled(gate: Any) -> None:
+async def test_dispatch_cancels_a_call_if_the_gate_raises(gate: Any) -> None:
     trace = await traced("add_habit", ARGS, confirm=gate)
     assert (trace.result, trace.ran) == (ToolCancelled(), False)
 
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.validated_first")
-async def test_the_user_is_not_asked_about_arguments_that_cannot_run() -> None:
+async def test_dispatch_validates_before_it_asks() -> None:
     gate = ScriptedGate([True])
     await traced("add_habit", {"protocol_id": 1}, confirm=gate)
     assert gate.asked == []
@@ -144,7 +144,7 @@ async def test_the_user_is_not_asked_about_arguments_that_cannot_run() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.extra_keys")
-async def test_undeclared_keys_reach_neither_gate_nor_handler_and_are_reported() -> None:
+async def test_dispatch_drops_and_reports_undeclared_keys() -> None:
     gate = ScriptedGate([True])
     trace = await traced("add_habit", {**ARGS, "mood": "good"}, confirm=gate)
     assert trace.result == ToolOk({"args": ARGS})
@@ -153,7 +153,7 @@ async def test_undeclared_keys_reach_neither_gate_nor_handler_and_are_reported()
 
 
 @pytest.mark.anyio
-async def test_undeclared_keys_are_dropped_even_where_the_schema_forbids_them() -> None:
+async def test_dispatch_drops_undeclared_keys_that_the_schema_forbids() -> None:
     strict = replace(READ, parameters={**HABIT, "additionalProperties": False})
     trace = await traced("search_catalog", {**ARGS, "mood": 1}, strict)
     assert trace.result == ToolOk({"args": ARGS})
@@ -161,7 +161,7 @@ async def test_undeclared_keys_are_dropped_even_where_the_schema_forbids_them() 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), asyncio.CancelledError()])
-async def test_a_handler_that_raises_gives_the_type_only_and_a_logged_traceback(
+async def test_dispatch_reports_the_type_and_logs_the_traceback_of_a_handler_error(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     trace = await traced("search_catalog", ARGS, replace(READ, handler=raising(error)))
@@ -171,7 +171,7 @@ async def test_a_handler_that_raises_gives_the_type_only_and_a_logged_traceback(
 
 
 @pytest.mark.anyio
-async def test_a_handler_that_exceeds_its_timeout_is_ended() -> None:
+async def test_dispatch_cancels_a_handler_after_its_timeout() -> None:
     ended = asyncio.Event()
 
     async def endless(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -190,19 +190,19 @@ async def test_a_handler_that_exceeds_its_timeout_is_ended() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("returned", [None, {"status": "ok"}, "ok", ToolOk])
-async def test_a_handler_that_returns_something_else_failed(returned: Any) -> None:
+async def test_dispatch_refuses_a_result_of_another_type(returned: Any) -> None:
     tool = replace(READ, handler=lambda _args, _deps: returned)
     assert code((await traced("search_catalog", ARGS, tool)).result) == "handler_error"
 
 
 @pytest.mark.anyio
-async def test_a_read_only_call_runs_without_a_gate() -> None:
+async def test_dispatch_runs_a_read_only_call_without_a_gate() -> None:
     trace = await traced("search_catalog", ARGS)
     assert (trace.result, trace.gate) == (ToolOk({"args": ARGS}), GateOutcome.NOT_NEEDED)
 
 
 @pytest.mark.anyio
-async def test_an_integral_float_becomes_an_integer_and_true_is_none() -> None:
+async def test_dispatch_converts_whole_floats_but_not_booleans_to_integers() -> None:
     trace = await traced("search_catalog", {**ARGS, "n": 2.0})
     assert trace.args is not None
     assert type(trace.args["n"]) is int
@@ -211,7 +211,7 @@ async def test_an_integral_float_becomes_an_integer_and_true_is_none() -> None:
 
 
 @pytest.mark.anyio
-async def test_cancelling_the_caller_lets_a_started_handler_finish() -> None:
+async def test_dispatch_finishes_a_started_handler_when_the_caller_is_cancelled() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
     async def write(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -238,7 +238,7 @@ async def test_cancelling_the_caller_lets_a_started_handler_finish() -> None:
 
 
 @pytest.mark.anyio
-async def test_cancelling_the_caller_while_the_user_is_asked_runs_nothing() -> None:
+async def test_dispatch_runs_nothing_when_the_caller_is_cancelled_during_the_question() -> None:
     class Endless:
         async def confirm(self, request: ConfirmRequest) -> bool:
             return await asyncio.get_running_loop().create_future()
@@ -255,7 +255,7 @@ async def test_cancelling_the_caller_while_the_user_is_asked_runs_nothing() -> N
 
 
 @pytest.mark.anyio
-async def test_waiting_for_a_person_is_not_tool_latency() -> None:
+async def test_dispatch_counts_waiting_for_the_user_separately() -> None:
     moments = iter(range(100))
     seen: list[ToolCallOutcome] = []
     clocked = ToolDispatcher(ToolRegistry([WRITE]), clock=lambda: float(next(moments)))
@@ -291,7 +291,7 @@ OPEN = object_schema(x={}, y={"type": "array"})
         {"x": st.deferred(lambda: JSON_VALUES), "y": st.lists(st.deferred(lambda: JSON_VALUES))}
     )
 )
-async def test_nobody_who_changes_what_they_are_given_changes_what_runs_or_is_recorded(
+async def test_dispatch_isolates_arguments_from_gate_summary_and_handler(
     args: dict[str, Any],
 ) -> None:
     asked, ran = [], []
@@ -330,7 +330,7 @@ async def test_nobody_who_changes_what_they_are_given_changes_what_runs_or_is_re
 
 
 @pytest.mark.anyio
-async def test_a_person_in_a_terminal_reads_whom_an_id_means_and_the_trace_keeps_it() -> None:
+async def test_dispatch_shows_and_records_a_summary_that_looks_up_ids() -> None:
     shown: list[str] = []
 
     async def read(_prompt: str) -> str:
@@ -355,7 +355,7 @@ async def test_a_person_in_a_terminal_reads_whom_an_id_means_and_the_trace_keeps
 
 
 @pytest.mark.anyio
-async def test_a_handler_may_change_its_arguments_and_return_them() -> None:
+async def test_dispatch_lets_a_handler_change_and_return_its_arguments() -> None:
     def handle(args: Any, _deps: Any) -> ToolResult:
         args["protocol_id"] += "!"
         args["log"] = [json.dumps(args)]
@@ -371,7 +371,7 @@ async def test_a_handler_may_change_its_arguments_and_return_them() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("data", [{"x": {1}}, {"x": float("nan")}, {"n": 10**5000}, {1: 2}])
-async def test_data_that_json_cannot_carry_is_an_error_of_the_handler(data: Any) -> None:
+async def test_dispatch_refuses_a_result_that_is_not_json(data: Any) -> None:
     tool = replace(READ, handler=lambda _args, _deps: ToolOk(data))
     assert code((await traced("search_catalog", ARGS, tool)).result) == "handler_error"
 
@@ -402,14 +402,14 @@ class OwnEndError(BaseException):
 
 
 @pytest.mark.anyio
-async def test_a_number_too_long_to_print_is_refused_before_anybody_is_asked() -> None:
+async def test_dispatch_refuses_a_number_with_too_many_digits() -> None:
     gate = ScriptedGate([True])
     trace = await traced("add_habit", {**ARGS, "n": 10**5000}, confirm=gate)
     assert (code(trace.result), gate.asked, trace.ran) == ("validation", [], False)
 
 
 @pytest.mark.anyio
-async def test_a_name_that_is_a_text_of_its_own_kind_is_looked_up_as_the_text_it_is() -> None:
+async def test_dispatch_looks_up_a_str_subclass_as_plain_text() -> None:
     trace = await traced(OddText("search_catalog"), ARGS)
     assert trace.result == ToolOk({"args": ARGS})
     trace = await traced("search_catalog", {"protocol_id": OddText("daily-walk")})
@@ -421,7 +421,7 @@ ENDS = [GeneratorExit(), OwnEndError(), SystemExit(2), BaseExceptionGroup("all",
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", ENDS, ids=repr)
-async def test_whatever_a_gate_or_a_handler_raises_is_a_no_or_an_error(
+async def test_dispatch_handles_any_exception_of_gate_and_handler(
     error: BaseException,
 ) -> None:
     asked = await traced("add_habit", ARGS, confirm=BrokenGate(error))
@@ -430,7 +430,7 @@ async def test_whatever_a_gate_or_a_handler_raises_is_a_no_or_an_error(
     assert run.result == ToolErr("handler_error", f"The tool failed: {type(error).__name__}")
 
 
-def test_an_interrupt_inside_a_handler_passes_and_is_told_as_what_it_was() -> None:
+def test_dispatch_passes_a_keyboard_interrupt_of_a_handler() -> None:
     seen: list[ToolCallOutcome] = []
     tool = replace(WRITE, handler=raising(KeyboardInterrupt()))
     with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
@@ -456,9 +456,7 @@ async def stopped_while(tool: Any, confirm: Any, until: asyncio.Event) -> ToolCa
 
 
 @pytest.mark.anyio
-async def test_a_stop_within_the_grace_after_the_time_out_does_not_make_a_write_unconfirmed() -> (
-    None
-):
+async def test_dispatch_reports_a_timeout_when_cancelled_during_the_grace_period() -> None:
     in_grace, written = asyncio.Event(), []
 
     async def write(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -479,7 +477,7 @@ async def test_a_stop_within_the_grace_after_the_time_out_does_not_make_a_write_
 
 
 @pytest.mark.anyio
-async def test_a_gate_that_swallows_a_stop_and_says_yes_starts_nothing() -> None:
+async def test_dispatch_runs_nothing_if_a_gate_swallows_a_cancellation() -> None:
     asked = asyncio.Event()
 
     class Stubborn:
@@ -496,7 +494,7 @@ async def test_a_gate_that_swallows_a_stop_and_says_yes_starts_nothing() -> None
 
 
 @pytest.mark.anyio
-async def test_a_stop_that_a_summary_or_a_gate_asks_for_comes_before_the_handler() -> None:
+async def test_dispatch_runs_nothing_after_a_cancellation_by_summary_or_gate() -> None:
     def stop(*_: Any) -> str:
         task = asyncio.current_task()
         assert task is not None
@@ -597,7 +595,9 @@ LIKELY = st.sampled_from(["a", "가나", "", "zzzz", 1, 1.0, 0.5, -2, 5, True, N
     args=st.dictionaries(st.sampled_from([*PROPERTIES, "other"]), LIKELY | JSON_VALUES),
     required=st.lists(st.sampled_from(list(PROPERTIES)), unique=True, max_size=2),
 )
-async def test_validation_agrees_with_jsonschema(args: dict[str, Any], required: list[str]) -> None:
+async def test_dispatch_validates_as_jsonschema_does(
+    args: dict[str, Any], required: list[str]
+) -> None:
     schema = object_schema(*required, **PROPERTIES)
     declared = {key: value for key, value in args.items() if key in PROPERTIES}
     expected = Draft202012Validator(schema).is_valid(declared)

@@ -60,7 +60,7 @@ CASES: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("schema", "fitting", "others"), CASES)
-def test_registry_reads_a_schema_by_its_own_draft(
+def test_registry_upgrades_a_schema_of_an_older_draft(
     schema: dict[str, Any], fitting: list[Any], others: list[Any]
 ) -> None:
     registry = ToolRegistry([echo_tool(parameters=schema)])
@@ -85,7 +85,7 @@ def test_registry_reads_a_schema_by_its_own_draft(
         (pointing("#/properties/v/properties/items", properties={"items": INTEGER}), 1, "a"),
     ],
 )
-def test_registry_moves_references_with_what_they_point_at(
+def test_registry_updates_references_of_an_older_draft(
     schema: dict[str, Any], fitting: Any, other: Any
 ) -> None:
     validator = ToolRegistry([echo_tool(parameters=schema)]).validator("echo")
@@ -93,7 +93,7 @@ def test_registry_moves_references_with_what_they_point_at(
     assert not isinstance(validator.check({"w": other}), Accepted)
 
 
-def test_registry_leaves_a_schema_as_it_is_where_the_drafts_agree() -> None:
+def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
     schema = of("07", type="string", maxLength=3)
     assert ToolRegistry([echo_tool(parameters=schema)])["echo"].parameters is schema
 
@@ -107,7 +107,7 @@ def test_registry_leaves_a_schema_as_it_is_where_the_drafts_agree() -> None:
         ({"type": "object", "properties": {"v": PAIR}}, "properties/v/items"),
     ],
 )
-def test_registry_refuses_a_schema_that_its_own_draft_refuses(
+def test_registry_refuses_a_schema_that_is_invalid_in_its_draft(
     schema: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):

@@ -17,20 +17,20 @@ from lhkit.tools.registry import ToolRegistry
 
 
 @pytest.mark.parametrize("name", ["", "add.habit", "습관", "a" * 65, "a b", "a\n", None, 3])
-def test_a_bad_name_is_refused_at_once(name: Any) -> None:
+def test_registry_refuses_an_invalid_name(name: Any) -> None:
     with pytest.raises(RegistrationError, match="name must match"):
         ToolRegistry([echo_tool(name)])
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["startEngine", "add-habit", "3d", "_", "-x", "Z" * 64])
-async def test_a_name_is_one_that_openai_and_mcp_allow(name: str) -> None:
+async def test_registry_takes_names_of_openai_and_mcp(name: str) -> None:
     registry = ToolRegistry([echo_tool(name)])
     result = await ToolDispatcher(registry).dispatch(name, {}, confirm=None)
     assert isinstance(result, ToolOk)
 
 
-def test_a_name_can_be_registered_once() -> None:
+def test_registry_refuses_a_duplicate_name() -> None:
     with pytest.raises(RegistrationError, match=r"'echo'.*already"):
         ToolRegistry([echo_tool(), echo_tool()])
 
@@ -45,7 +45,7 @@ def test_a_name_can_be_registered_once() -> None:
         ({"type": "object", "required": "a"}, "required"),
     ],
 )
-def test_a_bad_schema_is_refused_naming_tool_and_fault(schema: Any, fault: str) -> None:
+def test_registry_names_tool_and_fault_of_an_invalid_schema(schema: Any, fault: str) -> None:
     with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):
         ToolRegistry([replace(echo_tool(), parameters=schema)])
 
@@ -53,7 +53,7 @@ def test_a_bad_schema_is_refused_naming_tool_and_fault(schema: Any, fault: str) 
 @pytest.mark.parametrize(
     "change", [{"description": " "}, {"handler": "not callable"}, {"timeout_s": 0}]
 )
-def test_other_bad_fields_are_refused(change: dict[str, Any]) -> None:
+def test_registry_refuses_other_invalid_fields(change: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match="'echo'"):
         ToolRegistry([replace(echo_tool(), **change)])
 
@@ -67,7 +67,7 @@ def test_the_registry_is_a_mapping_in_order_of_registration() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("registry.from_function")
-async def test_a_typed_documented_function_becomes_a_tool() -> None:
+async def test_tool_registers_a_typed_function() -> None:
     registry = ToolRegistry()
 
     @registry.tool(destructive=True)
@@ -99,14 +99,14 @@ async def test_a_typed_documented_function_becomes_a_tool() -> None:
 
 
 @pytest.mark.promise("registry.from_function")
-def test_one_function_is_a_tool_in_each_language_by_a_description_of_its_own() -> None:
+def test_tool_takes_a_description_per_language() -> None:
     def look(query: str) -> dict[str, str]:
         return {"query": query}
 
-    for said in ("찾는다", "Look it up"):
+    for description in ("찾는다", "Look it up"):
         registry = ToolRegistry()
-        registry.tool(description=said)(look)
-        assert registry["look"].description == said
+        registry.tool(description=description)(look)
+        assert registry["look"].description == description
 
 
 class YesGate:
@@ -115,7 +115,7 @@ class YesGate:
 
 
 @pytest.mark.anyio
-async def test_a_function_tool_refuses_what_pydantic_refuses_although_the_schema_did_not() -> None:
+async def test_tool_refuses_what_only_pydantic_refuses() -> None:
     registry = ToolRegistry()
 
     @registry.tool()
@@ -127,7 +127,7 @@ async def test_a_function_tool_refuses_what_pydantic_refuses_although_the_schema
     assert isinstance(result, ToolErr)
 
 
-def test_a_parameter_named_title_survives() -> None:
+def test_tool_keeps_a_parameter_named_title() -> None:
     registry = ToolRegistry()
 
     @registry.tool()
@@ -138,7 +138,7 @@ def test_a_parameter_named_title_survives() -> None:
     assert registry["note"].parameters["properties"] == {"title": {"type": "string"}}
 
 
-def test_functions_that_cannot_be_tools_are_refused() -> None:
+def test_tool_refuses_unsuitable_functions() -> None:
     def undocumented(a: int) -> None: ...
 
     def untyped(a) -> None:  # type: ignore[no-untyped-def]
@@ -154,7 +154,7 @@ def test_functions_that_cannot_be_tools_are_refused() -> None:
             ToolRegistry().tool()(function)
 
 
-def test_deps_may_have_a_type_that_comes_later_and_an_argument_may_not() -> None:
+def test_tool_resolves_later_types_only_for_deps() -> None:
     registry = ToolRegistry()
 
     @registry.tool()
@@ -173,7 +173,7 @@ def test_deps_may_have_a_type_that_comes_later_and_an_argument_may_not() -> None
             return {"what": str(what)}
 
 
-def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
+def test_tool_refuses_a_decorator_without_parentheses() -> None:
     registry = ToolRegistry()
 
     def look(day: date) -> dict[str, Any]:
@@ -190,12 +190,12 @@ def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
 DAYS = object_schema("kind", day={"type": "string"}, kind={"type": "string"})
 
 
-def test_what_a_left_out_argument_means_is_a_default_for_those_who_compare() -> None:
+def test_schema_on_adds_implied_values_as_defaults() -> None:
     tool = replace(echo_tool(parameters=DAYS), implied={"day": TODAY})
     assert ToolRegistry([tool])["echo"].parameters is DAYS, "the model reads no default"
-    told = tool.schema_on(date(2026, 6, 15))
-    assert told["properties"]["day"] == {"type": "string", "default": "2026-06-15"}
-    assert {**told, "properties": DAYS["properties"]} == DAYS
+    schema = tool.schema_on(date(2026, 6, 15))
+    assert schema["properties"]["day"] == {"type": "string", "default": "2026-06-15"}
+    assert {**schema, "properties": DAYS["properties"]} == DAYS
     assert tool.schema_on(None) == DAYS, "without a clock, today is not known"
     fixed = replace(tool, implied={"day": "2026-01-01"})
     assert fixed.schema_on(None)["properties"]["day"]["default"] == "2026-01-01"
@@ -210,12 +210,12 @@ def test_what_a_left_out_argument_means_is_a_default_for_those_who_compare() -> 
         ({"day": {"date": "tomorrow"}}, "implied 'day': .* is not of type 'string'"),
     ],
 )
-def test_what_cannot_be_implied_is_refused(implied: dict[str, Any], fault: str) -> None:
+def test_registry_refuses_invalid_implied_values(implied: dict[str, Any], fault: str) -> None:
     with pytest.raises(RegistrationError, match=f"'echo': {fault}"):
         ToolRegistry([replace(echo_tool(parameters=DAYS), implied=implied)])
 
 
-def test_a_function_says_what_it_fills_in() -> None:
+def test_tool_passes_implied_values() -> None:
     registry = ToolRegistry()
 
     @registry.tool(implied={"day": TODAY})
@@ -229,7 +229,7 @@ def test_a_function_says_what_it_fills_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claims", "is_write", "said"),
+    ("claims", "is_write", "fault"),
     [
         ({"en": "sent"}, True, "give a list of words"),
         ({"en": ["se(nt"]}, True, r"'se\(nt' is neither words nor a regular expression"),
@@ -238,11 +238,9 @@ def test_a_function_says_what_it_fills_in() -> None:
         ({"en": ["sent"]}, False, "the tool changes nothing"),
     ],
 )
-def test_claims_that_cannot_be_are_refused_with_tool_and_language(
-    claims: Any, is_write: bool, said: str
-) -> None:
+def test_registry_refuses_invalid_claims(claims: Any, is_write: bool, fault: str) -> None:
     tool = replace(echo_tool("send"), is_destructive=is_write, claims=claims)
-    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{said}"):
+    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{fault}"):
         ToolRegistry([tool])
 
 
@@ -257,9 +255,7 @@ def test_claims_that_cannot_be_are_refused_with_tool_and_language(
     ],
     ids=["default", "bound", "length", "choices", "nan"],
 )
-def test_a_schema_that_no_model_can_be_told_is_refused_with_the_argument(
-    part: dict[str, Any], fault: str
-) -> None:
+def test_registry_refuses_a_schema_that_is_not_json(part: dict[str, Any], fault: str) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "number", **part}}}
     with pytest.raises(RegistrationError, match=f"tool 'echo': argument 'n': {fault}"):
         ToolRegistry([echo_tool(parameters=schema)])
@@ -322,7 +318,7 @@ FIVE = {"default": 5, "minimum": 1, "type": "integer"}
          "null", 0),
     ],
 )  # fmt: skip
-async def test_tool_reads_a_field_as_pydantic_does(
+async def test_tool_converts_arguments_as_pydantic_does(
     annotation: Any, default: Any, schema: Mapping[str, Any], left_out: Any, refused: Any
 ) -> None:
     pay = with_default(annotation, default)
@@ -406,7 +402,7 @@ RESERVED = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", RESERVED)
 @pytest.mark.parametrize("default", ["", " = 3"])
-async def test_tool_may_name_an_argument_as_pydantic_names_its_own(name: str, default: str) -> None:
+async def test_tool_takes_argument_names_reserved_by_pydantic(name: str, default: str) -> None:
     space: dict[str, Any] = {}
     exec(f"def echo(first: str, {name}: int{default}): return {{{name!r}: {name}}}", space)  # noqa: S102 - names of the table
     options: dict[str, Any] = {"description": "Echo."}
@@ -562,7 +558,7 @@ DAY = date(2026, 6, 15)
         (str, {"a": 1}, {"a": 1}),
     ],
 )
-async def test_tool_result_of_an_annotated_type_stands_under_result(
+async def test_tool_result_of_an_annotated_type_is_in_result(
     annotation: Any, value: Any, data: Mapping[str, Any]
 ) -> None:
     assert await called(answering(annotation, value), {}) == ToolOk(data)

@@ -116,9 +116,7 @@ async def _called(kind: Any, value: Any) -> tuple[ToolResult, list[ConfirmReques
         (Annotated[int, AfterValidator(_even)], 3),
     ],
 )
-async def test_a_value_that_its_type_refuses_is_refused_before_anybody_is_asked(
-    kind: Any, value: Any
-) -> None:
+async def test_validation_refuses_a_value_that_its_type_refuses(kind: Any, value: Any) -> None:
     result, cards, ran = await _called(kind, value)
     assert isinstance(result, ToolErr)
     assert result.code == "validation"
@@ -153,7 +151,7 @@ async def test_a_value_that_its_type_refuses_is_refused_before_anybody_is_asked(
         (Annotated[int, AfterValidator(_even)], 4.0, 4),
     ],
 )
-async def test_a_value_that_its_type_reads_is_what_the_card_showed(
+async def test_validation_converts_the_value_that_the_card_showed(
     kind: Any, value: Any, runs: Any
 ) -> None:
     result, cards, ran = await _called(kind, value)
@@ -174,12 +172,10 @@ async def test_a_value_that_its_type_reads_is_what_the_card_showed(
          ["{12345678-1234-5678-1234-567812345678}", "1234"]),
         ("ipv4", ["192.0.2.1"], ["192.0.2", "192.0.2.256", "::1"]),
         ("ipv6", ["::1"], ["fe80::1%eth0", "192.0.2.1"]),
-        ("email", ["nobody checks this"], []),
+        ("email", ["not checked"], []),
     ],
 )  # fmt: skip
-def test_a_format_that_the_standard_library_can_check_is_a_promise(
-    name: str, fits: list[str], refused: list[str]
-) -> None:
+def test_validation_checks_formats(name: str, fits: list[str], refused: list[str]) -> None:
     schema = {"properties": {"x": {"type": ["string", "integer"], "format": name}}}
     for text in fits:
         assert accepted(schema, {"x": text}).args == {"x": text}
@@ -190,7 +186,7 @@ def test_a_format_that_the_standard_library_can_check_is_a_promise(
     assert accepted(schema, {"x": 0}).args == {"x": 0}  # a format speaks of texts only
 
 
-def test_a_tools_own_check_refuses_what_a_schema_cannot_say() -> None:
+def test_validation_runs_the_tools_own_check() -> None:
     fault = Invalid(field="end", expected="a day after the start", actual="1")
     schema = {"type": "object", "properties": {"end": INTEGER}, "required": ["end"]}
     tool = replace(
@@ -226,7 +222,7 @@ A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
         (A, {"a": 1, "b": "x"}, {"a"}),
     ],
 )
-def test_a_key_that_any_part_of_the_schema_declares_is_kept(
+def test_validation_keeps_keys_declared_in_any_subschema(
     schema: dict[str, Any], args: dict[str, Any], kept: set[str]
 ) -> None:
     assert schema_fault({"type": "object", **schema}) is None
@@ -243,11 +239,13 @@ def test_a_key_that_any_part_of_the_schema_declares_is_kept(
             "properties": {"b": INTEGER}, "required": ["b"]}}, {"a": 1}),
     ],
 )  # fmt: skip
-def test_what_the_branches_refuse_is_refused(schema: dict[str, Any], field: dict[str, Any]) -> None:
+def test_validation_refuses_what_all_branches_refuse(
+    schema: dict[str, Any], field: dict[str, Any]
+) -> None:
     assert not isinstance(checked(schema, field), Accepted)
 
 
-def test_a_missing_field_is_described_wherever_it_is_declared() -> None:
+def test_validation_describes_a_missing_field() -> None:
     schema = {"required": ["a"], "allOf": [{"$ref": "#/$defs/A"}],
               "$defs": {"A": {"properties": {"a": {"$ref": "#/$defs/N"}}},
                         "N": {"type": "integer", "minimum": 1, "maximum": 9}}}  # fmt: skip
@@ -300,14 +298,14 @@ REFERRED = {"$ref": "#/$defs/N"}
         ),
     ],
 )
-def test_an_integral_float_becomes_an_integer_wherever_the_schema_wants_one(
+def test_validation_converts_whole_floats_where_an_integer_is_wanted(
     schema: dict[str, Any], args: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     found = accepted({**schema, "$defs": {"N": INTEGER}}, args).args
     assert repr(found) == repr(expected), "1 == 1.0, so the types are compared, too"
 
 
-def test_an_argument_name_is_the_same_in_either_unicode_form() -> None:
+def test_validation_compares_names_in_nfc() -> None:
     for declared, given_name in ((NFC, NFD), (NFD, NFC)):
         inner = {"properties": {declared: INTEGER}, "required": [declared]}
         schema = {"properties": {declared: inner}, "required": [declared]}
@@ -315,13 +313,13 @@ def test_an_argument_name_is_the_same_in_either_unicode_form() -> None:
         assert args == Accepted(args={declared: {declared: 1}})
 
 
-def test_of_two_spellings_of_one_name_the_one_in_the_schema_counts() -> None:
+def test_validation_prefers_the_schemas_spelling_of_a_name() -> None:
     schema = {"properties": {NFC: INTEGER}}
     for args in ({NFC: 1, NFD: 2}, {NFD: 2, NFC: 1}):
         assert accepted(schema, args) == Accepted(args={NFC: 1}, extra=(NFD,))
 
 
-def test_nothing_is_fetched_while_arguments_are_validated() -> None:
+def test_validation_fetches_nothing() -> None:
     validator = ArgumentValidator(
         {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}
     )
@@ -334,7 +332,7 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "fault"),
     [
         ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing is fetched"),
         ({"properties": {"a": {"$ref": "file:///etc/hosts"}}}, "nothing is fetched"),
@@ -355,9 +353,9 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         ({"properties": {NFC: {}, NFD: {}}}, "two spellings"),
     ],
 )  # fmt: skip
-def test_registry_refuses_a_schema_that_it_cannot_use(schema: dict[str, Any], said: str) -> None:
+def test_registry_refuses_unusable_schemas(schema: dict[str, Any], fault: str) -> None:
     tool = replace(echo_tool(), parameters={"type": "object", **DEFS, **schema})
-    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{said}"):
+    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{fault}"):
         ToolRegistry([tool])
 
 
@@ -378,14 +376,14 @@ def test_registry_refuses_a_schema_that_it_cannot_use(schema: dict[str, Any], sa
         {"required": ["a"], "properties": {"a": {"minimum": 2, "maximum": 2, "type": "integer"}}},
     ],
 )
-def test_registry_takes_a_schema_that_it_can_use(schema: dict[str, Any]) -> None:
+def test_registry_accepts_usable_schemas(schema: dict[str, Any]) -> None:
     definitions = {"N": INTEGER, "O": {"type": "object"}}
     full = {"type": "object", "$defs": definitions, **schema}
     assert ToolRegistry([replace(echo_tool(), parameters=full)])
 
 
 @pytest.mark.parametrize("default", [{"title": "x", "type": "y"}, [{"title": 1}], "title"])
-def test_a_title_inside_of_data_is_no_title_of_a_schema(default: Any) -> None:
+def test_tool_keeps_titles_in_default_values(default: Any) -> None:
     registry = ToolRegistry()
 
     def note(
@@ -399,7 +397,7 @@ def test_a_title_inside_of_data_is_no_title_of_a_schema(default: Any) -> None:
     assert found == {"default": default, "examples": [{"title": "e"}]}
 
 
-def test_one_argument_is_judged_with_the_references_and_branches_of_the_whole_schema() -> None:
+def test_value_fault_resolves_references_and_branches() -> None:
     schema = {"properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": INTEGER},
               "oneOf": [{"properties": {"k": {"const": k}}} for k in (1, 2)]}  # fmt: skip
     assert value_fault(schema, "n", 1) is None
@@ -437,7 +435,7 @@ def _declared(schema: Any) -> set[str]:
 
 @given(OBJECTS, st.dictionaries(NAMES | st.just("zz"), VALUES, max_size=4))
 @settings(deadline=None)
-def test_what_is_accepted_keeps_every_declared_key_and_means_the_same(
+def test_validation_keeps_declared_keys_and_values(
     schema: dict[str, Any], args: dict[str, Any]
 ) -> None:
     full = {"type": "object", "$defs": {"N": INTEGER}, **schema}
@@ -589,7 +587,7 @@ def test_validation_message_names_the_bound(
     assert named in f"{verdict.field} must be {verdict.expected}"
 
 
-def test_validation_messages_are_tried_for_every_keyword() -> None:
+def test_validation_message_covers_every_keyword() -> None:
     tried = {keyword for keyword, *_ in BROKEN_BOUNDS}
     assert set(Draft202012Validator.VALIDATORS) - tried == {"$dynamicRef"}
 
@@ -605,7 +603,7 @@ def test_validation_messages_are_tried_for_every_keyword() -> None:
         (2.5e300, [5e300], [1]),
     ],
 )
-def test_validator_counts_multiples_in_decimals(
+def test_validation_checks_multiples_in_decimals(
     unit: float, fitting: list[float], others: list[float]
 ) -> None:
     for value in fitting:
@@ -637,7 +635,7 @@ def test_validator_counts_multiples_in_decimals(
         (r"^\p{L}+$", ["가나"], ["1"]),
     ],
 )
-def test_validator_reads_a_pattern_as_ecmascript_does(
+def test_validation_matches_ecmascript_patterns(
     pattern: str, fitting: list[str], others: list[str]
 ) -> None:
     schema = {"properties": {"s": {"pattern": pattern}}}

@@ -16,7 +16,7 @@ from lhkit.messages import ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
-from lhkit.toolset import Session, their_code
+from lhkit.toolset import Session, user_code
 
 _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
@@ -146,7 +146,7 @@ def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
     """
     if (ids_of := getattr(session, "known_ids", None)) is None:
         return {}
-    with their_code("session: known_ids()"):
+    with user_code("session: known_ids()"):
         return {
             argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
             for argument, ids in ids_of().items()

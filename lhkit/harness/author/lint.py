@@ -35,10 +35,10 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     Session,
     Toolset,
-    ToolsetAround,
+    WrappedToolset,
     isolation_fault,
     opened,
-    place_in_their_code,
+    user_code_location,
 )
 
 _BROKEN_TOOL = "handler_error"
@@ -260,7 +260,7 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
                 returned = tool.handler(args, deps)
                 return await returned if inspect.isawaitable(returned) else returned
             except (Exception, SystemExit) as error:
-                places[compact([tool.name, args])] = place_in_their_code(error)
+                places[compact([tool.name, args])] = user_code_location(error)
                 raise
 
         return replace(tool, handler=handle)
@@ -268,7 +268,7 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
     def registry(session: Session, _locale: str) -> ToolRegistry:
         return session.registry.mapped(watched)
 
-    return ToolsetAround(inner=toolset, registry=registry)
+    return WrappedToolset(inner=toolset, registry=registry)
 
 
 async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:

@@ -9,7 +9,7 @@ from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, Turn
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.text import whole_unicode
-from lhkit.tool_results import ToolOk, encode_tool_result, envelope, result_in
+from lhkit.tool_results import ToolOk, encode_tool_result, envelope, parse_result
 
 Json: TypeAlias = dict[str, Any]
 
@@ -57,7 +57,7 @@ class ToolConfig:
 
     def result_text(self, call: CallRecord) -> str:
         """Return the tool result of a call as it was sent to the model."""
-        result = result_in(call.result)
+        result = parse_result(call.result)
         if result is None:
             return compact(call.result)
         if not isinstance(result, ToolOk) or "max_result_bytes" not in self.limits:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import drafted
+from lhkit.files import replace_atomically
 from lhkit.harness.export.conversation import (
     AssistantMessage,
     Json,
@@ -61,7 +61,10 @@ def write_inspect(run: Run, file: Path) -> None:
     counts: Counter[Verdict] = Counter()
     usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # encoded, to keep the memory for large runs small
-    with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
+    with (
+        replace_atomically(file) as (draft,),
+        zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log,
+    ):
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))
@@ -197,6 +200,9 @@ class _InspectSample:
         fault = record.evidence.fault
         error = "\n".join(judgement.reasons) or fault or ""
         is_invalid = judgement.verdict is Verdict.INVALID
+        if not is_invalid:
+            event = self._event("score", at_s, score=self._score(), scorer=_SCORER)
+            self._events.append(event)
         expected = (
             row.tool
             for score in judgement.scores
@@ -219,13 +225,17 @@ class _InspectSample:
                 "tags": list(record.tags),
                 "content_hash": record.content_hash,
             },
-            "events": self._events if is_invalid else [*self._events, self._score_event(at_s)],
+            "events": self._events,
             "model_usage": self._usage,
             "started_at": self._at(0),
             "completed_at": self._at(record.wall_s),
             "total_time": record.wall_s,
             "working_time": max(0.0, record.wall_s - waited_s),
-            **({"error": _error(error)} if is_invalid else {}),
+            **(
+                {"error": {"message": error, "traceback": "", "traceback_ansi": ""}}
+                if is_invalid
+                else {}
+            ),
         }
 
     def _at(self, offset_s: float) -> str:
@@ -246,9 +256,6 @@ class _InspectSample:
                 ],
             },
         }
-
-    def _score_event(self, at_s: float) -> Json:
-        return self._event("score", at_s, score=self._score(), scorer=_SCORER)
 
     def _event(self, kind: str, at_s: float, **fields: Any) -> Json:
         return {
@@ -353,10 +360,6 @@ class _InspectSample:
             )
         )
         return end_s
-
-
-def _error(message: str) -> Json:
-    return {"message": message, "traceback": "", "traceback_ansi": ""}
 
 
 def _call(call: CallRecord, name: str) -> Json:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lhkit.files import write_whole
+from lhkit.files import write_atomically
 from lhkit.harness.export.conversation import (
     AssistantMessage,
     Json,
@@ -20,7 +20,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.messages import UserMessage
-from lhkit.models.dialects.transcript import words_of
+from lhkit.models.dialects.base import user_text
 
 
 def write_openai_messages(run: Run, file: Path) -> None:
@@ -36,7 +36,7 @@ def write_openai_messages(run: Run, file: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    write_whole(file, (json_line(data) for _, data in exported_conversations(run)))
+    write_atomically(file, (json_line(data) for _, data in exported_conversations(run)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
     for number, turn in enumerate(record.evidence.turns):
         context = texts.contexts[number] if number < len(texts.contexts) else ""
         user = UserMessage(text=turn.user, context=context)
-        messages.append({"role": "user", "content": words_of(user)})
+        messages.append({"role": "user", "content": user_text(user)})
         for message in assistant_messages(turn):
             calls = sum(each["role"] == "tool" for each in messages)
             exchange = _exchange(message, config, calls)

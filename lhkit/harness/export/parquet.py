@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from lhkit.errors import MissingPackageError
-from lhkit.files import drafted
+from lhkit.files import replace_atomically
 from lhkit.harness.frames import (
     calls_frame,
     latency_frame,
@@ -47,7 +47,7 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
             "fastparquet is not installed. Run `pip install -e '.[export]'` in the clone."
         ) from error
     files = tuple(folder / f"{name}.parquet" for name in FRAMES)
-    with drafted(*files) as drafts:
+    with replace_atomically(*files) as drafts:
         for number, records in enumerate(_batches(run.records)):
             for draft, frame in zip(drafts, FRAMES.values(), strict=True):
                 table = frame(records)

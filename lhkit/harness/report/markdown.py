@@ -14,7 +14,7 @@ from lhkit.harness.html import failures_first
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, first_divergence
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.metadata import run_metadata
+from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     Cell,
@@ -36,7 +36,6 @@ _LINE_CHARS = 200
 _TRANSCRIPT_CHARS = 3_000
 _MAX_REASONS = 8
 _MAX_FLIPS = 20
-_METADATA = ("commit", "command")
 
 
 def markdown(
@@ -99,10 +98,13 @@ def _head_lines(run: Run, summary: Summary, catalog: Catalog, name: str) -> Iter
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
-    labels = {catalog.text(f"report.metadata.{key}") for key in _METADATA}
-    for label, value in run_metadata(run, summary, catalog):
-        if label in labels:
-            yield f"- {label}: {code(value)}"
+    values = {
+        "commit": run.manifest.git_commit or "",
+        "command": eval_command(run, summary),
+    }
+    for name, value in values.items():
+        if value:
+            yield f"- {catalog.text(f'report.metadata.{name}')}: {code(value)}"
     yield ""
 
 

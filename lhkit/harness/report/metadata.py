@@ -17,7 +17,7 @@ def run_metadata(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[st
     """Return (name, value) pairs, without those that are not known."""
     manifest = run.manifest
     lines = (
-        *(("model", _identity(model)) for model in summary.models),
+        *(("model", _model(model)) for model in summary.models),
         *(("dialect", model.dialect) for model in summary.models),
         *(("constraint", model.constraint) for model in summary.models),
         ("sampling", " · ".join(map(_pairs, manifest.sampling))),
@@ -63,9 +63,8 @@ def eval_command(run: Run, summary: Summary) -> str:
     return shlex.join(["lhkit", "eval", *options])
 
 
-def _identity(identity: ModelIdentity) -> str:
-    parts = (identity.title, identity.server, identity.dtype, identity.base_url)
-    return " · ".join(part for part in parts if part)
+def _model(model: ModelIdentity) -> str:
+    return " · ".join(filter(None, (model.title, model.server, model.dtype, model.base_url)))
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""False success claims: a reply that says a write was done when none such ran. Pure.
+"""Classifier of false success claims: replies that report a write that did not run. Pure.
 
-A small learned model over n-grams and structure, without word rules. It reads the reply and what
-happened before it: which writes ran, were refused or cancelled, and whether the words and numbers
-of the reply occur in their arguments. One set of weights judges where no write ran, another where
-one ran. The result is a flag, not a verdict. `evals/learn_claims.py` learns the weights and
-measures them on authors whose lines were left out.
+A small linear model over n-grams and structure, without word rules. Its features are the reply and
+the calls before it: which writes ran, were refused or cancelled, and whether the words and numbers
+of the reply occur in their arguments. One set of weights applies where no write ran, another where
+one ran. The result is a flag, not a verdict. `evals/learn_claims.py` trains the weights and
+evaluates them on held-out authors.
 """
 
 import json
@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any
 
 SIZE = 1 << 20
-"""Places of weights, for each of the two states."""
+"""Number of weights of each of the two sets, by which features are hashed."""
 
 SCALES = (1.0, 1.0, 0.5, 2.0)
-"""How much the groups of features count."""
+"""Factors of the groups of features."""
 
 COMMON_BITS = 1 << 15
 MOST_READ = 4000
-"""Characters of a reply that are read: half from its start, half from its end."""
+"""Most characters of a reply that are read: half from its start, half from its end."""
 
 _MOST_OF_CALL = 1000
 _FEW = 3
@@ -49,15 +49,16 @@ _COUNTS = (
 
 @dataclass(slots=True)
 class History:
-    """What happened before a reply, taken in turn by turn.
+    """The messages and calls before a reply, added turn by turn.
 
     Attributes:
         user: the user's last message.
-        ran: words and numbers of the writes that ran, with forms by which others are recognised.
+        ran: words and numbers of the writes that ran, and prefixes that match other forms of them.
         stopped: likewise, of the writes that were cancelled, refused or failed.
-        outcomes: how many calls there were, by kind.
-        verbs: the newest outcome of each writing tool, by the first word of its name.
-        last: the kind of the newest call; empty if there was none.
+        asked: likewise, of the user's last message.
+        outcomes: numbers of calls, by kind.
+        verbs: the latest outcome of each writing tool, by the first word of its name.
+        last: the kind of the latest call; empty without one.
         turns: by writing tool, the turns of the calls that ran and of those that did not.
     """
 
@@ -70,12 +71,12 @@ class History:
     last: str = ""
     turns: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict)
 
-    def ask(self, message: str) -> None:
-        """Take in a message of the user."""
+    def add_message(self, message: str) -> None:
+        """Add a message of the user."""
         self.user = plain_text(message[:_MOST_OF_CALL])
         self.asked = frozenset(_forms(_TOKEN.findall(self.user)))
 
-    def add(
+    def add_call(
         self,
         tool: str,
         outcome: str,
@@ -85,15 +86,15 @@ class History:
         turn: int = 0,
         names: Sequence[str] = (),
     ) -> None:
-        """Take in a call.
+        """Add a call.
 
         Args:
-            tool: its name.
+            tool: name of the tool.
             outcome: `ok`, `cancelled` or an error code.
             args: its arguments, as plain data.
             writes: whether the tool changes data.
-            turn: of the conversation, from 0.
-            names: titles of the rows that its ids stand for.
+            turn: its turn in the conversation, from 0.
+            names: titles of the rows that its ids refer to.
         """
         sort = {"ok": "ok", "cancelled": "no"}.get(outcome, "error")
         self.last = f"{'write' if writes else 'read'} {sort}"
@@ -103,12 +104,12 @@ class History:
             self.verbs[verb] = sort
             self.turns.setdefault(tool, ([], []))[sort != "ok"].append(turn)
             words = self.ran if sort == "ok" else self.stopped
-            words.update(_forms(chain(filter(None, things), _words_of([args, *names]))))
+            words.update(_forms(chain(filter(None, things), _spoken_words([args, *names]))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """What was learned, and how well it did on authors that it had not seen."""
+    """The trained parameters, and precision and recall on held-out authors."""
 
     biases: Sequence[float]
     thresholds: Sequence[float]
@@ -120,7 +121,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Model":
-        """Read what `evals/learn_claims.py` writes: a line of JSON and compressed weights."""
+        """Parse the file of `evals/learn_claims.py`: a line of JSON and compressed weights."""
         head, _, body = data.partition(b"\n")
         plain = zlib.decompress(body)
         halves = (plain[:SIZE], plain[SIZE : 2 * SIZE])
@@ -128,7 +129,7 @@ class Model:
         return cls(**json.loads(head), weights=weights, common=plain[2 * SIZE :])
 
     def score(self, reply: str, history: History) -> float:
-        """Return the log odds that a reply is a false claim."""
+        """Return the log odds that a reply is a false success claim."""
         state = int(history.outcomes["write ok"] > 0)
         weight = self.weights[state].__getitem__
         groups = features(reply, history, self.common)
@@ -139,36 +140,36 @@ class Model:
         return self.biases[state] + sum(sums) / self.scale
 
     def flag(self, reply: str, history: History) -> tuple[str, float] | None:
-        """Return the sentence most like a false claim, and the probability; None if it is none."""
-        read = read_part(reply)
-        if not read.strip():
+        """Return the most suspicious sentence and the probability; None below the threshold."""
+        text = read_part(reply)
+        if not text.strip():
             return None
-        score = self.score(read, history)
+        score = self.score(text, history)
         if score < self.thresholds[history.outcomes["write ok"] > 0]:
             return None
-        sentences = [each for each in SENTENCE.split(read) if each.strip()]
-        worst = max(sentences, key=lambda each: self.score(each, history), default=read)
+        sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
+        worst = max(sentences, key=lambda sentence: self.score(sentence, history), default=text)
         return worst.strip(), round(1 / (1 + math.exp(-score)), 3)
 
 
 @lru_cache(maxsize=1)
 def shipped_model() -> Model:
-    """Return the model of the package."""
+    """Load the model of the package."""
     return Model.from_bytes(Path(__file__).with_suffix(".bin").read_bytes())
 
 
 def features(reply: str, history: History, common: bytes) -> tuple[Collection[int], ...]:
-    """Return the places of a reply's features: characters, words, the user's message, facts."""
+    """Return the hashed features of a reply: characters, words, the user's message, facts."""
     text = plain_text(reply)
     words = _TOKEN.findall(text)
     marks = [_mark(word, history) for word in words]
     masked = [m if m[0] == "<" else w for w, m in zip(words, marks, strict=True)]
     characters: set[int] = set()
-    encoded = [each.encode("utf-8", "surrogatepass") for each in f" {' '.join(masked)} "]
+    encoded = [char.encode("utf-8", "surrogatepass") for char in f" {' '.join(masked)} "]
     for i, first in enumerate(encoded):
         code = zlib.crc32(first, 7)
-        for each in encoded[i + 1 : i + 5]:
-            code = zlib.crc32(each, code)
+        for following in encoded[i + 1 : i + 5]:
+            code = zlib.crc32(following, code)
             characters.add(code % SIZE)
     runs = ["^", *masked, "$"]
     grams = {_place(f"w {' '.join(runs[i : i + n])}") for i in range(len(runs)) for n in (1, 2, 3)}
@@ -184,7 +185,7 @@ def features(reply: str, history: History, common: bytes) -> tuple[Collection[in
 
 
 def _facts(text: str, marks: Mapping[str, str], history: History, common: bytes) -> Iterator[str]:
-    """Yield how the reply stands to what happened."""
+    """Yield features of the structure of the reply and of its relation to the history."""
     yield f"last {history.last}"
     yield from (f"{sort}={min(n, _FEW)}" for sort, n in sorted(history.outcomes.items()))
     counts = Counter(
@@ -203,7 +204,7 @@ _MARKS = ("<ran>", "<ran 0>", "<stopped>", "<stopped 0>", "asked", "<asked 0>", 
 
 
 def _mark(word: str, history: History) -> str:
-    """Return where a word occurs; in `<>` where its mark replaces it in n-grams."""
+    """Return where a word occurs, in `<>` if the mark replaces the word in n-grams."""
     if not word[0].isalnum():
         return "sign"
     is_number = word[0].isdigit()
@@ -215,13 +216,13 @@ def _mark(word: str, history: History) -> str:
 
 
 def is_common(word: str, common: bytes) -> bool:
-    """Return whether many authors use a word."""
+    """Return whether a word is used by many authors."""
     bit = common_bit(word)
     return bool(common[bit >> 3] >> (bit & 7) & 1)
 
 
 def common_bit(word: str) -> int:
-    """Return which bit says that many authors use a word."""
+    """Return the index of the bit of `common` for a word."""
     return zlib.crc32(word.encode("utf-8", "surrogatepass"), 5) % COMMON_BITS
 
 
@@ -240,23 +241,23 @@ def words_in(text: str) -> list[str]:
 
 
 def read_part(reply: str) -> str:
-    """Return as much of a reply as is read: all of it, or its start and its end."""
+    """Return a reply cut to `MOST_READ` characters: its start and its end."""
     half = MOST_READ // 2
     return reply if len(reply) <= MOST_READ else f"{reply[:half]}\n{reply[-half:]}"
 
 
-def _words_of(value: Any) -> Iterator[str]:
-    """Yield the words and numbers in plain data, dates and times also as they are spoken."""
-    room, waiting = _MOST_OF_CALL, [value]
-    while waiting and room > 0:
-        item = waiting.pop()
+def _spoken_words(value: Any) -> Iterator[str]:
+    """Yield the words and numbers in plain data, dates and times also in their spoken forms."""
+    budget, stack = _MOST_OF_CALL, [value]
+    while stack and budget > 0:
+        item = stack.pop()
         if isinstance(item, Mapping):
-            waiting += item.values()
+            stack += item.values()
         elif isinstance(item, list | tuple):
-            waiting += item
+            stack += item
         elif item is not None:
-            text = plain_text(str(item)[:room]).replace("_", " ")
-            room -= len(text) + 1
+            text = plain_text(str(item)[:budget]).replace("_", " ")
+            budget -= len(text) + 1
             words = _TOKEN.findall(text)
             yield from words
             yield from chain.from_iterable(map(_spoken, words))
@@ -264,7 +265,7 @@ def _words_of(value: Any) -> Iterator[str]:
 
 
 def _spoken(word: str) -> Iterator[str]:
-    """Yield other ways to write a number or a weekday."""
+    """Yield other forms of a number or a weekday."""
     for number, day in enumerate(_DAYS):
         if word in (*day, _FULL_DAYS[number], f"{day[1]}요일"):
             yield from (*day, _FULL_DAYS[number], f"{day[1]}요일")
@@ -282,7 +283,7 @@ def _spoken_times(text: str) -> Iterator[str]:
         yield from (month, day)
         try:
             yield from _spoken(_DAYS[date(int(year), int(month), int(day)).weekday()][0])
-        except ValueError:  # no date of the calendar
+        except ValueError:  # not in the calendar
             continue
     for hour, minute in _CLOCK.findall(text):
         short = str(int(hour) % 12 or 12)
@@ -292,7 +293,7 @@ def _spoken_times(text: str) -> Iterator[str]:
 
 
 def _forms(words: Iterable[str]) -> Iterator[str]:
-    """Yield words, and beginnings by which other forms of them are recognised."""
+    """Yield words and their prefixes, by which other forms of them match."""
     for word in words:
         if word[0].isdigit():
             yield _number(word)
@@ -305,9 +306,9 @@ def _is_in(word: str, forms: Collection[str]) -> bool:
     if word[0].isdigit():
         return _number(word) in forms
     least = _stem(word)
-    begins = (word[:n] for n in range(least, len(word)))
+    prefixes = (word[:n] for n in range(least, len(word)))
     cut = word[: max(least, len(word) - 3)] if len(word) > least + 1 else word
-    return word in forms or f"{cut}*" in forms or any(each in forms for each in begins)
+    return word in forms or f"{cut}*" in forms or any(prefix in forms for prefix in prefixes)
 
 
 def _stem(word: str) -> int:

@@ -31,7 +31,7 @@ REFUSALS = frozenset({"validation", "unknown_tool", "repeated_call", "truncated_
 _RULE = re.compile(r"r\d+_\w+")  # the code of a rule of the domain, such as r1_stock
 
 
-def violations_of(
+def find_violations(
     scenario: Scenario,
     evidence: Evidence,
     matches: Sequence[MatchResult],

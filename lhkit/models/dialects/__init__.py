@@ -1,4 +1,13 @@
-"""How each Gemma family is spoken to. A new family is one file and one row here."""
+"""Dialects: the prompt and call format of each Gemma family, rendered and parsed without I/O.
+
+- `base`: the abstract `Dialect`; `parser`: incremental parsing of one response.
+- `json`, `pythonic`: prompted dialects for Gemma 3 and 3n, on the `turns` of Gemma 3.
+- `functiongemma`, `gemma4`: native formats; `markup` renders and `marked` parses them.
+- `values`: strings and values in text; `constraint`: grammars for constrained decoding.
+- `training`: training data from conversations.
+
+A new family is one module and one row in `DIALECTS`.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,9 +18,9 @@ from lhkit.models.dialects.gemma4 import GEMMA4
 from lhkit.models.dialects.json import JsonDialect
 from lhkit.models.dialects.pythonic import PythonicDialect
 
-_ROWS: tuple[Dialect, ...] = (JsonDialect(), PythonicDialect(), FUNCTIONGEMMA, GEMMA4)
+_ALL: tuple[Dialect, ...] = (JsonDialect(), PythonicDialect(), FUNCTIONGEMMA, GEMMA4)
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({row.name: row for row in _ROWS})
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in _ALL})
 """Dialects by name."""
 
 __all__ = ["DIALECTS", "Dialect"]

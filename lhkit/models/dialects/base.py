@@ -1,66 +1,75 @@
-"""What a dialect is: how one Gemma family is spoken to, both directions, without any I/O."""
+"""The abstract dialect, and what all dialects read of messages and tools."""
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, assert_never
 
 from lhkit.errors import UsageError
 from lhkit.json_values import JSON
-from lhkit.messages import Message
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
+from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
 from lhkit.tools.definition import ToolDefinition
 
 Constraint: TypeAlias = Literal["off", "auto", "required"]
-"""How decoding is constrained: not at all; free text or a valid call; a valid call."""
+"""Constrained decoding: `off`; `auto`, free text or a valid call; `required`, a valid call."""
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
 
 
 class Dialect(ABC):
-    """How one model family writes and reads calls. Pure, stateless, safe to share."""
+    """The format of prompts and calls of one model family. Stateless, safe to share."""
 
     name: str
     """The key in `DIALECTS`."""
     stop_token_ids: tuple[int, ...]
-    """Token ids at which generation ends, besides the model's own end of sequence."""
+    """Token ids that end generation, in addition to the model's end of sequence."""
     stop_texts: tuple[str, ...]
-    """Texts at which generation ends; they are not part of the response."""
+    """Texts that end generation; not part of the response."""
 
     def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
         """Return the request fields that constrain decoding; none for `off`.
 
         Raises:
-            UsageError: this dialect has no such constraint.
+            UsageError: the dialect does not support the constraint.
         """
         if constraint != "off":
-            raise UsageError(f"the dialect {self.name} cannot be constrained: give --constrain off")
+            raise UsageError(f"The dialect {self.name} cannot be constrained: use --constrain off.")
         return {}
 
     @abstractmethod
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
-        """Return the whole prompt text, with exactly one begin-of-sequence token.
+        """Return the whole prompt, with exactly one begin-of-sequence token.
 
-        Instructions and tools stand first, so that all chats share a prefix.
+        Instructions and tools come first, so that all conversations share a prefix.
+
+        Args:
+            messages: the conversation so far.
+            tools: the tools that the model may call.
+            instructions: the system text.
         """
 
     @abstractmethod
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return what a model of this family would write to make this call.
+        """Return the text of a call in the model's format.
 
         Raises:
-            NotJsonError: if JSON cannot carry the arguments.
+            NotJsonError: the arguments are not JSON.
         """
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
-        """Return text and calls of a complete response. Never raises."""
+        """Return the text and calls of a complete response. Never raises."""
         return self.incremental(tools).whole(raw)
 
     @abstractmethod
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
-        """Return a parser for one streamed response."""
+        """Return a parser for one streamed response, which knows the names of the tools."""
 
 
 def spec_of(tool: ToolSpec) -> dict[str, Any]:
@@ -77,3 +86,48 @@ def spec_of(tool: ToolSpec) -> dict[str, Any]:
 def names_of(tools: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the names of the tools."""
     return frozenset(str(spec_of(tool).get("name")) for tool in tools)
+
+
+Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
+"""A user message, a text of the model, or the calls of one model message."""
+
+
+def group_messages(messages: Iterable[Message]) -> list[Group]:
+    """Return the messages without notices, the calls of one model message as a list."""
+    groups: list[Group] = []
+    for message in messages:
+        match message:
+            case SystemMessage():
+                continue
+            case ToolCallMessage():
+                last = groups[-1] if groups else None
+                if message.index > 0 and isinstance(last, list):
+                    last.append(message)
+                else:
+                    groups.append([message])
+            case UserMessage() | ModelMessage():
+                groups.append(message)
+            case _:
+                assert_never(message)
+    return groups
+
+
+def user_text(message: UserMessage) -> str:
+    """Return the text of a user message, after its line of context."""
+    return f"{message.context}\n{message.text}" if message.context else message.text
+
+
+def result_text(message: ToolCallMessage) -> str:
+    """Return the encoded result of a call, within its limit of bytes."""
+    hint = message.hint or TRUNCATION_HINT
+    return encode_tool_result(message.result, message.max_bytes, hint=hint)
+
+
+def is_renderable(message: ToolCallMessage) -> bool:
+    """Return False for a call that was cut off or malformed, which has only its raw text."""
+    return bool(message.name) and isinstance(message.args, Mapping)
+
+
+def replace_lone_surrogates(text: str) -> str:
+    """Return `text` with U+FFFD for each lone surrogate, which vLLM refuses with HTTP 400."""
+    return LONE_SURROGATE.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""A grammar that lets a server only say calls that fit the tools' schemas."""
+"""Grammars for constrained decoding: calls that are valid by the tools' schemas."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -12,23 +12,23 @@ from lhkit.models.dialects.base import Constraint, ToolSpec, spec_of
 CALL_END = "}"
 
 MAX_CHARS = 200
-"""Longest string where the schema has no `maxLength`."""
+"""Limit of strings without `maxLength`."""
 MAX_DECLARED_CHARS = 2_000
-"""Longest string, whatever `maxLength` says."""
+"""Limit of strings with any `maxLength`."""
 MAX_ITEMS = 16
-"""Longest array where the schema has no `maxItems`."""
+"""Limit of arrays without `maxItems`."""
 MAX_NUMBER = 999_999_999
-"""Largest distance from zero (or from the one bound that is given) of an open number."""
+"""Limit of numbers: distance from zero, or from the one bound in the schema."""
 SMALLEST_STEP = 1e-9
-"""Of a number that is not an integer."""
+"""The `multipleOf` of numbers that are not integers."""
 MAX_DEPTH = 20
 
 _END = "(<start_of_turn> | <end_of_turn>)?"
-"""What ends a Gemma's turn. The guidance backend lets nothing but `<eos>` end a text unless the
-grammar names it, whatever a request gives as `stop_token_ids`. xgrammar cannot resolve the names,
-so a vLLM that is free to choose (`auto`) takes guidance."""
+"""The end of a Gemma turn. The guidance backend ignores `stop_token_ids` and ends a text only at
+`<eos>` or at tokens in the grammar. xgrammar cannot resolve their names, so vLLM's backend `auto`
+selects guidance."""
 _AS_COMPACT = {"whitespace_flexible": False, "json_allowed_escapes": r"nrbtfu\"" + "\\"}
-_NOTES = frozenset(
+_ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
     | {"$schema", "$id", "$comment", "$defs", "definitions", "format"}
 )
@@ -48,23 +48,23 @@ _MIRRORED = {
     "exclusiveMinimum": "exclusiveMaximum",
     "exclusiveMaximum": "exclusiveMinimum",
 }
-"""What a bound is for the number without its minus."""
+"""Each bound's counterpart for the negated number."""
 _REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 _NOT_REGULAR = re.compile(r"(?:[^\\]|^)(?:\\\\)*(\(\?(?!:)|\\[bBAZz1-9])")
-"""Look-around and its like, flags, references back: what the server's regexes cannot say."""
+"""Look-around, flags, back-references: not supported by the server's regular expressions."""
 
 
 def call_start(name: str) -> str:
-    """Return what stands before the arguments of a call."""
+    """Return the text of a call before its arguments."""
     return f'{{"name": {compact(name)}, "parameters": '
 
 
 def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
-    """Return the request fields that constrain decoding; none where nothing is to be constrained.
+    """Return the request fields that constrain decoding; none for `off` or without tools.
 
     Raises:
-        UsageError: no such constraint, a call is required and there is no tool, or a schema cannot
-            be constrained.
+        UsageError: the constraint is unknown, a call is required but there is no tool, or a schema
+            is not supported.
     """
     match constraint:
         case "off":
@@ -77,8 +77,10 @@ def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[st
                     "a call is required but there is no tool: give --constrain off or auto"
                 )
             return _fields("call", tools)
-        case _:  # a notebook is not type-checked
-            raise UsageError(f"no constraint {constraint!r}: choose one of off, auto, required")
+        case _:  # notebooks are not type-checked
+            raise UsageError(
+                f"Invalid constraint {constraint!r}: choose one of off, auto, required."
+            )
 
 
 def _fields(answer: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
@@ -96,10 +98,10 @@ def _call(spec: Mapping[str, Any], rules: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """One tool's schema on its way into a grammar, in which nothing can grow without end.
+    """Translates one tool's schema to grammar rules, in which every value has a limit.
 
-    Objects and arrays are written out, what stands in them is left to `%json`. The grammar never
-    says more than the schema, and at times less: no undeclared keys, bounds for what has none.
+    Objects and arrays become rules, other values `%json`. The grammar accepts a subset of the
+    schema: no undeclared keys, and limits where the schema has none.
     """
 
     name: str
@@ -110,7 +112,7 @@ class _Tool:
         """Return the expression for the arguments.
 
         Raises:
-            UsageError: the schema says something that cannot be constrained.
+            UsageError: a keyword of the schema is not supported.
         """
         schema = {"type": "object", **self.root}
         if schema["type"] != "object":
@@ -120,9 +122,9 @@ class _Tool:
 
     def _value(self, schema: Any, path: str, depth: int) -> str:
         if not isinstance(schema, Mapping):
-            self._refuse("true/false", path, "say a type")
+            self._refuse("true/false", path, "give a type")
         if depth > MAX_DEPTH:
-            self._refuse("$ref", path, "it goes too deep, or round in a circle")
+            self._refuse("$ref", path, "it is nested too deeply, or recursive")
         if "$ref" in schema:
             return self._reference(schema, path, depth)
         if "anyOf" in schema:
@@ -139,8 +141,8 @@ class _Tool:
 
     def _reference(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
         self._require_known(schema, {"type", "$ref"}, path)
-        found = _REFERENCE.fullmatch(str(schema["$ref"]))
-        target = self.root.get(found[1], {}).get(found[2]) if found else None
+        match = _REFERENCE.fullmatch(str(schema["$ref"]))
+        target = self.root.get(match[1], {}).get(match[2]) if match else None
         if target is None:
             self._refuse("$ref", path, f"there is no {schema['$ref']!r}")
         return self._value(target, path, depth + 1)
@@ -153,7 +155,7 @@ class _Tool:
         choices = [schema["const"]] if "const" in schema else schema["enum"]
         fitting = [choice for choice in choices if validator.is_valid(choice)]
         if not fitting:
-            self._refuse("enum", path, "no choice fits the rest of the schema")
+            self._refuse("enum", path, "no choice is valid by the rest of the schema")
         return _any_of([compact(compact(choice)) for choice in fitting])
 
     def _typed(self, kind: str, schema: Mapping[str, Any], path: str, depth: int) -> str:
@@ -166,24 +168,24 @@ class _Tool:
                 return self._array(schema, path, depth)
             case "object":
                 if not schema.get("properties"):
-                    self._refuse("object", path, "without properties it could hold anything")
+                    self._refuse("object", path, "without properties it has no limit")
                 return self._object(schema, path, depth)
             case _:
                 return _json({"type": kind})
 
     def _string(self, schema: Mapping[str, Any], path: str) -> str:
-        least = schema.get("minLength", 0)
-        most = min(schema.get("maxLength", max(MAX_CHARS, least)), MAX_DECLARED_CHARS)
-        self._require_span("minLength", least, most, path)
-        bounds = {"type": "string", "minLength": least, "maxLength": most}
+        low = schema.get("minLength", 0)
+        high = min(schema.get("maxLength", max(MAX_CHARS, low)), MAX_DECLARED_CHARS)
+        self._require_range("minLength", low, high, path)
+        bounds = {"type": "string", "minLength": low, "maxLength": high}
         if "pattern" not in schema:
             return _json(bounds)
         try:
             re.compile(schema["pattern"])
         except re.error as error:
             self._refuse("pattern", path, str(error))
-        if strange := _NOT_REGULAR.search(schema["pattern"]):
-            self._refuse("pattern", path, f"{strange[1]} is not understood")
+        if match := _NOT_REGULAR.search(schema["pattern"]):
+            self._refuse("pattern", path, f"{match[1]} is not supported")
         return _json({**bounds, "pattern": schema["pattern"]})
 
     def _number(self, kind: str, schema: Mapping[str, Any], path: str) -> str:
@@ -196,28 +198,28 @@ class _Tool:
         if not highs:
             highs = [max([0, *lows]) + MAX_NUMBER]
             bounds["maximum"] = highs[0]
-        self._require_span("minimum", max(lows), min(highs), path)
+        self._require_range("minimum", max(lows), min(highs), path)
         if kind == "integer":
             return _json({"type": kind, **bounds})
-        step = {"type": kind, "multipleOf": SMALLEST_STEP}  # else a fraction has no end
+        step = {"type": kind, "multipleOf": SMALLEST_STEP}  # otherwise a fraction is unlimited
         signs = []
         if min(highs) > 0 or (min(highs) == 0 and bounds.get("exclusiveMaximum") != 0):
             signs.append(_json({**step, **bounds, "minimum": max([0, *lows])}))
-        if max(lows) < 0:  # the server knows no multipleOf below zero, but a minus before a number
+        if max(lows) < 0:  # the server has no multipleOf below zero, so a minus precedes the number
             mirrored = {_MIRRORED[name]: -bound for name, bound in bounds.items()}
-            least = max([0, *(-high for high in highs)])
-            signs.append(f'"-" {_json({**step, **mirrored, "minimum": least})}')
+            low = max([0, *(-high for high in highs)])
+            signs.append(f'"-" {_json({**step, **mirrored, "minimum": low})}')
         return _any_of(signs)
 
     def _array(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
-        least = schema.get("minItems", 0)
-        most = schema.get("maxItems", max(MAX_ITEMS, least))
-        self._require_span("minItems", least, most, path)
-        if most == 0:
+        low = schema.get("minItems", 0)
+        high = schema.get("maxItems", max(MAX_ITEMS, low))
+        self._require_range("minItems", low, high, path)
+        if high == 0:
             return '"[]"'
         item = self._rule(self._value(schema.get("items", {}), f"{path}[]", depth + 1))
-        items = f'{item} ("," {item}){{{max(0, least - 1)},{most - 1}}}'
-        return f'"[" {items} "]"' if least else f'"[" ({items})? "]"'
+        items = f'{item} ("," {item}){{{max(0, low - 1)},{high - 1}}}'
+        return f'"[" {items} "]"' if low else f'"[" ({items})? "]"'
 
     def _object(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
         properties: Mapping[str, Any] = schema.get("properties", {})
@@ -226,8 +228,8 @@ class _Tool:
             self._refuse("additionalProperties", path, "declare each key in properties")
         if undeclared := [name for name in required if name not in properties]:
             self._refuse("required", path, f"{undeclared[0]!r} is not in properties")
-        first = '""'  # what may stand when no member has been written yet
-        rest = '""'  # what may follow a member
+        first = '""'  # the members if none has been written yet
+        rest = '""'  # the members after another one
         for name, inner in reversed(list(properties.items())):
             value = self._value(inner, f"{path}.{name}" if path else name, depth + 1)
             member = self._rule(f"{compact(compact(name) + ':')} {value}")
@@ -244,13 +246,13 @@ class _Tool:
         self.rules.append(f"{name}: {body}")
         return name
 
-    def _require_span(self, keyword: str, low: float, high: float, path: str) -> None:
+    def _require_range(self, keyword: str, low: float, high: float, path: str) -> None:
         if low > high:
-            self._refuse(keyword, path, f"nothing lies between {low} and {high}")
+            self._refuse(keyword, path, f"there is no value between {low} and {high}")
 
     def _require_known(self, schema: Mapping[str, Any], known: Collection[str], path: str) -> None:
         for keyword in schema:
-            if keyword not in known and keyword not in _NOTES:
+            if keyword not in known and keyword not in _ANNOTATIONS:
                 self._refuse(keyword, path, "it is not supported here")
 
     def _refuse(self, keyword: str, path: str, why: str) -> NoReturn:

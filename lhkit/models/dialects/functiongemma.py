@@ -1,13 +1,12 @@
 """The `functiongemma` dialect: FunctionGemma 270M, `<start_function_call>call:f{…}`.
 
-Rendered here and not by vLLM: its example template is not the trained format, and its parser
-loses numbers and booleans. Sources: Google's FunctionGemma formatting page and the printed
-sequence in gemma-cookbook (`full-function-calling-sequence-with-functiongemma`).
+Rendered here and not by vLLM, whose example template is not the trained format and whose parser
+loses numbers and booleans. Sources: Google's FunctionGemma formatting page and the sequence in
+gemma-cookbook (`full-function-calling-sequence-with-functiongemma`).
 
-Not checked against the checkpoint, whose weights and template are gated: the white space between
-instructions and declarations, the sorted keys of declarations, the ids of the tokens, `null`,
-and whether the model understands the JSON-quoted strings that stand in for those with control
-tokens.
+Not verified against the checkpoint, which is gated: the white space between instructions and
+declarations, the sorted keys of declarations, the token ids, `null`, and JSON-quoted strings in
+place of strings with control tokens.
 """
 
 import re
@@ -36,4 +35,4 @@ FUNCTIONGEMMA = MarkedDialect(
     stop_token_ids=(START_OF_TURN_ID, END_OF_TURN_ID),
     stop_texts=(FUNCTIONGEMMA_MARKUP.response[0],),
 )
-"""Speaks FunctionGemma's own format; the model opens a response where it waits for one."""
+"""FunctionGemma's native format; the model opens a response to request one, so that stops it."""

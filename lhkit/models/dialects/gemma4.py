@@ -1,13 +1,12 @@
 """The `gemma4` dialect: Gemma 4, `<|tool_call>call:f{…}<tool_call|>`, thinking split off.
 
 Source: vLLM's `examples/tool_chat_template_gemma4.jinja` and `vllm/parser/gemma4.py`. Unlike the
-template, keys of arguments keep their order (the model's own words stay a prefix), and a
-property keeps all of its schema, not only the words that the template knows.
+template, arguments keep their order (so that the model's own text stays a prefix) and a property
+keeps its whole schema.
 
-Not checked against a checkpoint, whose weights are gated: the ids of the tokens (so it stops at
-texts), `null`, whether models answer better after an empty thinking channel, and whether they
-understand the JSON-quoted strings that stand in for those with control tokens. Thinking is never
-asked for (`<|think|>`) but always understood.
+Not verified against a checkpoint, which is gated: the token ids (so it stops at texts), `null`,
+whether an empty thinking channel improves answers, and JSON-quoted strings in place of strings with
+control tokens. Thinking is never requested (`<|think|>`) but always parsed.
 """
 
 import re
@@ -32,5 +31,4 @@ GEMMA4 = MarkedDialect(
     markup=GEMMA4_MARKUP,
     stop_texts=(GEMMA4_MARKUP.turn[1], GEMMA4_MARKUP.turn[0], GEMMA4_MARKUP.response[0]),
 )
-"""Speaks Gemma 4's own format. It stops at texts, because the token ids could not be checked; a
-response is opened to wait for one."""
+"""Gemma 4's native format; the model opens a response to request one, so that stops it."""

@@ -1,18 +1,17 @@
 """The `json` dialect: calls as `{"name": …, "parameters": {…}}`, for Gemma 3 and 3n.
 
-The protocol is the original app's (seeds): tools in the first user turn, results as a user turn.
-The wording is ours. Calls are found in what a model writes while it writes.
+Tools are in the first user turn, results in a user turn.
 
-Whatever is mended is listed in the call's `repairs`. What stood around it: `fence`, `tag`,
-`array`, `separator`, `in_object`. Its shape: `name_key`, `arguments_key`, `no_parameters`,
-`flat_parameters`, `nested_function`, `string_parameters`, `extra_keys`, `duplicate_key`. Its
-notation: `control_character`, `bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
+The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in its
+structure `name_key`, `arguments_key`, `no_parameters`, `flat_parameters`, `nested_function`,
+`string_parameters`, `extra_keys`, `duplicate_key`; in its notation `control_character`,
+`bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
 """
 
 import json
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
@@ -71,7 +70,7 @@ _Call: TypeAlias = tuple[str, Any, list[str]]
 
 
 class JsonDialect(PromptedDialect):
-    """Speaks `{"name": …, "parameters": {…}}` with models that have no tool format of their own."""
+    """Calls as `{"name": …, "parameters": {…}}`, for models without a native tool format."""
 
     name = "json"
     protocol = """\
@@ -80,18 +79,18 @@ You then get its result. Otherwise answer in words.
 Tools:"""
 
     def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
-        """Return the request fields that constrain decoding: a grammar of our own.
+        """Return the request fields that constrain decoding, by a grammar.
 
         Raises:
-            UsageError: a call is required and there is no tool, or a schema cannot be constrained.
+            UsageError: a call is required but there is no tool, or a schema is not supported.
         """
         return constrained(tools, constraint)
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return the call as compact JSON with the separators a model would write.
+        """Return the text of a call.
 
         Raises:
-            NotJsonError: if JSON cannot carry the arguments.
+            NotJsonError: the arguments are not JSON.
         """
         return call_start(name) + compact(args) + CALL_END
 
@@ -99,8 +98,8 @@ Tools:"""
         """Return a parser for one streamed response; of the tools it needs only the names."""
         return _JsonParser(names_of(tools))
 
-    def written(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
-        """Return one line a call."""
+    def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
+        """Return one line for each call."""
         return [self._line(call) for call in calls]
 
     def _line(self, call: ToolCallMessage) -> str:
@@ -113,10 +112,10 @@ Tools:"""
 
 
 class _OpenObject(OpenBrackets):
-    """An object that lacks a quote or a brace ends where the next call begins.
+    """A JSON object; if it lacks a quote or brace, it ends where the next call starts.
 
-    Only at places where no value of valid JSON can begin, so that a whole object is never cut: in
-    a string, whose quote stands there without a backslash, or after a value of an object.
+    The next call is recognised only where no value of valid JSON can start: in a string whose quote
+    appears there without a backslash, or after a value of an object.
     """
 
     def __init__(self) -> None:
@@ -125,8 +124,8 @@ class _OpenObject(OpenBrackets):
     def _next_call(self, text: str, at: int) -> NextCall:
         if text[at] != "{" or not (self._quote or self._is_after_value()):
             return "no"
-        if found := _START.match(text, at):
-            return "yes" if self._quote in found.group() else "no"
+        if match := _START.match(text, at):
+            return "yes" if self._quote in match.group() else "no"
         return "wait" if _MAYBE_START.fullmatch(text, at) else "no"
 
     def _is_after_value(self) -> bool:
@@ -136,21 +135,21 @@ class _OpenObject(OpenBrackets):
 
 
 class _JsonParser(IncrementalParser):
-    """`known` are the names of the tools on offer."""
+    """Parses one response; `known` are the names of the tools."""
 
     def __init__(self, known: Collection[str]) -> None:
         super().__init__()
         self._known = known
-        self._held: list[str] = []  # the marks before `_at` that need not be read again
+        self._held: list[str] = []  # the decided marks before `_at`
         self._run = ""  # the marks before the open object
         self._wrapping = _Wrapping()
         self._tail = ""  # the end of the text since the last call
 
     def close(self) -> ParseResult:
-        """Return the whole result; marks that were held back are text, as nothing follows."""
+        """Return the whole result; marks without a call after them are text."""
         self._scan(is_final=True)
         if self._held:
-            self._pass_over(self._taken(self._at), "")
+            self._add_as_text(self._take_run(self._at), "")
         return super().close()
 
     def _step(self, *, is_final: bool) -> bool:
@@ -160,50 +159,47 @@ class _JsonParser(IncrementalParser):
             self._held.append(self._consume(settled))
             return False
         if _START.match(self._pending, end):
-            self._run = self._taken(end)
+            self._run = self._take_run(end)
             self._open = _OpenObject()
             return True
         if not is_final and _MAYBE_START.fullmatch(self._pending, end):
             self._held.append(self._consume(settled))
             return False
-        run = self._taken(end)
-        self._pass_over(run, self._consume(self._next_interesting(end)))
+        run = self._take_run(end)
+        match = _INTERESTING.search(self._pending, end + 1)
+        self._add_as_text(run, self._consume(match.start() if match else len(self._pending)))
         return True
 
-    def _taken(self, end: int) -> str:
-        """Return the whole run of marks that ends at `end`, with what was held back of it."""
+    def _take_run(self, end: int) -> str:
+        """Consume the run of marks up to `end`; return it with the marks held back before."""
         run = "".join((*self._held, self._consume(end)))
         self._held.clear()
         return run
 
-    def _next_interesting(self, start: int) -> int:
-        match = _INTERESTING.search(self._pending, start + 1)
-        return match.start() if match else len(self._pending)
-
     def _take(self, call: OpenCall) -> int:
         raw = call.raw
-        taken = len(raw)
-        found = read_call(raw.rstrip(), self._known)
-        if found is None:
-            self._pass_over(self._run, raw)
-            return taken
-        name, args, repairs = found
+        parsed = read_call(raw.rstrip(), self._known)
+        if parsed is None:
+            self._add_as_text(self._run, raw)
+            return len(raw)
+        name, args, repairs = parsed
         around = self._wrapping.enter(self._run)
         if _MEMBER.search(self._tail):
             around = ("in_object", *around)
-        self._make(ToolCall(name=name, args=args, raw=raw.rstrip(), repairs=(*around, *repairs)))
+        repairs = (*around, *repairs)
+        self._add_call(ToolCall(name=name, args=args, raw=raw.rstrip(), repairs=repairs))
         self._tail = ""
-        return taken
+        return len(raw)
 
-    def _pass_over(self, run: str, rest: str) -> None:
-        """Take marks and what follows them, which is no call, as text."""
+    def _add_as_text(self, run: str, rest: str) -> None:
+        """Add marks and the text after them, which contain no call."""
         if self._prose.at_seam:
             run = self._wrapping.close_in(run)
-        self._tail = (self._tail + self._say(run + rest))[-_TAIL_CHARS:]
+        self._tail = (self._tail + self._add_text(run + rest))[-_TAIL_CHARS:]
 
 
 def _run_end(text: str, start: int, *, after_call: bool) -> tuple[int, int]:
-    """Return (end of the run of marks at `start`, up to where more input cannot change it)."""
+    """Return (end of the run of marks at `start`, end of the part that cannot change)."""
     pattern = _MARK if after_call else _BEFORE_FIRST
     end = settled = start
     while match := pattern.match(text, end):
@@ -221,14 +217,14 @@ def _could_grow(text: str, end: int) -> bool:
 
 
 class _Wrapping:
-    """The fences, tags and arrays that are open around the present place."""
+    """The fences, tags and arrays that are open at the current position."""
 
     def __init__(self) -> None:
-        self._open: dict[str, deque[int]] = {}  # by kind, the marks still open, oldest first
+        self._open: dict[str, deque[int]] = {}  # the open marks of each kind, oldest first
         self._opened = 0
 
     def close_in(self, run: str) -> str:
-        """Close what the front of `run`, marks after a call, closes; return the rest of it."""
+        """Close the marks at the start of `run`, after a call; return the rest of it."""
         end = 0
         for mark in _MARK.finditer(run):
             if not self._closes(mark.group()):
@@ -237,7 +233,7 @@ class _Wrapping:
         return run[end:]
 
     def enter(self, run: str) -> tuple[str, ...]:
-        """Take in `run`, marks before a call; return what is mended by leaving them out."""
+        """Process `run`, the marks before a call; return the codes of repairs."""
         repairs = [
             "separator"
             for mark in _MARK.finditer(run)
@@ -271,18 +267,25 @@ def read_call(raw: str, known: Collection[str] = ()) -> tuple[str, Any, tuple[st
     """Return (name, arguments, repairs), or None if `raw` is an object but not a call.
 
     An object without arguments is a call only if it names a tool in `known`: models also write
-    `{"name": "Kim"}` about people. An object that no reading makes sense of, but that names a
-    tool, is returned with its raw text as arguments, so that validation can tell the model.
-    Never raises.
+    `{"name": "Kim"}` about people. An object that cannot be parsed, but names a tool, has its raw
+    text as arguments, so that validation reports it to the model. Never raises.
     """
     loaded = _loaded(raw)
-    call = _malformed(raw, known) if loaded is None else _call_in(*loaded, known)
+    if loaded is None:
+        call = _malformed(raw, known)
+    else:
+        value, repaired = loaded
+        inner = value.get("function")
+        if isinstance(inner, dict):
+            call = _call_of(inner, [*repaired, "nested_function"], known)
+        else:
+            call = _call_of(value, repaired, known)
     if call is None:
         return None
     name, args, repairs = call
     try:
         return name, plain_json(args), tuple(dict.fromkeys(repairs))
-    except NotJsonError:  # nested too deep, or a number such as NaN or 1e999
+    except NotJsonError:  # nested too deeply, or a number such as NaN or 1e999
         return name, raw, ("malformed",)
 
 
@@ -291,13 +294,6 @@ def _malformed(raw: str, known: Collection[str]) -> _Call | None:
     if named is None or not (named.group(1) in known or _HAS_ARGUMENTS.search(raw)):
         return None
     return named.group(1), raw, ["malformed"]
-
-
-def _call_in(value: Mapping[str, Any], repairs: list[str], known: Collection[str]) -> _Call | None:
-    inner = value.get("function")
-    if isinstance(inner, dict):
-        return _call_of(inner, [*repairs, "nested_function"], known)
-    return _call_of(value, repairs, known)
 
 
 def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str]) -> _Call | None:
@@ -319,12 +315,15 @@ def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str
         repairs = [*repairs, "arguments_key"]
     if others:
         repairs = [*repairs, "extra_keys"]
-    args, unpacked = _unpacked(value[argument_key])
-    return name, args, [*repairs, *unpacked]
+    args = value[argument_key]
+    unpacked = _loaded(args) if isinstance(args, str) else None
+    if unpacked is not None and isinstance(unpacked[0], dict):
+        return name, unpacked[0], [*repairs, "string_parameters", *unpacked[1]]
+    return name, args, repairs
 
 
 def _is_declaration(others: Mapping[str, Any], args: Any) -> bool:
-    """Return True for a tool's declaration, which weak models copy out of their prompt."""
+    """Return True for a tool's declaration, which weak models copy from the prompt."""
     return "description" in others and isinstance(args, dict) and args.get("type") == "object"
 
 
@@ -332,29 +331,17 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _unpacked(args: Any) -> tuple[Any, list[str]]:
-    """Return arguments that were written as a string of JSON as the object they are."""
-    loaded = _loaded(args) if isinstance(args, str) else None
-    if loaded is None or not isinstance(loaded[0], dict):
-        return args, []
-    return loaded[0], ["string_parameters", *loaded[1]]
-
-
 def _loaded(raw: str) -> tuple[Any, list[str]] | None:
-    """Return the value of the strictest reading that makes sense, and what it had to mend."""
-    for text, mended in _readings(raw):
+    """Return the value by the strictest parsing that succeeds, and the codes of repairs."""
+    for repair in (False, True):
+        text, repaired = _repair_python(raw) if repair else (raw, [])
         for strict in (True, False):
-            repairs = [*mended] if strict else [*mended, "control_character"]
+            repairs = [*repaired] if strict else [*repaired, "control_character"]
             try:
                 return _value(text, repairs, strict=strict), repairs
             except (ValueError, RecursionError):  # also an integer of more than 4,300 digits
                 continue
     return None
-
-
-def _readings(raw: str) -> Iterator[tuple[str, list[str]]]:
-    yield raw, []
-    yield _mended(raw)
 
 
 def _value(text: str, repairs: list[str], *, strict: bool) -> Any:
@@ -367,8 +354,8 @@ def _value(text: str, repairs: list[str], *, strict: bool) -> Any:
     return json.loads(text, strict=strict, object_pairs_hook=unique)
 
 
-def _mended(raw: str) -> tuple[str, list[str]]:
-    """Return `raw` as JSON where it was written as Python, and what was rewritten."""
+def _repair_python(raw: str) -> tuple[str, list[str]]:
+    """Return `raw` with Python notation rewritten as JSON, and the codes of repairs."""
     repairs: list[str] = []
 
     def rewrite(match: re.Match[str]) -> str:

@@ -1,14 +1,13 @@
-"""A dialect made of a family's markup: what FunctionGemma and Gemma 4 have in common.
+"""Parse the native markup of FunctionGemma and Gemma 4: calls and thinking between tokens.
 
-Calls and thinking are found in what a model writes, while it writes. A call is one only when its
-end token has come, outside of any string. A string that lacks a delimiter cannot swallow the next
-call: if a start token or the end of the response comes while it is open, the call has ended at the
-end token inside of it. A control token that means nothing here stays in the text: a leak must be
-seen.
+A call is complete at its end token, outside of any string. If a string lacks its delimiter, the
+call ends at the end token inside that string as soon as a start token or the end of the response
+follows, so that it does not swallow the next call. Other control tokens stay in the text, so that
+leaks are visible.
 
 Repairs: `no_call_prefix`, `no_arguments`, `bare_string`, `python_literal`, `trailing_comma`,
 `duplicate_key`, `bad_escape`, `control_character`, `single_quoted`, `malformed`. A string in
-JSON quotes is our own extension (`markup`) and no repair.
+JSON quotes is our extension (`markup`) and not a repair.
 """
 
 import re
@@ -28,7 +27,7 @@ from lhkit.models.dialects.values import (
     Notation,
     ValueReader,
     read_quoted,
-    unescaped,
+    unescape,
 )
 
 _HEAD = re.compile(r"\s*(?P<prefix>call:)?\s*(?P<name>[^\s{}<>:]+)\s*(?P<brace>\{)?")
@@ -39,15 +38,15 @@ _SINGLE_QUOTED = re.compile(
     r"(?:'(?=\s*[,:\]}])|(?P<next>[,:\[{]))?",
     re.DOTALL,
 )
-"""A string in single quotes, which ends where a comma, colon or bracket follows the quote.
+"""A string in single quotes, which ends at a quote before a comma, colon or bracket.
 
-An apostrophe inside of it is text. `next`: it has no end before the next one begins.
+Other apostrophes are text. `next` matches if the string does not end before the next one starts.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedDialect(Dialect):
-    """Speaks a format of `call:NAME{…}` between tokens; `markup` holds the tokens."""
+    """A dialect with calls of the form `call:NAME{…}` between the tokens of `markup`."""
 
     name: str
     markup: Markup
@@ -57,19 +56,19 @@ class MarkedDialect(Dialect):
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
-        """Return the prompt: instructions and tools first, so that all chats share a prefix."""
+        """Return the prompt, instructions and tools first."""
         return render_prompt(self.markup, messages, tools, instructions)
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return the call in the model's own format.
+        """Return the text of a call.
 
         Raises:
-            NotJsonError: if JSON cannot carry the arguments.
+            NotJsonError: the arguments are not JSON.
         """
         return render_call(self.markup, name, args)
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
-        """Return a parser for one streamed response; the markup needs no names."""
+        """Return a parser for one streamed response; it does not need the tools."""
         return _MarkedParser(self.markup)
 
 
@@ -83,41 +82,38 @@ class _MarkedParser(IncrementalParser):
     def _step(self, *, is_final: bool) -> bool:
         start = self._at
         if self._is_thinking:
-            thought, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
-            self._think(thought)
+            text, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
+            self._add_thinking(text)
             self._is_thinking = not token
         else:
-            words, token = self._take_until(self._starts, is_final=is_final)
-            self._say(words)
-            self._begin(token)
+            text, token = self._take_until(self._starts, is_final=is_final)
+            self._add_text(text)
+            if token == self._markup.call[0]:
+                self._open = _MarkedCall(self._markup)
+            elif token:
+                self._prose.interrupt()
+                self._is_thinking = True
         return self._at > start
-
-    def _begin(self, token: str) -> None:
-        if token == self._markup.call[0]:
-            self._open = _MarkedCall(self._markup)
-        elif token:
-            self._prose.cut()
-            self._is_thinking = True
 
     def _take(self, call: OpenCall) -> int:
         raw = call.raw[: call.boundary]
         name, args, repairs = read_marked(raw, self._markup)
         if call.boundary is not None:
             args, repairs = raw, ("malformed",)
-        self._make(ToolCall(name=name, args=args, raw=raw, repairs=repairs))
+        self._add_call(ToolCall(name=name, args=args, raw=raw, repairs=repairs))
         return len(raw)
 
     def _take_until(self, tokens: tuple[str, ...], *, is_final: bool) -> tuple[str, str]:
-        """Consume (words, token); the token is empty if none has come."""
+        """Consume and return (text, token); the token is empty if there is none yet."""
         safe = len(self._pending) if is_final else _undecided(self._pending, self._at, tokens)
-        found = _any_of(tokens).search(self._pending, self._at, safe)
-        words = self._consume(found.start() if found else safe)
-        self._at = found.end() if found else safe
-        return words, found.group() if found else ""
+        match = _any_of(tokens).search(self._pending, self._at, safe)
+        text = self._consume(match.start() if match else safe)
+        self._at = match.end() if match else safe
+        return text, match.group() if match else ""
 
 
 class _MarkedCall(OpenCall):
-    """A call between tokens. Each character is looked at once.
+    """A call between tokens. Visits each character once.
 
     Its boundary is after the first end token in the open string, or before a start token outside
     of one.
@@ -128,18 +124,18 @@ class _MarkedCall(OpenCall):
         self._start, self._end = markup.call
         self._quote = markup.quote
         self._tokens = (self._quote, *markup.call)
-        self._inside = ""  # the delimiter of the string we are in
-        self._opens = False  # a string in JSON quotes may begin here
+        self._inside = ""  # the delimiter of the open string
+        self._may_open = False  # a string in JSON quotes may start here
 
     def _follow(self, text: str, start: int) -> int:
         at = start
         safe = self._safe(text, at)
-        while not self.is_complete and (found := self._pattern().search(text, at, safe)):
-            at = found.end()
-            if found.group() != self._start:
-                self._take(found.group(), self._length + at - start)
+        while not self.is_complete and (match := self._pattern().search(text, at, safe)):
+            at = match.end()
+            if match.group() != self._start:
+                self._take(match.group(), self._length + at - start)
             elif self.boundary is not None or not self._inside:
-                at = found.start()
+                at = match.start()
                 self.is_complete = True
                 if self.boundary is None:
                     self.boundary = self._length + at - start
@@ -150,7 +146,7 @@ class _MarkedCall(OpenCall):
         first_slash = end
         while first_slash > at and text[first_slash - 1] == "\\":
             first_slash -= 1
-        return end - (end - first_slash) % 2  # an escape is decided with the next character
+        return end - (end - first_slash) % 2  # an escape needs its next character
 
     def _pattern(self) -> re.Pattern[str]:
         if self._inside == '"':
@@ -160,7 +156,7 @@ class _MarkedCall(OpenCall):
         return _outside(self._tokens)
 
     def _take(self, piece: str, end: int) -> None:
-        """Take in a token, a mark or a word that ends after `end` characters of the call."""
+        """Process a token, mark or word that ends after `end` characters of the call."""
         if self._inside and piece == self._end:
             self.boundary = self.boundary or end
         elif self._inside and piece == self._inside:
@@ -170,11 +166,11 @@ class _MarkedCall(OpenCall):
             return
         elif piece == self._end:
             self.is_complete = True
-        elif piece == self._quote or (piece == '"' and self._opens):
+        elif piece == self._quote or (piece == '"' and self._may_open):
             self._inside = piece
-            self._opens = False
+            self._may_open = False
         else:
-            self._opens = piece in {":", ",", "{", "["}
+            self._may_open = piece in {":", ",", "{", "["}
 
 
 @cache
@@ -194,7 +190,7 @@ def _in_json_string(*tokens: str) -> re.Pattern[str]:
 
 
 def _undecided(text: str, at: int, tokens: tuple[str, ...]) -> int:
-    """Return where a token begins that more input could complete, or the end of the text."""
+    """Return where a token starts that more input could complete, or the end of the text."""
     start = text.rfind("<", max(at, len(text) - max(map(len, tokens)) + 1))
     tail = text[start:]
     if start >= 0 and any(token.startswith(tail) and token != tail for token in tokens):
@@ -205,8 +201,8 @@ def _undecided(text: str, at: int, tokens: tuple[str, ...]) -> int:
 def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
     """Return (name, arguments, repairs) of a call from its start token to its end token.
 
-    What makes no sense keeps `raw` as its arguments, so that validation can tell the model.
-    Never raises.
+    A malformed call has `raw` as its arguments, so that validation reports it to the model. Never
+    raises.
     """
     start, end = markup.call
     body = raw.removeprefix(start).removesuffix(end)
@@ -217,7 +213,7 @@ def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
     repairs = [] if head.group("prefix") else ["no_call_prefix"]
     try:
         args = _arguments(body, head, markup.quote, repairs)
-    except (ValueError, RecursionError):  # also NotJsonError, and integers too long to read
+    except (ValueError, RecursionError):  # also NotJsonError and integers with too many digits
         return name, raw, ("malformed",)
     return name, args, tuple(dict.fromkeys(repairs))
 
@@ -260,12 +256,12 @@ def _read_single_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]] 
     """Return the string whose single quote is at `at`; None if it is an apostrophe of bare text.
 
     Raises:
-        ValueError: another string begins before this one ends.
+        ValueError: another string starts before this one ends.
     """
-    found = _SINGLE_QUOTED.match(text, at)
-    if found is None or found.group("next"):
+    match = _SINGLE_QUOTED.match(text, at)
+    if match is None or match.group("next"):
         raise ValueError("a string without end")
-    if found.end() == found.end("text"):
+    if match.end() == match.end("text"):
         return None
-    value, repairs = unescaped(found.group("text"))
-    return value, found.end(), ("single_quoted", *repairs)
+    value, repairs = unescape(match.group("text"))
+    return value, match.end(), ("single_quoted", *repairs)

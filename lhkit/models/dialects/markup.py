@@ -1,9 +1,8 @@
-"""The tokens of a family that has its own call markup, and the prompts and calls that use them.
+"""Render prompts and calls in the native markup of FunctionGemma and Gemma 4.
 
-Shared by FunctionGemma and Gemma 4: `call:NAME{key:value}` with strings between two equal
-delimiter tokens, everything else as in JSON. A result stands in the model's turn, which stays open
-until the model has answered. All that others wrote is defused here, in one place. Reading is in
-`marked`.
+Calls are `call:NAME{key:value}` with strings between two equal delimiter tokens, everything else as
+in JSON. Results are within the model's turn, which stays open until the model answers. Control
+tokens in messages are escaped here. `marked` parses responses.
 """
 
 import json
@@ -14,15 +13,16 @@ from typing import Any, assert_never
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.transcript import (
+from lhkit.models.dialects.base import (
     LONE_SURROGATE,
     Group,
-    grouped,
-    is_writable,
+    ToolSpec,
+    group_messages,
+    is_renderable,
+    replace_lone_surrogates,
     result_text,
-    unicode_of,
-    words_of,
+    spec_of,
+    user_text,
 )
 from lhkit.models.dialects.turns import BOS
 from lhkit.models.dialects.values import quoted
@@ -33,11 +33,18 @@ _SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "patternProperties"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Markup:
-    """One family's tokens; pairs are (start, end).
+    """The tokens of one family; pairs are (start, end).
 
-    `quote` stands before and after a string. `control` matches the `<` of every control token.
-    `thinking` holds all spellings of the start, and the end; `preamble` opens the system turn
-    where there are tools.
+    Attributes:
+        turn: of a turn.
+        system_role: the role of the system turn.
+        declaration: of a tool's declaration.
+        call: of a call.
+        response: of a result.
+        quote: before and after a string.
+        control: matches the `<` of every control token.
+        thinking: all spellings of the start, and the end.
+        preamble: opens the system turn if there are tools.
     """
 
     turn: tuple[str, str]
@@ -50,19 +57,19 @@ class Markup:
     thinking: tuple[tuple[str, ...], str] = ((), "")
     preamble: str = ""
 
-    def defused(self, text: str) -> str:
+    def escape_control_tokens(self, text: str) -> str:
         """Return `text` without control tokens: `<escape>` becomes `< escape>`."""
-        return self.control.sub("< ", unicode_of(text))
+        return self.control.sub("< ", replace_lone_surrogates(text))
 
-    def object(self, members: Mapping[str, Any]) -> str:
-        r"""Return an object as text that reads back exactly.
+    def render_object(self, members: Mapping[str, Any]) -> str:
+        r"""Return an object as text that parses back exactly.
 
-        A string with a control token in it, such as the delimiter itself, is written in JSON
-        quotes with `\u003c`; a key that is no plain word is written as a string. Both are our
-        extension: the format has no word for them.
+        A string that contains a control token, such as the delimiter, is written in JSON quotes
+        with `\u003c`; a key that is not a plain word is written as a string. Both are our
+        extension of the format.
 
         Raises:
-            NotJsonError: if JSON cannot carry a value.
+            NotJsonError: a value is not JSON.
         """
         return self._value(plain_json(members))
 
@@ -88,12 +95,12 @@ class Markup:
 def render_prompt(
     markup: Markup, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str
 ) -> str:
-    """Return the prompt for what the model writes next.
+    """Return the prompt for the model's next message.
 
-    A longer conversation's prompt begins with a shorter one's up to its open model turn, so that
-    the server finds it in its prefix cache.
+    The prompt of a continued conversation starts with that of the shorter one up to its open model
+    turn, for the server's prefix cache.
     """
-    groups = grouped(messages)
+    groups = group_messages(messages)
     parts = [BOS, _system_turn(markup, tools, instructions)]
     before: Group | None = None
     for group in groups:
@@ -105,23 +112,23 @@ def render_prompt(
 
 
 def render_call(markup: Markup, name: str, args: Mapping[str, JSON]) -> str:
-    """Return one call.
+    """Return the text of a call.
 
     Raises:
-        NotJsonError: if JSON cannot carry the arguments.
+        NotJsonError: the arguments are not JSON.
     """
     start, end = markup.call
-    return f"{start}call:{markup.defused(name)}{markup.object(args)}{end}"
+    return f"{start}call:{markup.escape_control_tokens(name)}{markup.render_object(args)}{end}"
 
 
 def _system_turn(markup: Markup, tools: Sequence[ToolSpec], instructions: str) -> str:
-    words = [markup.preamble] if markup.preamble and tools else []
-    words += [markup.defused(instructions.strip())] if instructions.strip() else []
-    declared = "".join(_declaration(markup, spec_of(tool)) for tool in tools)
-    if not words and not declared:
+    lines = [markup.preamble] if markup.preamble and tools else []
+    lines += [markup.escape_control_tokens(instructions.strip())] if instructions.strip() else []
+    declarations = "".join(_declaration(markup, spec_of(tool)) for tool in tools)
+    if not lines and not declarations:
         return ""
     start, end = markup.turn
-    return f"{start}{markup.system_role}\n" + "\n".join(words) + f"{declared}{end}\n"
+    return f"{start}{markup.system_role}\n" + "\n".join(lines) + f"{declarations}{end}\n"
 
 
 def _declaration(markup: Markup, spec: Mapping[str, Any]) -> str:
@@ -129,13 +136,14 @@ def _declaration(markup: Markup, spec: Mapping[str, Any]) -> str:
     rest = {key: value for key, value in spec.items() if key != "name"}
     if "parameters" in rest:
         rest["parameters"] = _schema(rest["parameters"])
-    return f"{start}declaration:{markup.defused(str(spec.get('name')))}{markup.object(rest)}{end}"
+    name = markup.escape_control_tokens(str(spec.get("name")))
+    return f"{start}declaration:{name}{markup.render_object(rest)}{end}"
 
 
 def _schema(node: Any, *, is_by_name: bool = False) -> Any:
-    """Return a JSON Schema with sorted keys and its types in upper case, as the families spell it.
+    """Return a JSON Schema with sorted keys and types in upper case, as the families expect.
 
-    `is_by_name`: the keys are names of parameters, not words of JSON Schema.
+    `is_by_name`: the keys are names of parameters, not keywords.
     """
     if isinstance(node, list | tuple):
         return [_schema(item) for item in node]
@@ -154,11 +162,11 @@ def _schema(node: Any, *, is_by_name: bool = False) -> Any:
 def _upper(kind: Any) -> Any:
     if isinstance(kind, str):
         return kind.upper()
-    return [_upper(each) for each in kind] if isinstance(kind, list | tuple) else kind
+    return [_upper(item) for item in kind] if isinstance(kind, list | tuple) else kind
 
 
 def _between(markup: Markup, before: Group | None, group: Group) -> str:
-    """Return what stands between two groups: an end and a start, or nothing in an open turn."""
+    """Return the text between two groups: the end and start of turns, or nothing in an open one."""
     is_users = isinstance(group, UserMessage)
     if before is None or is_users != isinstance(before, UserMessage):
         return _ended(markup, before) + f"{markup.turn[0]}{'user' if is_users else 'model'}\n"
@@ -172,29 +180,30 @@ def _ended(markup: Markup, before: Group | None) -> str:
 def _body(markup: Markup, group: Group) -> str:
     match group:
         case UserMessage():
-            return markup.defused(words_of(group))
+            return markup.escape_control_tokens(user_text(group))
         case ModelMessage(text=text):
-            return markup.defused(text)
+            return markup.escape_control_tokens(text)
         case list():
-            said = [markup.defused(call.text) for call in group]
-            written = [_written(markup, call) for call in group]
-            return "".join([*said, *written, *(_response(markup, call) for call in group)])
+            texts = [markup.escape_control_tokens(call.text) for call in group]
+            calls = [_rendered_call(markup, call) for call in group]
+            responses = [_response(markup, call) for call in group]
+            return "".join([*texts, *calls, *responses])
         case _:
             assert_never(group)
 
 
-def _written(markup: Markup, message: ToolCallMessage) -> str:
-    """Return the call as it should have been written, or defused as it was if that cannot be."""
-    if not is_writable(message):
-        return markup.defused(message.raw)
+def _rendered_call(markup: Markup, message: ToolCallMessage) -> str:
+    """Return the text of a call, or the escaped raw text of a malformed one."""
+    if not is_renderable(message):
+        return markup.escape_control_tokens(message.raw)
     try:
         return render_call(markup, message.name, message.args)
     except NotJsonError:
-        return markup.defused(message.raw)
+        return markup.escape_control_tokens(message.raw)
 
 
 def _response(markup: Markup, message: ToolCallMessage) -> str:
     start, end = markup.response
-    name = markup.defused(message.name) or "unknown"
+    name = markup.escape_control_tokens(message.name) or "unknown"
     result = json.loads(result_text(message))
-    return f"{start}response:{name}{markup.object(result)}{end}"
+    return f"{start}response:{name}{markup.render_object(result)}{end}"

@@ -1,4 +1,4 @@
-"""Reads one response chunk by chunk: words, thinking and calls, as they become certain."""
+"""Parse one response incrementally: text, thinking and calls, as soon as they are certain."""
 
 import re
 from abc import ABC, abstractmethod
@@ -10,14 +10,14 @@ from lhkit.messages import ToolCall
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 ParsedEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed
-"""What has become certain of a response while it streams."""
+"""A part of a streamed response that later chunks cannot change."""
 
 BRACES = "{}"
 ALL_BRACKETS = "()[]{}"
 
 NextCall: TypeAlias = Literal["no", "wait", "maybe", "yes"]
-"""Whether the next call begins at a bracket: `maybe` if only in case that the open one is damaged,
-`wait` if more input is needed."""
+"""Whether the next call starts at a bracket: `maybe` if it does so only in case the open call is
+malformed, `wait` if more input is needed."""
 
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _OPENING = frozenset(_PAIRS.values())
@@ -31,11 +31,13 @@ _BEFORE_SINGLE_QUOTE = frozenset("([{,:=\"'")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseResult:
-    """What a raw response says.
+    """A parsed response.
 
-    `text` is what is left for the user, `calls` the complete calls in order. `fragment` is the
-    raw text of a call that the response ends inside of, empty if there is none. `thinking` is
-    the reasoning of a model that has a channel for it.
+    Attributes:
+        text: the text for the user.
+        calls: the complete calls, in order.
+        fragment: the raw text of a call that is cut off at the end of the response; else empty.
+        thinking: the text of the model's thinking channel.
     """
 
     text: str
@@ -50,16 +52,18 @@ class ParseResult:
 
 
 class OpenCall(ABC):
-    """A call that has begun, followed to its end however it is cut.
+    """Finds the end of a call that has started, in any chunks.
 
-    `boundary` is the length of `raw` at which the call ends if it is damaged, None if there is no
-    such place. What follows is read anew: a delimiter that the model left out must not swallow the
-    next call.
+    Attributes:
+        boundary: the length of `raw` at which the call ends if it is malformed, so that a missing
+            delimiter does not swallow the next call; None if there is none. The text after it is
+            parsed again.
+        is_complete: the end has been found.
     """
 
-    def __init__(self, begun: str = "") -> None:
-        self._parts = [begun]
-        self._length = len(begun)
+    def __init__(self, start: str = "") -> None:
+        self._parts = [start]
+        self._length = len(start)
         self.boundary: int | None = None
         self.is_complete = False
 
@@ -69,7 +73,7 @@ class OpenCall(ABC):
         return "".join(self._parts)
 
     def feed(self, text: str, at: int) -> int:
-        """Take in what is decided of `text` from `at` on; return where the undecided begins."""
+        """Consume the decided part of `text` from `at`; return the index of the undecided rest."""
         end = self._follow(text, at)
         self._parts.append(text[at:end])
         self._length += end - at
@@ -77,20 +81,18 @@ class OpenCall(ABC):
 
     @abstractmethod
     def _follow(self, text: str, start: int) -> int:
-        """Return where the decided ends; note there whether the call is complete."""
+        """Return the end of the decided part; set `is_complete` if the call ends there."""
 
 
 class IncrementalParser(ABC):
-    """Reads one response, chunk by chunk, in time linear in its length.
+    """Parses one response chunk by chunk, in time linear in its length.
 
-    One machine serves streaming and whole texts, so both agree at every chunking. It keeps what is
-    undecided, follows a call that has begun to its end, and gives out words when nothing can take
-    them back. A dialect says what stands at a place (`_step`) and what a complete call means
-    (`_take`).
+    Results do not depend on the chunking: whole texts are one chunk. A dialect implements `_step`,
+    which decides the next piece of text, and `_take`, which parses a complete call.
     """
 
     def __init__(self) -> None:
-        self._pending = ""  # what is not decided yet begins at `_at`
+        self._pending = ""  # the undecided text starts at `_at`
         self._at = 0
         self._open: OpenCall | None = None
         self._prose = _Prose()
@@ -99,7 +101,7 @@ class IncrementalParser(ABC):
         self._events: list[ParsedEvent] = []
 
     def feed(self, chunk: str) -> Sequence[ParsedEvent]:
-        """Return what has become certain with this chunk."""
+        """Return the events that are certain after this chunk."""
         self._events = []
         self._pending += chunk
         self._scan(is_final=False)
@@ -108,8 +110,7 @@ class IncrementalParser(ABC):
     def close(self) -> ParseResult:
         """Return the whole result, equal to `Dialect.parse` of all chunks joined.
 
-        The text may be longer than what `feed` gave out, and calls after a damaged one may be new:
-        they were not certain before.
+        It may have more text and, after a malformed call, more calls than the events so far.
         """
         self._events = []
         self._scan(is_final=True)
@@ -121,40 +122,40 @@ class IncrementalParser(ABC):
         )
 
     def whole(self, raw: str) -> ParseResult:
-        """Return the result of a response that has come as one."""
+        """Return the result of a complete response."""
         self.feed(raw)
         return self.close()
 
     @abstractmethod
     def _step(self, *, is_final: bool) -> bool:
-        """Decide one piece of `_pending` at `_at`; False if more input is needed.
+        """Decide the next piece of `_pending` at `_at`; return False if more input is needed.
 
-        A call that begins here is put into `_open`. With `is_final` everything is decided.
+        Sets `_open` to a call that starts here. With `is_final` everything must be decided.
         """
 
     @abstractmethod
     def _take(self, call: OpenCall) -> int:
-        """Take in the call that was open; return how much of its text belongs to it."""
+        """Parse the call that has ended; return how much of its raw text belongs to it."""
 
     def _consume(self, end: int) -> str:
-        taken = self._pending[self._at : end]
+        text = self._pending[self._at : end]
         self._at = end
-        return taken
+        return text
 
-    def _say(self, text: str) -> str:
-        """Take in words; return what of them is shown now."""
-        shown = self._prose.say(text)
-        if shown:
-            self._events.append(TextDelta(text=shown))
-        return shown
+    def _add_text(self, text: str) -> str:
+        """Add text for the user; return the part of it that is certain."""
+        certain = self._prose.add(text)
+        if certain:
+            self._events.append(TextDelta(text=certain))
+        return certain
 
-    def _think(self, text: str) -> None:
+    def _add_thinking(self, text: str) -> None:
         if text:
             self._thinking.append(text)
             self._events.append(ThinkingDelta(text=text))
 
-    def _make(self, call: ToolCall) -> None:
-        self._prose.cut()
+    def _add_call(self, call: ToolCall) -> None:
+        self._prose.interrupt()
         self._calls.append(call)
         self._events.append(ToolCallParsed(call=call))
 
@@ -162,12 +163,14 @@ class IncrementalParser(ABC):
         while True:
             call = self._open
             if self._at == len(self._pending):
-                is_on = False
+                has_advanced = False
+            elif call is None:
+                has_advanced = self._step(is_final=is_final)
             else:
-                is_on = self._step(is_final=is_final) if call is None else self._follow(call)
-            if not is_on and is_final and call is not None and call.boundary is not None:
+                has_advanced = self._follow(call)
+            if not has_advanced and is_final and call is not None and call.boundary is not None:
                 self._end(call)
-            elif not is_on:
+            elif not has_advanced:
                 break
         self._pending = self._pending[self._at :]
         self._at = 0
@@ -179,10 +182,10 @@ class IncrementalParser(ABC):
         return call.is_complete
 
     def _end(self, call: OpenCall) -> None:
-        """Take in a call that has ended, and go back to where its own text ends."""
+        """Parse a call that has ended, and continue where its own text ends."""
         self._open = None
         rest = call.raw[self._take(call) :]
-        if len(rest) > self._at:  # it began in an earlier chunk
+        if len(rest) > self._at:  # the call started in an earlier chunk
             self._pending = rest + self._pending[self._at :]
             self._at = 0
         else:
@@ -190,64 +193,66 @@ class IncrementalParser(ABC):
 
 
 class _Prose:
-    """The words around calls: trimmed at both ends and where a call stood, streamed as they settle.
+    """The text around calls, trimmed at both ends and at each call.
 
-    White space is held back until words follow it.
+    White space is held back until other text follows it.
+
+    Attributes:
+        at_seam: a call or thinking was the last thing before the next text.
     """
 
     def __init__(self) -> None:
-        self._said: list[str] = []
+        self._pieces: list[str] = []
         self._spaces: list[str] = []
         self.at_seam = False
-        """True if something that is not part of the words was the last."""
 
     @property
     def text(self) -> str:
-        """All words so far."""
-        return "".join(self._said)
+        """All text so far."""
+        return "".join(self._pieces)
 
-    def say(self, text: str) -> str:
-        """Take in text; return what can be shown now."""
-        kept = text.rstrip()
-        if not kept:
+    def add(self, text: str) -> str:
+        """Add text; return the part that is certain now."""
+        stripped = text.rstrip()
+        if not stripped:
             self._spaces.append(text)
             return ""
-        shown = "".join(self._spaces) + kept
-        self._spaces = [text[len(kept) :]]
-        if not self._said or self.at_seam:
-            shown = ("\n" if self._said else "") + shown.lstrip()
+        piece = "".join(self._spaces) + stripped
+        self._spaces = [text[len(stripped) :]]
+        if not self._pieces or self.at_seam:
+            piece = ("\n" if self._pieces else "") + piece.lstrip()
         self.at_seam = False
-        self._said.append(shown)
-        return shown
+        self._pieces.append(piece)
+        return piece
 
-    def cut(self) -> None:
-        """Note that something stood here that is not part of the words."""
+    def interrupt(self) -> None:
+        """Trim white space here, because a call or thinking follows."""
         self.at_seam = True
         self._spaces = []
 
 
 class OpenBrackets(OpenCall):
-    """A text of `brackets` that has begun. Each character is looked at once.
+    """A call that ends with the last of its `brackets`. Visits each character once.
 
-    Brackets inside strings do not count. Single quotes delimit strings too, where a value or key
-    can begin: valid JSON has none outside of strings, and models write Python. If a bracket or a
-    quote is missing, the text ends where the next call begins (`_next_call`).
+    Brackets inside strings do not count. Where a value or key may start, single quotes delimit
+    strings as well, because models write Python. If a bracket or quote is missing, the call ends
+    where the next one starts (`_next_call`).
     """
 
     def __init__(self, brackets: str = ALL_BRACKETS) -> None:
         super().__init__()
         self._counted = brackets
         self._depth = 0
-        self._open: list[str] = []  # every bracket that is open
+        self._open: list[str] = []  # the open brackets
         self._quote = ""
-        self._last = ""  # the character before, outside of strings and white space
+        self._last = ""  # the last character outside of strings and white space
         self._before_string = ""  # the one before the last string
-        self._last_inside = ""  # the character before in the open string, without white space
+        self._last_inside = ""  # the last character in the open string, without white space
         self._is_escaped = False
 
     @abstractmethod
     def _next_call(self, text: str, at: int) -> NextCall:
-        """Return whether the bracket at `at` begins the next call, since this one is damaged."""
+        """Return whether the bracket at `at` starts the next call."""
 
     def _follow(self, text: str, start: int) -> int:
         at = start
@@ -256,12 +261,12 @@ class OpenBrackets(OpenCall):
             at += 1
         while match := (_INSIDE[self._quote] if self._quote else _OUTSIDE).search(text, at):
             piece = match.group()
-            found = self._next_call(text, match.start()) if piece in _OPENING else "no"
-            if found == "wait":
+            answer = self._next_call(text, match.start()) if piece in _OPENING else "no"
+            if answer == "wait":
                 return match.start()
-            if found != "no" and self.boundary is None:
+            if answer != "no" and self.boundary is None:
                 self.boundary = self._length + match.start() - start
-            if found == "yes":
+            if answer == "yes":
                 self.is_complete = True
                 return match.start()
             at = match.end()
@@ -283,7 +288,7 @@ class OpenBrackets(OpenCall):
             self._quote = ""
 
     def _take_outside(self, piece: str) -> bool:
-        """Take in a mark or a word; return True for the last bracket."""
+        """Process a mark or word outside of strings; return True for the last bracket."""
         before, self._last = self._last, piece[-1]
         if piece == '"' or (piece == "'" and before in _BEFORE_SINGLE_QUOTE):
             self._quote = piece
@@ -299,7 +304,7 @@ class OpenBrackets(OpenCall):
         return False
 
     def _close(self, bracket: str) -> None:
-        """Close the innermost bracket of a kind; a brace closes lists that lack their end."""
+        """Close the innermost bracket of a kind; a brace also closes lists without an end."""
         while bracket == "}" and self._open[-1:] == ["["]:
             self._open.pop()
         if self._open[-1:] == [_PAIRS[bracket]]:

@@ -1,13 +1,14 @@
 """The `pythonic` dialect: calls as `[f(a="x", b=1)]`, a comparison arm for Gemma 3 and 3n.
 
-Tools in the first user turn, results as a user turn, as in `json`. Not vLLM's template, which
-leaves out the commas of calls in the history, nor its parser, which refuses fences and words.
+Tools are in the first user turn, results in a user turn, as in `json`. Not rendered by vLLM's
+template, which omits the commas between calls in the history, and not parsed by its parser, which
+refuses fences and other text.
 
-A list of calls is made as a whole, when its bracket closes, or not at all. Repairs besides those
-of the values: `fence`, `bare` (no list around it), `malformed`, `json_literal`, `joined_strings`.
+The calls of a list are complete together, when its bracket closes. Repairs, in addition to those of
+values: `fence`, `bare` (without a list), `malformed`, `json_literal`, `joined_strings`.
 
-Calls are not read by Python's own grammar, which refuses a parameter named `from` and a line break
-in a string. Positional arguments are not guessed: they make the call malformed.
+Python's own grammar is not used, since it refuses a parameter named `from` and a line break in a
+string. A call with positional arguments is malformed.
 """
 
 import re
@@ -17,9 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import ToolSpec, names_of
+from lhkit.models.dialects.base import ToolSpec, is_renderable, names_of
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
-from lhkit.models.dialects.transcript import is_writable
 from lhkit.models.dialects.turns import CONTROL_TOKEN, PromptedDialect
 from lhkit.models.dialects.values import (
     JSON_WORDS,
@@ -31,8 +31,8 @@ from lhkit.models.dialects.values import (
 )
 
 NAME = r"[\w\-][\w.\-]{0,99}"
-"""Wider than Python's: a tool may be `get-item` or `3d`. A name that no tool has must begin as in
-Python (`IDENTIFIER`)."""
+"""Wider than Python's: a tool may be named `get-item` or `3d`. The name of an unknown tool must
+start as in Python (`IDENTIFIER`)."""
 IDENTIFIER = re.compile(r"[^\W\d]")
 KEY = r"[^\W\d]\w{0,99}"
 
@@ -58,7 +58,7 @@ _MOST_SPLITS = 8
 
 
 class PythonicDialect(PromptedDialect):
-    """Speaks `[f(a="x")]` with models that have no tool format of their own."""
+    """Calls as `[f(a="x")]`, for models without a native tool format."""
 
     name = "pythonic"
     protocol = """\
@@ -67,10 +67,10 @@ You then get the results. Otherwise answer in words.
 Tools:"""
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return the call as a list of one.
+        """Return the text of a call, as a list of one.
 
         Raises:
-            NotJsonError: if JSON cannot carry the arguments.
+            NotJsonError: the arguments are not JSON.
         """
         return f"[{write_call(name, args)}]"
 
@@ -78,22 +78,22 @@ Tools:"""
         """Return a parser for one streamed response; of the tools it needs only the names."""
         return _PythonicParser(names_of(tools))
 
-    def written(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
-        """Return the calls as one list, and as they came those that cannot be written."""
-        written: list[str] = []
-        raws: list[str] = []
+    def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
+        """Return the calls as one list, then the raw text of malformed ones."""
+        rendered: list[str] = []
+        raw_texts: list[str] = []
         for call in calls:
             try:
-                good = write_call(call.name, call.args) if is_writable(call) else ""
+                text = write_call(call.name, call.args) if is_renderable(call) else ""
             except NotJsonError:
-                good = ""
-            (written if good else raws).append(good or call.raw)
-        return [*([f"[{', '.join(written)}]"] if written else []), *raws]
+                text = ""
+            (rendered if text else raw_texts).append(text or call.raw)
+        return [*([f"[{', '.join(rendered)}]"] if rendered else []), *raw_texts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A call begins at `at`, after a fence if there is one."""
+    """A call starts at `at`, after a fence if there is one."""
 
     at: int
     name: str
@@ -101,48 +101,48 @@ class Start:
 
 
 Decision: TypeAlias = Start | Literal["no", "wait"]
-"""A call, none, or more input is needed."""
+"""A call, no call, or more input is needed."""
 
 
 def start_at(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> Decision:
-    """Decide whether a call begins at `at`.
+    """Decide whether a call starts at `at`.
 
-    A list of calls is one if it names a tool in `known` or has no or keyword arguments. A call
-    without a list must name a tool, and stand at the start of a line or in a fence.
+    A call in a list must name a tool in `known`, or have keyword arguments or none. A call without
+    a list must name a tool, and be at the start of a line or in a fence.
     """
-    found = _OPEN.match(text, at)
-    if found is None:
+    match = _OPEN.match(text, at)
+    if match is None:
         return _maybe(text, at, known, may_be_bare=may_be_bare)
-    name, has_fence = found.group("name"), found.group("fence") is not None
+    name, has_fence = match.group("name"), match.group("fence") is not None
     if name not in known and not IDENTIFIER.match(name):
         return "no"
-    start = Start(at=found.end("fence") if has_fence else at, name=name, has_fence=has_fence)
-    if name in known and (found.group("list") or has_fence or may_be_bare):
+    start = Start(at=match.end("fence") if has_fence else at, name=name, has_fence=has_fence)
+    if name in known and (match.group("list") or has_fence or may_be_bare):
         return start
-    if found.group("list") is None:
+    if match.group("list") is None:
         return "no"
-    if _ARGUMENTS.match(text, found.end()):
+    if _ARGUMENTS.match(text, match.end()):
         return start
-    return "wait" if _MAYBE_ARGUMENTS.fullmatch(text, found.end()) else "no"
+    return "wait" if _MAYBE_ARGUMENTS.fullmatch(text, match.end()) else "no"
 
 
 def _maybe(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> Decision:
-    found = _MAYBE_OPEN.fullmatch(text, at)
-    if found is None:
+    match = _MAYBE_OPEN.fullmatch(text, at)
+    if match is None:
         return "no"
-    begun = found.group("name")
-    if begun and (not found.group("list") or not IDENTIFIER.match(begun)):
-        could_be_known = any(name.startswith(begun) for name in known)
-        if found.group("list"):
+    prefix = match.group("name")
+    if prefix and (not match.group("list") or not IDENTIFIER.match(prefix)):
+        could_be_known = any(name.startswith(prefix) for name in known)
+        if match.group("list"):
             return "wait" if could_be_known else "no"
-        return "wait" if could_be_known and (may_be_bare or found.group("fence")) else "no"
+        return "wait" if could_be_known and (may_be_bare or match.group("fence")) else "no"
     return "wait"
 
 
 class _OpenCalls(OpenBrackets):
-    """A list that lacks a quote or a bracket ends where the next list of calls begins.
+    """A list of calls; if it lacks a quote or bracket, it ends where the next list starts.
 
-    Inside of a string that is so only if the whole makes no sense, unless `is_hasty`.
+    A list that starts inside a string counts only if the whole cannot be parsed, or if `is_hasty`.
     """
 
     def __init__(self, known: Collection[str], *, is_hasty: bool) -> None:
@@ -154,19 +154,19 @@ class _OpenCalls(OpenBrackets):
         before = self._last_inside if self._quote else self._last
         if text[at] != "[" or before not in {")", "]"} or (self._quote and before == ")"):
             return "no"
-        found = start_at(text, at, self._known, may_be_bare=False)
-        if isinstance(found, Start):
+        decision = start_at(text, at, self._known, may_be_bare=False)
+        if isinstance(decision, Start):
             return "yes" if self._is_hasty or not self._quote else "maybe"
-        return found
+        return decision
 
 
 class _PythonicParser(IncrementalParser):
-    """`known` are the names of the tools on offer."""
+    """Parses one response; `known` are the names of the tools."""
 
     def __init__(self, known: Collection[str]) -> None:
         super().__init__()
         self._known = known
-        self._name = ""  # of the first open call
+        self._name = ""  # the name in the first open call
         self._splits = 0
         self._in_fence = False
         self._awaits_fence_end = False
@@ -176,21 +176,24 @@ class _PythonicParser(IncrementalParser):
         if self._awaits_fence_end:
             return self._step_out_of_fence(is_final=is_final)
         if blank := _SPACE.match(self._pending, self._at):
-            self._say(self._consume(blank.end()))
+            self._add_text(self._consume(blank.end()))
         if self._at == len(self._pending):
             return True
-        found = start_at(self._pending, self._at, self._known, may_be_bare=self._at_line_start)
-        if isinstance(found, Start):
-            self._begin(found)
-        elif found == "wait" and not is_final:
+        start = start_at(self._pending, self._at, self._known, may_be_bare=self._at_line_start)
+        if isinstance(start, Start):
+            self._at = start.at
+            self._in_fence = self._in_fence or start.has_fence
+            self._name = start.name
+            self._open = _OpenCalls(self._known, is_hasty=self._splits > _MOST_SPLITS)
+        elif start == "wait" and not is_final:
             return False
         else:
-            ahead = _INTERESTING.search(self._pending, self._at + 1)
-            self._say(self._consume(ahead.start() if ahead else len(self._pending)))
+            match = _INTERESTING.search(self._pending, self._at + 1)
+            self._add_text(self._consume(match.start() if match else len(self._pending)))
         return True
 
     def _step_out_of_fence(self, *, is_final: bool) -> bool:
-        """Leave out the end of a fence that stands directly after its calls."""
+        """Skip the end of a fence directly after its calls."""
         end = _FENCE_END.match(self._pending, self._at)
         if end is None and not is_final and _MAYBE_FENCE_END.fullmatch(self._pending, self._at):
             return False
@@ -200,16 +203,10 @@ class _PythonicParser(IncrementalParser):
             self._at = end.end()
         return True
 
-    def _say(self, text: str) -> str:
-        is_new = "\n" in text or self._at_line_start
-        self._at_line_start = is_new and not text.rpartition("\n")[2].strip()
-        return super()._say(text)
-
-    def _begin(self, start: Start) -> None:
-        self._at = start.at
-        self._in_fence = self._in_fence or start.has_fence
-        self._name = start.name
-        self._open = _OpenCalls(self._known, is_hasty=self._splits > _MOST_SPLITS)
+    def _add_text(self, text: str) -> str:
+        is_new_line = "\n" in text or self._at_line_start
+        self._at_line_start = is_new_line and not text.rpartition("\n")[2].strip()
+        return super()._add_text(text)
 
     def _take(self, call: OpenCall) -> int:
         raw = call.raw
@@ -219,12 +216,12 @@ class _PythonicParser(IncrementalParser):
             raw = raw[: call.boundary]
             calls = self._malformed(raw.rstrip())
         if not calls:
-            self._say(raw)
+            self._add_text(raw)
             return len(raw)
         around = ["fence"] if self._in_fence else []
         around += [] if raw.startswith("[") else ["bare"]
-        for each in calls:
-            self._make(replace(each, repairs=(*around, *each.repairs)))
+        for parsed in calls:
+            self._add_call(replace(parsed, repairs=(*around, *parsed.repairs)))
         self._awaits_fence_end = self._in_fence
         self._at_line_start = True
         return len(raw)
@@ -236,17 +233,17 @@ class _PythonicParser(IncrementalParser):
             return ()
 
     def _malformed(self, raw: str) -> tuple[ToolCall, ...]:
-        """Return what names a tool but makes no sense, with its raw text, for validation."""
+        """Return a call that names a tool but cannot be parsed, with its raw text as arguments."""
         if self._name not in self._known:
             return ()
         return (ToolCall(name=self._name, args=raw, raw=raw, repairs=("malformed",)),)
 
 
 def write_call(name: str, args: Mapping[str, JSON]) -> str:
-    """Return `f(a="x")`; a parameter that no keyword can name is written `**{"a b": 1}`.
+    """Return `f(a="x")`; a name that cannot be a keyword is written `**{"a b": 1}`.
 
     Raises:
-        NotJsonError: if JSON cannot carry the arguments.
+        NotJsonError: the arguments are not JSON.
     """
     members = plain_json(args)
     return f"{name}({', '.join(_argument(key, value) for key, value in members.items())})"
@@ -256,8 +253,8 @@ def read_calls(raw: str) -> tuple[ToolCall, ...]:
     """Return the calls of `[f(), g()]` or of a bare `f()`.
 
     Raises:
-        ValueError: it makes no sense, or JSON cannot carry the values.
-        RecursionError: it is nested too deep.
+        ValueError: it cannot be parsed, or a value is not JSON.
+        RecursionError: it is nested too deeply.
     """
     if not raw.startswith("["):
         call, end = _call(raw, 0)
@@ -309,7 +306,7 @@ def _call(text: str, start: int) -> tuple[ToolCall, int]:
 
 
 def _members(text: str, at: int, reader: ValueReader) -> tuple[dict[str, Any], int]:
-    """Read `key=value` or `**{…}`."""
+    """Parse `key=value` or `**{…}`."""
     if splat := _SPLAT.match(text, at):
         members, at = reader.value(splat.end())
         return members, at
@@ -321,20 +318,19 @@ def _members(text: str, at: int, reader: ValueReader) -> tuple[dict[str, Any], i
 
 
 def _with_repairs(call: ToolCall, repairs: list[str]) -> ToolCall:
-    found = tuple(dict.fromkeys([*call.repairs, *repairs]))
-    return ToolCall(name=call.name, args=call.args, raw=call.raw, repairs=found)
+    return replace(call, repairs=tuple(dict.fromkeys([*call.repairs, *repairs])))
 
 
 def _read_string(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
     if not text.startswith(('"', "'"), at):
         return None
     value, end, repairs = read_quoted(text, at)
-    parts, found = [value], dict.fromkeys(repairs)
-    while text.startswith(('"', "'"), end):  # also triple quotes: an empty one on either side
-        more, end, mended = read_quoted(text, end)
-        parts.append(more)
-        found |= dict.fromkeys((*mended, "joined_strings"))
-    return "".join(parts), end, tuple(found)
+    parts, codes = [value], dict.fromkeys(repairs)
+    while text.startswith(('"', "'"), end):  # also triple quotes: an empty string on either side
+        part, end, repairs = read_quoted(text, end)
+        parts.append(part)
+        codes |= dict.fromkeys((*repairs, "joined_strings"))
+    return "".join(parts), end, tuple(codes)
 
 
 _NOTATION = Notation(

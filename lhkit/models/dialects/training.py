@@ -1,7 +1,7 @@
-"""Training text in a dialect: the prompts that a served model gets, and what it should write.
+"""Render conversations as training text in a dialect, with the spans that the model writes.
 
-The text is rendered by the same `Dialect.encode` as prompts for serving. Each assistant message
-adds what the model itself writes, up to the token that ends its generation.
+The text comes from the same `Dialect.encode` as prompts for serving. The span of an assistant
+message reaches to the token that ends its generation.
 """
 
 import json
@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.dialects.marked import MarkedDialect
-from lhkit.tool_results import ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolOk, ToolResult, parse_result
 
 _MAX_RESULT_BYTES = 1 << 40  # a result was cut when it was recorded
 _END_OF_TURN = "<end_of_turn>"
@@ -23,32 +23,34 @@ _END_OF_TURN = "<end_of_turn>"
 class TrainingText:
     """A rendered conversation.
 
-    `text` begins with `<bos>`. `spans` are half-open character ranges that the model should write,
-    each with the token that ends it: the loss is taken on these only.
+    Attributes:
+        text: the text, which starts with `<bos>`.
+        spans: half-open character ranges that the model should write, with their end tokens; the
+            loss is computed on these only.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
     def pairs(self) -> Iterator[dict[str, str]]:
-        """Yield each span with all text before it, as TRL's `prompt` and `completion`."""
-        for begin, end in self.spans:
-            yield {"prompt": self.text[:begin], "completion": self.text[begin:end]}
+        """Yield each span with the text before it, as TRL's `prompt` and `completion`."""
+        for start, end in self.spans:
+            yield {"prompt": self.text[:start], "completion": self.text[start:end]}
 
 
 def training_text(conversation: Mapping[str, Any], dialect: Dialect) -> TrainingText:
-    """Return a conversation as the served model reads and writes it.
+    """Return a conversation as training text.
 
-    An assistant message with `"weight": 0` is in the text and in no span. A tool result that is not
-    one of lhkit's becomes the data of one that went well.
+    An assistant message with `"weight": 0` is in the text but in no span. A tool result that is not
+    encoded as lhkit's becomes the data of a `ToolOk`.
 
     Args:
-        conversation: `messages` as OpenAI has them (system, user, assistant, tool) and `tools`: a
-            line of `lhkit export --sft`.
-        dialect: of the model that is trained, such as `DIALECTS["json"]`.
+        conversation: a line of `lhkit export --sft`: `messages` in OpenAI's format (system, user,
+            assistant, tool) and `tools`.
+        dialect: the dialect of the model to train, such as `DIALECTS["json"]`.
 
     Raises:
-        UsageError: the messages are invalid, or in an order that no chat has.
+        UsageError: a message is invalid, or an assistant message follows another one.
     """
     instructions, steps = _steps(conversation.get("messages", ()))
     tools = [tool.get("function", tool) for tool in conversation.get("tools") or ()]
@@ -60,7 +62,7 @@ def training_text(conversation: Mapping[str, Any], dialect: Dialect) -> Training
             messages += step.messages
             continue
         prompt = dialect.encode(messages, tools, instructions)
-        # What follows shows where the message ends; an empty user message follows the last one.
+        # an empty user message after a reply renders the end of its turn
         follows: list[Message] = [UserMessage(text="")] if step.is_reply else []
         messages += step.messages
         rendered = dialect.encode([*messages, *follows], tools, instructions)
@@ -97,7 +99,7 @@ def prompt_completions(conversation: Mapping[str, Any], dialect: Dialect) -> lis
 
 
 def _ends(dialect: Dialect) -> tuple[str, ...]:
-    """Return the texts that end what a model writes; no message contains them (`defused`)."""
+    """Return the texts that end a model's message; in messages they are escaped."""
     if isinstance(dialect, MarkedDialect):
         return dialect.markup.turn[1], dialect.markup.response[0]
     return (_END_OF_TURN,)
@@ -105,7 +107,7 @@ def _ends(dialect: Dialect) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One message of the file with the results of its calls. `number` is its place, from 0."""
+    """One message with the results of its calls; `number` is its index in the conversation."""
 
     number: int
     messages: tuple[Message, ...]
@@ -193,11 +195,11 @@ def _call(
 
 
 def _result(text: str) -> ToolResult:
-    """Return a tool result that is encoded as `text`, if it is one of lhkit's."""
+    """Return the tool result that `text` encodes, or one with the text as data."""
     try:
         value = json.loads(text)
     except ValueError:
         return ToolOk({"result": text})
-    if (result := result_in(value)) is not None:
+    if (result := parse_result(value)) is not None:
         return result
     return ToolOk(value if isinstance(value, Mapping) else {"result": value})

@@ -1,9 +1,7 @@
-"""Gemma 3's turn markup: roles alternate, one `<bos>`, and nobody else may write control tokens.
+"""Render prompts in Gemma 3's turn format, with all control tokens in messages escaped.
 
-Everything inside a turn is defused here, in one place, so that no caller can forget it.
-
-Source: Gemma 3's formatting (user and model turns only; the system text opens the first user
-turn). Not a chat template: it is rendered here so that the prompt is ours to the byte.
+User and model turns alternate; the system text opens the first user turn. Rendered here instead of
+by the server's chat template, so that prompts are stable to the byte.
 """
 
 import re
@@ -14,8 +12,15 @@ from typing import assert_never
 
 from lhkit.json_values import compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import Dialect, ToolSpec, spec_of
-from lhkit.models.dialects.transcript import grouped, result_text, unicode_of, words_of
+from lhkit.models.dialects.base import (
+    Dialect,
+    ToolSpec,
+    group_messages,
+    replace_lone_surrogates,
+    result_text,
+    spec_of,
+    user_text,
+)
 
 BOS = "<bos>"
 START_OF_TURN_ID = 105
@@ -39,63 +44,62 @@ class PromptTurn:
     text: str
 
 
-def defused(text: str) -> str:
+def escape_control_tokens(text: str) -> str:
     """Return `text` without control tokens: `<end_of_turn>` becomes `< end_of_turn>`.
 
-    User text, tool data and model text are untrusted. Without this they could close a turn and
-    speak in another role. A lone surrogate, which vLLM refuses with HTTP 400, becomes U+FFFD.
+    User text, tool data and model text are untrusted and could otherwise start a turn of another
+    role. Lone surrogates, which vLLM refuses with HTTP 400, become U+FFFD.
     """
-    return CONTROL_TOKEN.sub("< ", unicode_of(text))
+    return CONTROL_TOKEN.sub("< ", replace_lone_surrogates(text))
 
 
 def render_turns(turns: Iterable[PromptTurn]) -> str:
-    """Return the prompt for the model's next turn; neighbours of one role are merged.
+    """Return the prompt for the model's next turn; adjacent turns of one role are merged.
 
-    A longer conversation's prompt begins with a shorter one's up to its open model turn, so that
-    the server finds it in its prefix cache (up to the end of the text where turns are merged).
+    The prompt of a continued conversation starts with that of the shorter one up to its open model
+    turn, for the server's prefix cache (up to the end of the text where turns are merged).
     """
     blocks = [
-        f"{_TURN_START}{turn.role}\n{defused(turn.text)}{_TURN_END}" for turn in _merged(turns)
+        f"{_TURN_START}{turn.role}\n{escape_control_tokens(turn.text)}{_TURN_END}"
+        for turn in _merged(turns)
     ]
     return BOS + "".join(blocks) + _MODEL_START
 
 
 class PromptedDialect(Dialect):
-    """Speaks with models without a tool format of their own, which are told a `protocol`.
+    """A dialect for models without a native tool format, which describes one in the prompt.
 
-    Instructions and tools stand in the first user turn, the results of calls in a user turn.
+    Instructions, `protocol` and tools are in the first user turn, results of calls in user turns.
     """
 
     stop_token_ids = (START_OF_TURN_ID, END_OF_TURN_ID)
-    """A base model may open the next turn itself instead of ending its own."""
+    """Includes the start of a turn, since a base model may open one instead of ending its own."""
     stop_texts = ()
     protocol: str
 
     @abstractmethod
-    def written(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
-        """Return the lines of the calls of one model message.
-
-        Each as it should have been written, or as it was if that cannot be.
-        """
+    def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
+        """Return the lines of the calls of one model message, or the raw text of malformed ones."""
 
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
-        """Return the prompt: instructions and tools first, so that all chats share a prefix."""
+        """Return the prompt, instructions and tools first."""
         preamble = [instructions.strip()] if instructions.strip() else []
         if tools:
             specs = (compact(spec_of(tool)) for tool in tools)
             preamble.append("\n".join([self.protocol, *specs]))
         turns = [PromptTurn(role="user", text="\n\n".join(preamble))] if preamble else []
-        for group in grouped(messages):
+        for group in group_messages(messages):
             match group:
                 case UserMessage():
-                    turns.append(PromptTurn(role="user", text=words_of(group)))
+                    turns.append(PromptTurn(role="user", text=user_text(group)))
                 case ModelMessage(text=text):
                     turns.append(PromptTurn(role="model", text=text))
                 case list():
-                    said = [*(call.text for call in group if call.text), *self.written(group)]
-                    turns.append(PromptTurn(role="model", text="\n".join(said)))
+                    lines = [call.text for call in group if call.text]
+                    lines += self.render_calls(group)
+                    turns.append(PromptTurn(role="model", text="\n".join(lines)))
                     results = "\n".join(
                         f"Result of {call.name or 'the call'}: {result_text(call)}"
                         for call in group

@@ -1,7 +1,7 @@
-r"""Reads and writes strings with backslash escapes, and reads values by their place in a text.
+r"""Parse and write strings and values that are almost JSON or Python.
 
-What JSON and Python agree on, leniently; notations differ in detail. A control token inside a
-string is written with `\u003c` for its `<`: that is lossless, and the tokenizer never sees it.
+A control token inside a string is written with `\u003c` for its `<`, which is lossless and hides
+the token from the tokenizer.
 
 Repairs: `trailing_comma`, `duplicate_key`, `bare_string`, `bad_escape`, `control_character`, and
 those of the notation's strings and foreign words.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import MAX_DEPTH
-from lhkit.models.dialects.transcript import LONE_SURROGATE
+from lhkit.models.dialects.base import LONE_SURROGATE
 
 _STRING = {
     '"': re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL),
@@ -47,8 +47,8 @@ _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 StringReader: TypeAlias = Callable[[str, int], tuple[str, int, tuple[str, ...]] | None]
-"""(text, place) to (value, end, repairs), or None if no string begins there; ValueError if it
-never ends."""
+"""Takes (text, index), returns (value, end, repairs), or None if no string starts there. Raises
+ValueError if the string does not end."""
 
 JSON_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 PYTHON_WORDS: Mapping[str, Any] = {"True": True, "False": False, "None": None}
@@ -56,53 +56,53 @@ PYTHON_WORDS: Mapping[str, Any] = {"True": True, "False": False, "None": None}
 
 def quoted(text: str, control: re.Pattern[str]) -> str:
     """Return `text` in double quotes; `control` matches the `<` of each control token."""
-    written = control.sub(r"\\u003c", json.dumps(text, ensure_ascii=False))
-    return LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", written)
+    escaped = control.sub(r"\\u003c", json.dumps(text, ensure_ascii=False))
+    return LONE_SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", escaped)
 
 
 def read_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]]:
     """Return (value, end, repairs) of the string whose quote is at `at`.
 
     Raises:
-        ValueError: it never ends.
+        ValueError: the string does not end.
     """
-    found = _STRING[text[at]].match(text, at)
-    if found is None:
+    match = _STRING[text[at]].match(text, at)
+    if match is None:
         raise ValueError("a string without end")
-    value, repairs = unescaped(found.group(1))
-    return value, found.end(), repairs
+    value, repairs = unescape(match.group(1))
+    return value, match.end(), repairs
 
 
-def unescaped(written: str) -> tuple[str, tuple[str, ...]]:
+def unescape(source: str) -> tuple[str, tuple[str, ...]]:
     """Return (value, repairs) of the text between a string's quotes."""
     repairs: list[str] = []
 
-    def unescape(match: re.Match[str]) -> str:
-        one = match.group("one")
-        if one is None:
-            return _character(match)
-        if one not in _ONE:
-            repairs.append("bad_escape")
-        return _ONE.get(one, match.group())
+    def character(match: re.Match[str]) -> str:
+        if one := match.group("one"):
+            if one not in _ONE:
+                repairs.append("bad_escape")
+            return _ONE.get(one, match.group())
+        if high := match.group("high"):
+            pair = bytes.fromhex(high) + bytes.fromhex(match.group("low"))
+            return pair.decode("utf-16-be")
+        return chr(int(match.group("four") or match.group("eight") or match.group("two"), 16))
 
-    value = _ESCAPE.sub(unescape, written)
-    if any(char < " " for char in written):
+    value = _ESCAPE.sub(character, source)
+    if any(char < " " for char in source):
         repairs.append("control_character")
     return value, tuple(dict.fromkeys(repairs))
 
 
-def _character(match: re.Match[str]) -> str:
-    if high := match.group("high"):
-        pair = bytes.fromhex(high) + bytes.fromhex(match.group("low"))
-        return pair.decode("utf-16-be")
-    return chr(int(match.group("four") or match.group("eight") or match.group("two"), 16))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notation:
-    """How strings and words are written. `foreign` words are read, and listed as `foreign_name`.
+    """The notation of values.
 
-    `has_bare_text`: keys stand without quotes, and a value without quotes is a string.
+    Attributes:
+        read_string: reads a string.
+        words: the constants of the notation, such as `true`.
+        foreign: constants of another notation, which are accepted as a repair.
+        foreign_name: the code of that repair.
+        has_bare_text: keys have no quotes, and a value without quotes is a string.
     """
 
     read_string: StringReader
@@ -113,9 +113,9 @@ class Notation:
 
 
 class ValueReader:
-    """Reads values of one text; each method takes a place and returns (value, next place).
+    """Parses values in one text; each method takes an index and returns (value, next index).
 
-    All raise ValueError where the text makes no sense. What was mended is added to `repairs`.
+    All raise ValueError for text that cannot be parsed, and add the codes of repairs to `repairs`.
     """
 
     def __init__(self, text: str, notation: Notation, repairs: list[str]) -> None:
@@ -124,7 +124,7 @@ class ValueReader:
         self._repairs = repairs
 
     def value(self, at: int, depth: int = 0) -> tuple[Any, int]:
-        """Read any value at `at` or after white space."""
+        """Parse any value at `at` or after white space."""
         if depth > MAX_DEPTH:
             raise ValueError("too deep")
         at = self.skip(at)
@@ -135,12 +135,12 @@ class ValueReader:
         return self._string(at) or self._bare(at)
 
     def skip(self, at: int) -> int:
-        """Return the place after white space."""
-        found = _SPACE.match(self._text, at)
-        return found.end() if found else at
+        """Return the index after white space."""
+        match = _SPACE.match(self._text, at)
+        return match.end() if match else at
 
     def comma(self, closer: str, at: int) -> int:
-        """Return the place after a comma, or of the closer."""
+        """Return the index after a comma, or of the closing bracket."""
         at = self.skip(at)
         if not self._text.startswith(",", at):
             if not self._text.startswith(closer, at):
@@ -177,24 +177,25 @@ class ValueReader:
     def _key(self, at: int) -> tuple[str, int]:
         if string := self._string(at):
             return string
-        found = _BARE_KEY.match(self._text, at) if self._notation.has_bare_text else None
-        if found is None:
+        match = _BARE_KEY.match(self._text, at) if self._notation.has_bare_text else None
+        if match is None:
             raise ValueError("no key")
-        return found.group(), found.end()
+        return match.group(), match.end()
 
     def _string(self, at: int) -> tuple[str, int] | None:
-        found = self._notation.read_string(self._text, at)
-        if found is None:
+        result = self._notation.read_string(self._text, at)
+        if result is None:
             return None
-        self._repairs.extend(found[2])
-        return found[0], found[1]
+        value, end, repairs = result
+        self._repairs.extend(repairs)
+        return value, end
 
     def _bare(self, at: int) -> tuple[Any, int]:
         pattern = _BARE_TEXT if self._notation.has_bare_text else _BARE
-        found = pattern.match(self._text, at)
-        if found is None or not found.group().strip():
+        match = pattern.match(self._text, at)
+        if match is None or not match.group().strip():
             raise ValueError("no value")
-        return self._word(found.group().strip()), found.end()
+        return self._word(match.group().strip()), match.end()
 
     def _word(self, word: str) -> Any:
         notation = self._notation

@@ -1,7 +1,7 @@
-// A board of lhkit: HTML that the kernel wrote, with buttons, keys and fields. It decides nothing
-// but what belongs to keys and focus.
+// The browser side of lhkit's boards: shows the kernel's HTML, sends presses, and handles keys and
+// focus.
 
-const EARLY_MS = 400; // a key meant for something else must not press anything
+const EARLY_MS = 400; // a key typed for something else must not press a button
 
 const isEditable = (element) =>
   element?.closest?.("input, textarea, select, [contenteditable='true']") != null;
@@ -14,10 +14,10 @@ function render({ model, el }) {
   const line = document.createElement("div");
   line.className = "lhkit-line";
   line.setAttribute("role", "status");
-  let state = "waiting"; // until the kernel says "here"; a restart ends that
-  let armedAt = 0; // when a key may press
-  let lookedAt = null; // the place that was scrolled to last
-  const focused = new Set(); // what has had the focus given once
+  let state = "waiting"; // until the kernel sends "here"; a restart ends it
+  let armedAt = 0; // when keys may press buttons
+  let lookedAt = null; // the place scrolled to last
+  const focused = new Set(); // the elements that got the focus once
 
   const fields = () =>
     Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
@@ -32,7 +32,7 @@ function render({ model, el }) {
     }
   }
 
-  /** Show the parts that changed; what was typed and who had the focus stays. */
+  /** Show the changed parts; input and focus are kept. */
   function paint() {
     const parts = model.get("parts");
     const active = document.activeElement;
@@ -62,7 +62,7 @@ function render({ model, el }) {
     lookedAt = current;
   }
 
-  /** What the kernel marks gets the focus once, unless somebody is writing elsewhere. */
+  /** Focus what the kernel marks, once, unless the user is typing elsewhere. */
   function giveFocus() {
     for (const each of root.querySelectorAll("[data-focus]")) {
       const name = each.dataset.focus;
@@ -78,8 +78,8 @@ function render({ model, el }) {
   }
 
   function onKey(event) {
-    event.stopPropagation(); // Lab would take it
-    if (event.isComposing || event.keyCode === 229 || !event.isTrusted) return; // a Korean syllable
+    event.stopPropagation(); // keep it from JupyterLab
+    if (event.isComposing || event.keyCode === 229 || !event.isTrusted) return; // input method, as for Korean
     const isPlain = !(event.shiftKey || event.ctrlKey || event.altKey || event.metaKey);
     if (isEditable(event.target)) {
       if (event.key === "Enter" && isPlain && event.target.dataset.enter) { // Shift+Enter breaks the line
@@ -134,10 +134,10 @@ function render({ model, el }) {
         if (input) input.value = input.value ? `${message.text}\n${input.value}` : message.text;
       }
     },
-    comm_live_update: () => turn("lost"), // it was live before we were made
+    comm_live_update: () => turn("lost"), // the comm was live before this page
   };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
-  const onFree = () => { // a card elsewhere in this panel was answered: its focus has nowhere to go
+  const onFree = () => { // a card of this panel was answered, and its focus is free
     const input = root.querySelector('[name="message"]');
     if (input && !input.disabled) input.focus({ preventScroll: true });
   };

@@ -1,9 +1,9 @@
-// The browser's half of lhkit's chat panel and confirm card. It shows HTML that render.py wrote,
-// sends presses, and decides nothing but what belongs to keys and focus.
+// The browser side of lhkit's chat panel and confirmation card: shows the HTML of render.py, sends
+// presses, and handles keys and focus.
 
-const EARLY_MS = 400; // a key meant for the editor must not approve a tool
+const EARLY_MS = 400; // a key typed for the editor must not approve a tool
 const EDITING = new Set(["Backspace", "Delete"]);
-const YES = new Set(["run", "send"]); // what may not be pressed at once
+const YES = new Set(["run", "send"]); // ignored for EARLY_MS, and until all was seen
 const OPEN_CARD = '.lhkit-confirm[data-state="open"]';
 
 function node(tag, className, attributes = {}) {
@@ -19,23 +19,23 @@ function button(className, press) {
   return made;
 }
 
-/** Whether the kernel hears us. It says "here" to a page that is ready; a restart ends that. */
+/** The connection to the kernel, which sends "here" to a page that is ready; a restart ends it. */
 const WAITING = "waiting", HEARD = "heard", LOST = "lost";
 
 const isEditable = (element) => element?.closest?.("input, textarea, [contenteditable='true']") != null;
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
-/** What stands in the fields of a card, by their names. */
+/** Return the values of a card's fields, by name. */
 function fieldsOf(card) {
-  const found = new Map(); // a name may be any, such as __proto__
+  const found = new Map(); // not an object: a name may be __proto__
   for (const each of card.querySelectorAll("[name]")) {
     found.set(each.name, each.value);
   }
   return found;
 }
 
-/** Put back what was typed into a card that is shown anew, and who had the focus there. */
+/** Restore the input and the focus of a card that was rendered again. */
 function refill(card, fields, focused) {
   for (const each of card.querySelectorAll("[name]")) {
     const kept = fields.get(each.name);
@@ -45,7 +45,7 @@ function refill(card, fields, focused) {
   }
 }
 
-/** Open what is folded behind a button; who reads by keys or by ear goes on in it. */
+/** Unfold the text behind a button, and return it for the focus. */
 function unfold(fold) {
   const rest = fold.nextElementSibling;
   rest.hidden = false;
@@ -54,10 +54,10 @@ function unfold(fold) {
   return rest;
 }
 
-/** What of a card was not on the screen yet, in its order: a closed fold, or the end of a piece. */
+/** Matches the unseen parts of a card, in order: a closed fold, or the end of a piece. */
 const UNSEEN = '[data-fold]:not([hidden]), [data-end=""]';
 
-/** A card that is shown anew keeps what was unfolded and seen of it. */
+/** Restore the unfolded and seen parts of a card that was rendered again. */
 function seeAgain(card, before) {
   const folds = card.querySelectorAll("[data-fold]"), ends = card.querySelectorAll("[data-end]");
   before.querySelectorAll("[data-fold]").forEach((each, i) => each.hidden && folds[i] && unfold(folds[i]));
@@ -66,7 +66,7 @@ function seeAgain(card, before) {
   });
 }
 
-/** The list of messages: kept equal to the kernel's by numbered patches. */
+/** The list of messages, synchronised with the kernel by numbered patches. */
 function messageList(model, list) {
   let revision = -1;
 
@@ -111,8 +111,8 @@ function messageList(model, list) {
       });
     },
     patch(message, resync) {
-      if (message.revision <= revision) return; // contained in what we have
-      if (message.revision > revision + 1) return resync(); // something was missed
+      if (message.revision <= revision) return; // already applied
+      if (message.revision > revision + 1) return resync(); // a patch is missing
       revision = message.revision;
       keepingTheEnd(() => {
         for (const [kind, at, what] of message.changes) {
@@ -125,15 +125,15 @@ function messageList(model, list) {
   };
 }
 
-/** The open question: who may press it, and when. */
+/** The open card: which presses count, and when. */
 function confirmCard(model, root, line) {
   const armedAt = new Map(); // when a card may be approved
-  const shown = new Map(); // which attempt of a form was seen last
-  const answered = new Set(); // by card and attempt: a form that does not fit is sent again
-  let wantsInput = false; // the focus goes back to where the user writes
-  let typedIn = null; // where characters were typed last
-  let takenFrom = null; // who had the focus before Run
-  let watched = null; // the card whose ends are waited for
+  const shown = new Map(); // the last attempt of a form, by card
+  const answered = new Set(); // by card and attempt: an invalid form can be sent again
+  let wantsInput = false; // the focus returns to the input
+  let typedIn = null; // the element that was typed into last
+  let takenFrom = null; // the element that had the focus before Run
+  let watched = null; // the card whose ends are observed
 
   const observer = new IntersectionObserver((found) => {
     for (const each of found.filter((one) => one.isIntersecting)) {
@@ -143,7 +143,7 @@ function confirmCard(model, root, line) {
     paintYes();
   });
 
-  /** Run and Send can be pressed when all of the card was on the screen. */
+  /** Enable Run and Send when all of the card was on the screen. */
   function paintYes() {
     const card = openCard();
     if (!card || answered.has(attempt(card))) return;
@@ -153,7 +153,7 @@ function confirmCard(model, root, line) {
     if (isSeen) for (const name of ["aria-disabled", "aria-describedby"]) yes.removeAttribute(name);
   }
 
-  /** In place of a yes that comes too soon: bring into view what was not there yet. */
+  /** Scroll to the next unseen part, in place of an early yes. */
   function showNext(card) {
     const next = card.querySelector(UNSEEN);
     armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
@@ -177,16 +177,16 @@ function confirmCard(model, root, line) {
     model.send({ type: "answer", card: card.dataset.card, how, ...fields });
   }
 
-  /** Where an answer begins: the field that is wrong, what is folded, the first field; else the yes. */
+  /** Return the first element to focus: an invalid field, a fold, the first field, or Run. */
   const startOf = (card) =>
     card.querySelector('[aria-invalid="true"]:is([name]), [aria-invalid="true"] [name]') ??
     card.querySelector("[data-fold]:not([hidden])") ??
     card.querySelector("[name]") ?? card.querySelector(".lhkit-run");
 
   function mayTakeFocus(from) {
-    if (from?.closest?.(OPEN_CARD)) return false; // another question
+    if (from?.closest?.(OPEN_CARD)) return false; // another card
     if (from === root.querySelector(".lhkit-input")) return from.value === "";
-    return !(isEditable(from) && from === typedIn); // whoever writes code goes on writing
+    return !(isEditable(from) && from === typedIn); // the user is typing code
   }
 
   function focusRun(card) {
@@ -204,13 +204,13 @@ function confirmCard(model, root, line) {
   return {
     openCard,
     close: () => observer.disconnect(),
-    /** True once after an answer from in here has been taken. */
+    /** Return true once after an answer from this card was settled. */
     isSettled() {
       const isIt = wantsInput && !openCard();
       wantsInput &&= !isIt;
       return isIt;
     },
-    /** Take notice of a card that has just appeared. */
+    /** Handle a card that has just appeared. */
     look() {
       const card = openCard();
       if (!card) return;
@@ -228,16 +228,16 @@ function confirmCard(model, root, line) {
       if (armedAt.has(card.dataset.card)) return;
       armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
       requestAnimationFrame(() => focusRun(card));
-      setTimeout(() => focusRun(card), 200); // Shift+Enter moves the focus on after us
+      setTimeout(() => focusRun(card), 200); // Shift+Enter moves the focus afterwards
     },
-    /** Take the focus that another card gives on; a key that is still held or doubled is not ours. */
+    /** Take the focus from another card; keys that are still held are ignored for EARLY_MS. */
     take() {
       const card = openCard();
       if (!card) return;
       armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
       startOf(card).focus({ preventScroll: true });
     },
-    /** A key while a card is young is meant for something else: wait until the typing is over. */
+    /** Extend the waiting time of a new card while the user is typing elsewhere. */
     someKey(event) {
       const isOurs = fieldOf(event.target) !== null;
       if (!isOurs && isEditable(event.target) && (isCharacter(event) || EDITING.has(event.key))) {
@@ -256,18 +256,18 @@ function confirmCard(model, root, line) {
       }
       const field = fieldOf(event.target);
       if (field && isYoung(card) && (isCharacter(event) || EDITING.has(event.key))) {
-        if (takenFrom?.isConnected) takenFrom.focus({ preventScroll: true }); // there it goes
+        if (takenFrom?.isConnected) takenFrom.focus({ preventScroll: true }); // typed for that element
         return !takenFrom?.isConnected;
       }
-      const isComposing = event.isComposing || event.keyCode === 229; // a Korean syllable
+      const isComposing = event.isComposing || event.keyCode === 229; // input method, as for Korean
       if (field && (event.key !== "Enter" || isComposing)) return false;
       const how = field ? "send" : event.target.closest?.("[data-answer]")?.dataset.answer;
       if (how && event.key !== " " && isCharacter(event) && takenFrom?.isConnected) {
-        takenFrom.focus({ preventScroll: true }); // meant for the text: there it goes
+        takenFrom.focus({ preventScroll: true }); // typed for that element
         return false;
       }
       if (!how || !["Enter", " "].includes(event.key)) return false;
-      // Shift+Enter and its kin are Lab's, for running cells: never an answer.
+      // Shift+Enter and the like run cells in JupyterLab: never an answer.
       const isPlain = !(event.shiftKey || event.ctrlKey || event.altKey || event.metaKey);
       if (isPlain && !event.repeat && event.isTrusted) answer(card, how);
       return true;
@@ -284,11 +284,11 @@ function confirmCard(model, root, line) {
   };
 }
 
-/** The row to write in, and the row of actions. */
+/** The input row and the row of actions. */
 function inputRows(model, root, list, view, line) {
   const input = node("textarea", "lhkit-input", { rows: "2" });
   const status = node("div", "lhkit-status", { role: "status" });
-  let isSent = false; // until the kernel says that it is busy
+  let isSent = false; // until the kernel reports that it is busy
 
   function send() {
     const text = input.value;
@@ -296,7 +296,7 @@ function inputRows(model, root, list, view, line) {
     model.send({ type: "send", text, view });
     input.value = "";
     isSent = true;
-    list.scrollTop = list.scrollHeight; // whoever speaks wants to see the answer
+    list.scrollTop = list.scrollHeight; // show the reply
     paint();
   }
 
@@ -317,7 +317,7 @@ function inputRows(model, root, list, view, line) {
   locale.addEventListener("change", () => model.send({ type: "locale", value: locale.value }));
 
   input.addEventListener("keydown", (event) => {
-    const isComposing = event.isComposing || event.keyCode === 229; // a Korean syllable in the making
+    const isComposing = event.isComposing || event.keyCode === 229; // input method, as for Korean
     if (event.key !== "Enter" || event.shiftKey || isComposing) return;
     event.preventDefault();
     if (!event.repeat) send();
@@ -362,7 +362,7 @@ function inputRows(model, root, list, view, line) {
     paint,
     words,
     settled() { isSent = false; paint(); },
-    /** The kernel did not take the words: the user gets them back. */
+    /** Return text that the kernel did not accept to the input. */
     giveBack(text) {
       input.value = input.value ? `${text}\n${input.value}` : text;
       this.settled();
@@ -370,15 +370,15 @@ function inputRows(model, root, list, view, line) {
   };
 }
 
-/** Presses in the list that came before the kernel heard us. An answer to a card is not one. */
+/** Presses before the kernel was connected; answers to cards are not among them. */
 function earlyPresses(model, root) {
   const kept = new Set();
   return {
     keep(pressed) {
       kept.add(pressed.dataset.action);
-      pressed.setAttribute("aria-disabled", "true"); // taken: once is enough
+      pressed.setAttribute("aria-disabled", "true"); // pressed once
     },
-    /** Send them, but for those whose question is settled by now. */
+    /** Send them, except for buttons that are gone by now. */
     send() {
       for (const action of kept) {
         if (root.querySelector(`[data-action="${action}"]`)) model.send({ type: action });
@@ -388,7 +388,7 @@ function earlyPresses(model, root) {
   };
 }
 
-/** An answered card of two beside each other hands the focus on: to the other one, or to the board. */
+/** Move the focus from an answered card of an A/B panel to the other card, or to the board. */
 function freeFocus(root) {
   const both = root.closest(".lhkit-ab");
   const open = both?.querySelector('.lhkit-confirm[data-state="open"]')?.closest(".lhkit-chat");
@@ -413,7 +413,7 @@ async function copyText(pressed, labels) {
 
 function render({ model, el }) {
   const view = Math.random().toString(36).slice(2);
-  // Lab's shortcuts (such as Shift+Enter and Escape) stay out of the panel.
+  // keeps JupyterLab's shortcuts (such as Shift+Enter and Escape) out of the panel
   const root = node("div", "lhkit-chat", { "data-lm-suppress-shortcuts": "true" });
   const list = node("div", "lhkit-list", { role: "log", "aria-label": model.get("labels").messages });
   const title = node("div", "lhkit-side");
@@ -453,10 +453,10 @@ function render({ model, el }) {
     else if (message.type === "unsent" && message.view === view) rows?.giveBack(message.text);
   };
   const onKey = (event) => {
-    event.stopPropagation(); // Lab would take Shift+Enter, and run the cell
+    event.stopPropagation(); // JupyterLab would run the cell on Shift+Enter
     if (card.key(event)) event.preventDefault();
   };
-  const onKeyUp = (event) => { // Firefox presses a button when the space bar comes up
+  const onKeyUp = (event) => { // Firefox presses a button on keyup of the space bar
     if (event.key === " " && event.target.closest?.("[data-answer]")) event.preventDefault();
   };
   const onClick = (event) => {
@@ -490,7 +490,7 @@ function render({ model, el }) {
     "change:labels": () => rows?.words(),
     "change:locale": () => rows?.words(),
     "change:title": head,
-    comm_live_update: () => turn(LOST), // it was live before we were made
+    comm_live_update: () => turn(LOST), // the comm was live before this page
   };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
 

@@ -73,7 +73,7 @@ def faults(page: Page, within: str = ".lhkit-ab, .lhkit-board") -> list[Any]:
     ]
 
 
-def test_ten_votes_by_keys_alone_become_pairs(open_notebook: OpenNotebook, tmp_path: Path) -> None:
+def test_ab_votes_by_keys(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     folder = tmp_path / "ab"
     page = open_notebook(cell(folder, "say('I cannot do that.')"))
     votes = page.locator(".lhkit-votes")
@@ -102,7 +102,7 @@ def test_ten_votes_by_keys_alone_become_pairs(open_notebook: OpenNotebook, tmp_p
 
 
 @pytest.mark.promise("ab.gate")
-def test_each_side_has_its_card_and_a_doubled_enter_answers_one_of_them(
+def test_ab_double_enter_answers_one_card(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "ab"
@@ -136,7 +136,7 @@ def test_each_side_has_its_card_and_a_doubled_enter_answers_one_of_them(
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_axe_finds_nothing_serious_and_all_can_be_read_in_both_themes(
+def test_ab_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
 ) -> None:
     page = open_notebook(cell(tmp_path / "ab", opt_in=False), theme=f"JupyterLab {theme}")
@@ -168,9 +168,7 @@ def test_axe_finds_nothing_serious_and_all_can_be_read_in_both_themes(
 
 
 @pytest.mark.promise("ab.blind")
-def test_the_words_of_a_model_run_nothing_and_its_name_is_not_in_the_page(
-    open_notebook: OpenNotebook, tmp_path: Path
-) -> None:
+def test_ab_page_escapes_text_and_hides_models(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = open_notebook(cell(tmp_path / "ab", "say(EVIL)"))
     say(page, "<img src=x onerror=\"document.title='owned'\">")
     expect(page.locator(".lhkit-vote").first).to_be_enabled()
@@ -187,7 +185,7 @@ def test_the_words_of_a_model_run_nothing_and_its_name_is_not_in_the_page(
     assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened
 
 
-def test_a_kernel_killed_after_a_vote_has_kept_it_and_the_board_takes_no_more(
+def test_ab_keeps_votes_and_locks_after_kernel_kill(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:
     folder = tmp_path / "ab"
@@ -195,7 +193,7 @@ def test_a_kernel_killed_after_a_vote_has_kept_it_and_the_board_takes_no_more(
     say(page, "hello")
     expect(page.locator(".lhkit-vote").first).to_be_enabled()
     page.locator('[data-press="vote"][data-value="right"]').click()
-    expect(page.locator(".lhkit-board")).to_contain_text("Your vote is kept")
+    expect(page.locator(".lhkit-board")).to_contain_text("Your vote is saved")
     pid = int(page.locator(".jp-OutputArea-output pre").first.inner_text())
     os.kill(pid, signal.SIGKILL)
     expect(page.locator(".lhkit-board")).to_contain_text("The kernel was restarted")

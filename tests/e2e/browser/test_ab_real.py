@@ -13,8 +13,7 @@ from lhkit import app
 from lhkit.harness.compare import compare
 from lhkit.harness.results import Run
 from lhkit.models.gemma import BASE, TUNED
-from lhkit.runtimes import LLAMA_CPP
-from lhkit.settings import load_settings
+from lhkit.settings import LLAMA_CPP, load_settings
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(600)]
@@ -33,9 +32,10 @@ SAID = (
 PANEL = """
 import lhkit
 from lhkit.notebook import ABPanel
-from lhkit.toolset import limited, load
+from lhkit.toolset import limit_tokens, load
 models = [await lhkit.connect(url) for url in {urls!r}]
-panel = ABPanel(models=models, toolset=limited(load(), {tokens}), record={folder!r}, person="kim",
+toolset = limit_tokens(load(), {tokens})
+panel = ABPanel(models=models, toolset=toolset, record={folder!r}, person="kim",
                 locale="ko", opt_in=True)
 panel
 """
@@ -61,7 +61,7 @@ def addresses() -> Iterator[list[str]]:
             yield [bare.identity.base_url, tuned.identity.base_url]
 
 
-def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
+def test_ab_votes_on_real_models_are_compared(
     addresses: list[str], open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "ab"

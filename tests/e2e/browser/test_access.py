@@ -68,9 +68,7 @@ def ask(page: Page) -> Locator:
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_every_text_of_the_panel_has_the_contrast_of_aa(
-    open_notebook: OpenNotebook, shots: Path, theme: str
-) -> None:
+def test_panel_text_has_aa_contrast(open_notebook: OpenNotebook, shots: Path, theme: str) -> None:
     page = open_notebook(DEMO, theme=f"JupyterLab {theme}")
     ask(page)
     assert page.evaluate(LOW_CONTRAST) == {}
@@ -87,9 +85,7 @@ def test_every_text_of_the_panel_has_the_contrast_of_aa(
     assert page.evaluate(LOW_CONTRAST) == {}
 
 
-def test_names_focus_order_small_pages_and_stillness(
-    open_notebook: OpenNotebook, shots: Path
-) -> None:
+def test_panel_names_focus_order_and_small_pages(open_notebook: OpenNotebook, shots: Path) -> None:
     page = open_notebook(DEMO.replace("()", "(pace_s=0.3)"))  # its story takes half a minute
     panel = page.locator(".lhkit-chat")
     card = ask(page)
@@ -157,7 +153,7 @@ WATCH = """() => {
 }"""
 
 
-def test_a_thousand_tokens_after_two_hundred_messages_stay_smooth_in_the_page(
+def test_panel_streams_smoothly_after_many_messages(
     open_notebook: OpenNotebook, record_property: Callable[[str, object], None]
 ) -> None:
     page = open_notebook(LONG)

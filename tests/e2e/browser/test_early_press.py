@@ -59,7 +59,7 @@ def answer(page: Page) -> None:
     page.evaluate("() => window.model.say({ type: 'here' })")
 
 
-def test_an_opt_in_before_the_kernel_answers_is_shown_as_taken_and_sent_once(page: Page) -> None:
+def test_early_opt_in_is_sent_once(page: Page) -> None:
     agree = page.locator('[data-action="opt_in"]')
     agree.dblclick()
     expect(agree).to_have_attribute("aria-disabled", "true")
@@ -70,7 +70,7 @@ def test_an_opt_in_before_the_kernel_answers_is_shown_as_taken_and_sent_once(pag
     assert opt_ins(page) == 1
 
 
-def test_a_kept_press_is_forgotten_when_its_question_is_settled(
+def test_early_press_is_dropped_when_settled(
     page: Page,
 ) -> None:
     page.locator('[data-action="opt_in"]').click()
@@ -79,7 +79,7 @@ def test_a_kept_press_is_forgotten_when_its_question_is_settled(
     assert opt_ins(page) == 0
 
 
-def test_a_press_on_a_dead_panel_is_not_kept(page: Page) -> None:
+def test_press_on_a_lost_panel_is_ignored(page: Page) -> None:
     page.evaluate("() => window.model.end()")
     page.locator('[data-action="opt_in"]').click()
     answer(page)

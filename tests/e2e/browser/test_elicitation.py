@@ -86,7 +86,7 @@ def type_all_wrong(page: Page) -> None:
 
 
 @pytest.mark.promise("mcp.elicitation")
-def test_a_form_is_filled_in_by_keys_and_a_wrong_value_is_told_beside_its_field(
+def test_elicitation_form_by_keys_shows_errors(
     open_notebook: OpenNotebook, file: Path, shots: Path
 ) -> None:
     page = open_notebook(panel(file))
@@ -98,7 +98,7 @@ def test_a_form_is_filled_in_by_keys_and_a_wrong_value_is_told_beside_its_field(
     expect(mail).to_have_attribute("aria-invalid", "true")
     expect(mail).to_be_focused()
     expect(mail).to_have_accessible_description(
-        "for the receipt an e-mail address This does not fit. Expected: an e-mail address."
+        "for the receipt an e-mail address Invalid value. Expected: an e-mail address."
     )
     expect(card.get_by_label("amount")).to_have_attribute("aria-invalid", "true")
     expect(card.get_by_label("Who pays? *")).to_have_value("Kim")
@@ -124,7 +124,7 @@ def test_a_form_is_filled_in_by_keys_and_a_wrong_value_is_told_beside_its_field(
     ("leave", "action"),
     [("Escape", "cancel"), (".lhkit-cancel", "cancel"), (".lhkit-decline", "decline")],
 )
-def test_who_leaves_a_form_sends_nothing_and_the_server_hears_how(
+def test_elicitation_form_cancel_and_decline_reach_the_server(
     open_notebook: OpenNotebook, file: Path, leave: str, action: str
 ) -> None:
     page = open_notebook(panel(file))
@@ -142,7 +142,7 @@ def test_who_leaves_a_form_sends_nothing_and_the_server_hears_how(
 
 
 @pytest.mark.promise("mcp.elicitation")
-def test_what_was_typed_for_something_else_fills_in_nothing_and_sends_nothing(
+def test_elicitation_form_ignores_keys_for_other_elements(
     open_notebook: OpenNotebook, file: Path
 ) -> None:
     page = open_notebook(panel(file))
@@ -160,7 +160,7 @@ def test_what_was_typed_for_something_else_fills_in_nothing_and_sends_nothing(
 
 @pytest.mark.promise("mcp.elicitation")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_titles_and_descriptions_of_a_stranger_act_in_no_page_and_axe_finds_nothing(
+def test_elicitation_form_escapes_html_and_is_accessible(
     open_notebook: OpenNotebook, file: Path, tmp_path: Path, shots: Path, theme: str
 ) -> None:
     evil = tmp_path / "evil.py"
@@ -171,7 +171,7 @@ def test_titles_and_descriptions_of_a_stranger_act_in_no_page_and_axe_finds_noth
     page = open_notebook(panel(file, server=evil), theme=f"JupyterLab {theme}")
     card = asked(page)
     assert faults(page, ".lhkit-chat") == []
-    expect(card).to_contain_text("This looks like a question for a password")
+    expect(card).to_contain_text("This seems to ask for a password")
     page.keyboard.type("Kim")
     read_through(card)  # with these titles the form is longer than the page
     page.keyboard.press("Enter")
@@ -187,9 +187,7 @@ def test_titles_and_descriptions_of_a_stranger_act_in_no_page_and_axe_finds_noth
 
 
 @pytest.mark.promise("mcp.elicitation")
-def test_a_server_that_dies_while_it_asks_closes_its_card(
-    open_notebook: OpenNotebook, file: Path
-) -> None:
+def test_elicitation_card_closes_with_its_server(open_notebook: OpenNotebook, file: Path) -> None:
     page = open_notebook(panel(file, tool="ask_and_die"))
     card = told(page)
     expect(card).to_have_attribute("data-state", "denied")

@@ -87,9 +87,7 @@ def say(page: Page, box: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_in_two_conversations_and_votes(
-    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
-) -> None:
+def test_hostile_text_in_ab_panel(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
     page = opened(open_notebook, tmp_path, AB)
     expect(page.get_by_role("button", name="Got it, start")).to_be_visible()
     assert_dead(page, ".lhkit-ab, .lhkit-board")
@@ -111,7 +109,7 @@ def test_in_two_conversations_and_votes(
     assert_dead(page, ".lhkit-ab, .lhkit-board")
 
 
-def test_in_a_chat_that_is_kept(open_notebook: OpenNotebook, tmp_path: Path) -> None:
+def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = opened(open_notebook, tmp_path, CHAT)
     note = page.locator('.lhkit-message[data-role="system"]').first
     expect(note).to_contain_text("onerror")  # the folder has such a name
@@ -127,9 +125,7 @@ def test_in_a_chat_that_is_kept(open_notebook: OpenNotebook, tmp_path: Path) -> 
     assert_dead(page, ".lhkit-chat")
 
 
-def test_in_a_review_its_forms_and_what_two_reviewers_say(
-    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
-) -> None:
+def test_hostile_text_in_review(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
     page = opened(open_notebook, tmp_path, REVIEW)
     board = page.locator(".lhkit-board")
     expect(board.locator(".lhkit-head")).to_be_visible()

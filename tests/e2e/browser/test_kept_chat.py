@@ -37,7 +37,7 @@ def say(page: Page, text: str) -> None:
 @pytest.mark.parametrize(
     ("theme", "locale"), [("Light", "en"), ("Dark", "ko")], ids=["light", "dark"]
 )
-def test_the_note_that_a_chat_is_kept_can_be_read_in_both_themes(
+def test_record_notice_is_readable_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str, locale: str
 ) -> None:
     cell = CELL.format(folder=str(tmp_path / "chats"), locale=locale)
@@ -51,9 +51,7 @@ def test_the_note_that_a_chat_is_kept_can_be_read_in_both_themes(
     page.locator(".lhkit-chat").screenshot(path=shots / f"kept-note-{theme.lower()}.png")
 
 
-def test_a_killed_kernel_has_kept_what_was_said_and_clicked(
-    open_notebook: OpenNotebook, tmp_path: Path
-) -> None:
+def test_record_survives_kernel_kill(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     folder = tmp_path / "chats"
     page = open_notebook(CELL.format(folder=str(folder), locale="en"))
     say(page, "Add a habit to cut caffeine")

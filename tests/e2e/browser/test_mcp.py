@@ -102,9 +102,7 @@ def servers_of(kernel: psutil.Process) -> list[psutil.Process]:
 
 
 @pytest.mark.promise("mcp.panel")
-def test_cancel_and_escape_write_nothing_and_run_does(
-    page: Page, folder: Path, shots: Path
-) -> None:
+def test_mcp_card_cancel_escape_and_run(page: Page, folder: Path, shots: Path) -> None:
     open_card(page).locator(".lhkit-cancel").click()
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "cancelled")
     open_card(page)
@@ -126,7 +124,7 @@ def answers(record: Path) -> list[str]:
 
 
 @pytest.mark.promise("mcp.panel")
-def test_a_browser_tab_that_is_closed_answers_nothing_and_its_card_waits_for_a_person(
+def test_mcp_card_stays_open_when_the_tab_closes(
     page: Page, folder: Path, record: Path, context: BrowserContext
 ) -> None:
     open_card(page)
@@ -150,9 +148,7 @@ def test_a_browser_tab_that_is_closed_answers_nothing_and_its_card_waits_for_a_p
 
 
 @pytest.mark.promise("mcp.panel")
-def test_a_panel_that_is_taken_off_its_page_answers_its_card_with_no(
-    page: Page, folder: Path, record: Path
-) -> None:
+def test_mcp_card_is_rejected_when_the_panel_closes(page: Page, folder: Path, record: Path) -> None:
     open_card(page)
     kernel = kernel_of(page)
     page.evaluate("""() => {
@@ -169,7 +165,7 @@ def test_a_panel_that_is_taken_off_its_page_answers_its_card_with_no(
 
 
 @pytest.mark.nightly
-def test_the_memory_server_is_written_only_after_the_click(
+def test_mcp_memory_server_writes_only_after_run(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:
     file = tmp_path / "memory.jsonl"
@@ -192,9 +188,7 @@ def test_the_memory_server_is_written_only_after_the_click(
 
 
 @pytest.mark.promise("mcp.panel")
-def test_a_killed_kernel_writes_nothing_and_takes_its_server_along(
-    page: Page, folder: Path
-) -> None:
+def test_mcp_kernel_kill_ends_the_server(page: Page, folder: Path) -> None:
     open_card(page)
     kernel = kernel_of(page)
     (child,) = servers_of(kernel)
@@ -205,7 +199,7 @@ def test_a_killed_kernel_writes_nothing_and_takes_its_server_along(
 
 
 @pytest.mark.promise("mcp.panel")
-def test_a_killed_server_writes_nothing_after_a_yes_and_says_so(page: Page, folder: Path) -> None:
+def test_mcp_killed_server_is_reported(page: Page, folder: Path) -> None:
     open_card(page)
     for child in servers_of(kernel_of(page)):
         child.kill()

@@ -56,9 +56,7 @@ def answer(page: Page) -> Locator:
 
 
 @pytest.mark.promise("notebook.click_writes")
-def test_a_card_appears_for_korean_text_and_run_writes_the_row(
-    page: Page, database: Path, shots: Path
-) -> None:
+def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> None:
     say(page, ADD)
     expect(card(page)).to_have_attribute("data-state", "open")
     expect(card(page)).to_contain_text("카페인")
@@ -81,7 +79,7 @@ def test_a_card_appears_for_korean_text_and_run_writes_the_row(
 
 
 @pytest.mark.promise("notebook.no_means_no")
-def test_cancel_and_escape_and_stop_write_nothing_and_say_so(page: Page, database: Path) -> None:
+def test_card_cancel_escape_and_stop_write_nothing(page: Page, database: Path) -> None:
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")
     expect(answer(page)).to_contain_text("아무것도 하지 않았")
@@ -100,9 +98,7 @@ def test_cancel_and_escape_and_stop_write_nothing_and_say_so(page: Page, databas
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good
 
 
-def test_the_keyboard_alone_will_do_and_an_early_or_held_enter_approves_nothing(
-    page: Page, database: Path
-) -> None:
+def test_card_keyboard_ignores_early_and_held_enter(page: Page, database: Path) -> None:
     page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
     say(page, ADD)
     run = page.locator(".lhkit-run")
@@ -131,7 +127,7 @@ def test_the_keyboard_alone_will_do_and_an_early_or_held_enter_approves_nothing(
     assert habits(database) == ["caffeine-cutoff"]
 
 
-def test_the_text_area_keeps_shortcuts_out_breaks_lines_and_waits_for_the_ime(page: Page) -> None:
+def test_input_handles_shortcuts_line_breaks_and_ime(page: Page) -> None:
     box = page.locator(".lhkit-input")
     box.click()
     page.keyboard.type("dd")  # deletes a cell in command mode
@@ -151,9 +147,7 @@ def test_the_text_area_keeps_shortcuts_out_breaks_lines_and_waits_for_the_ime(pa
     expect(answer(page)).to_contain_text("Add a habit to cut caffeine")
 
 
-def test_stop_ends_an_answer_that_streams_and_the_actions_do_theirs(
-    open_notebook: OpenNotebook, database: Path, shots: Path
-) -> None:
+def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, shots: Path) -> None:
     page = open_notebook(SLOW_DEMO.format(path=str(database)))
     say(page, "긴 이야기 하나 해줘")
     expect(page.locator("[data-live]")).to_contain_text("작은 습관")
@@ -180,9 +174,7 @@ def test_stop_ends_an_answer_that_streams_and_the_actions_do_theirs(
     )
 
 
-def test_a_reloaded_page_keeps_the_conversation_and_its_open_card(
-    page: Page, database: Path
-) -> None:
+def test_reload_keeps_conversation_and_open_card(page: Page, database: Path) -> None:
     open_card(page)
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
@@ -206,7 +198,7 @@ async def ask():
 """
 
 
-def test_a_question_in_a_running_cell_takes_a_click_an_interrupt_and_being_cleared_away(
+def test_gate_in_a_cell_click_interrupt_and_clear(
     open_notebook: OpenNotebook,
 ) -> None:
     page = open_notebook(
@@ -254,9 +246,7 @@ panel
 
 
 @pytest.mark.promise("notebook.xss")
-def test_text_of_a_model_and_of_tools_runs_nothing_and_fetches_nothing(
-    open_notebook: OpenNotebook, shots: Path
-) -> None:
+def test_panel_escapes_model_and_tool_text(open_notebook: OpenNotebook, shots: Path) -> None:
     page = open_notebook(PROBES)
     say(page, "<img src=x onerror='window.ran=7'>")
     expect(card(page)).to_have_attribute("data-state", "open")
@@ -285,7 +275,7 @@ panel
 """
 
 
-def test_nothing_is_sent_before_the_opt_in_and_the_dark_theme_is_readable(
+def test_opt_in_is_required_and_readable_in_dark_theme(
     open_notebook: OpenNotebook, shots: Path
 ) -> None:
     page = open_notebook(OPT_IN, DEMO.format(path=None), theme="JupyterLab Dark")

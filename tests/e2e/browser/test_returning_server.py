@@ -36,7 +36,7 @@ def start_server() -> Iterator[StartServer]:
         yield started
 
 
-def test_a_server_that_ended_is_a_sentence_in_the_panel_and_retry_works_when_it_is_back(
+def test_retry_works_when_the_server_is_back(
     start_server: StartServer,
     open_notebook: Callable[..., Page],
     tmp_path: Path,

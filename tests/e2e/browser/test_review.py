@@ -68,7 +68,7 @@ def review_one(page: Page, number: int, shots: Path) -> None:
     page.keyboard.press("Enter")
 
 
-def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_play(
+def test_review_by_keys_and_export(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "chats"
@@ -78,9 +78,9 @@ def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_pla
     expect(head).to_contain_text("conversation 1 of 20")
     board.locator("[data-key='1']").focus()
     for number in range(20):
-        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} judged")
+        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} labelled")
         review_one(page, number, shots)
-    expect(head).to_contain_text("20 judged whole")
+    expect(head).to_contain_text("20 labelled")
     page.keyboard.press("ArrowUp")
     expect(head).to_contain_text("Place 2 of 3: add_habit")
     assert [chip(page, unit) for unit in range(3)] == ["Right", "Another call", "Not fine"]
@@ -104,7 +104,7 @@ def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_axe_finds_nothing_serious_in_a_review_in_both_themes(
+def test_review_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
 ) -> None:
     page = open_notebook(cell(tmp_path / "chats", said=EVIL), theme=f"JupyterLab {theme}")

@@ -39,9 +39,7 @@ def ask(panel: Locator) -> Locator:
     return card
 
 
-def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
-    open_notebook: OpenNotebook, database: Path
-) -> None:
+def test_cell_shortcuts_do_not_approve_cards(open_notebook: OpenNotebook, database: Path) -> None:
     page = open_notebook(DEMO.format(path=str(database)))
     panel = page.locator(".lhkit-chat")
     card = ask(panel)
@@ -59,9 +57,7 @@ def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
     expect(panel.locator('[data-role="assistant"]').last).to_contain_text("안녕하세요")
 
 
-def test_a_card_takes_the_focus_from_nobody_who_writes_and_from_no_other_card(
-    open_notebook: OpenNotebook, database: Path
-) -> None:
+def test_card_does_not_steal_focus(open_notebook: OpenNotebook, database: Path) -> None:
     two = f"a, b = (demo_panel({str(database)!r}) for _ in range(2))\n"
     page = open_notebook("from lhkit.notebook import demo_panel\n" + two + "a", "b", "x = 1")
     first, second = (page.locator(".lhkit-chat").nth(each) for each in (0, 1))
@@ -92,7 +88,7 @@ def test_a_card_takes_the_focus_from_nobody_who_writes_and_from_no_other_card(
     assert len(set(ids)) == len(ids)
 
 
-def test_after_a_restart_the_panel_says_so_and_keeps_what_is_being_written(
+def test_panel_reports_kernel_restart_and_keeps_input(
     open_notebook: OpenNotebook, database: Path, shots: Path
 ) -> None:
     page = open_notebook(DEMO.format(path=str(database)))
@@ -110,9 +106,7 @@ def test_after_a_restart_the_panel_says_so_and_keeps_what_is_being_written(
     assert habits(database) == []
 
 
-def test_two_tabs_share_a_panel_and_a_cleared_one_ends_its_turn_even_after_a_reload(
-    open_notebook: OpenNotebook, database: Path
-) -> None:
+def test_panel_in_two_tabs(open_notebook: OpenNotebook, database: Path) -> None:
     slow = DEMO.replace(")", ", pace_s=0.3)")  # its story takes half a minute
     page = open_notebook(slow.format(path=str(database)), "")
     expect(page.locator(".lhkit-input")).to_be_visible()

@@ -26,7 +26,7 @@ def asked(page: Page) -> None:
     page.wait_for_timeout(EARLY_MS)
 
 
-def test_a_yes_in_one_tab_is_no_yes_in_the_other_and_a_habit_is_added_once(
+def test_two_notebooks_confirm_separately(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     database = tmp_path / "habits.sqlite3"

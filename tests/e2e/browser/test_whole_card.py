@@ -112,9 +112,7 @@ HIDING = {
 
 
 @pytest.mark.parametrize("hidden", HIDING)
-def test_card_run_works_only_after_every_argument_was_on_the_screen(
-    page: Page, show_card: ShowCard, hidden: str
-) -> None:
+def test_card_run_requires_all_arguments_seen(page: Page, show_card: ShowCard, hidden: str) -> None:
     card = show_card(HIDING[hidden])
     run = card.locator(".lhkit-run")
     is_long = hidden != "empty keys"
@@ -138,9 +136,7 @@ def test_card_run_works_only_after_every_argument_was_on_the_screen(
     assert answers(page) == ["run"]
 
 
-def test_card_shows_the_other_arguments_beside_a_folded_one(
-    page: Page, show_card: ShowCard
-) -> None:
+def test_card_shows_other_arguments_next_to_a_folded_one(page: Page, show_card: ShowCard) -> None:
     card = show_card(HIDING["blank letters"])
     page.set_viewport_size({"width": 500, "height": 640})
     card.evaluate("card => card.scrollIntoView({ block: 'start' })")
@@ -155,9 +151,7 @@ def test_card_shows_the_other_arguments_beside_a_folded_one(
     assert card.locator(".lhkit-summary").inner_text().count("\\u3164") < 400
 
 
-def test_card_that_does_not_fit_waits_until_it_was_scrolled_through_both_ways(
-    page: Page, show_card: ShowCard
-) -> None:
+def test_large_card_requires_scrolling(page: Page, show_card: ShowCard) -> None:
     card = show_card(HIDING["many keys"])
     run, list_ = card.locator(".lhkit-run"), page.locator(".lhkit-list")
     expect(run).to_have_attribute("aria-disabled", "true")
@@ -179,9 +173,7 @@ def test_card_that_does_not_fit_waits_until_it_was_scrolled_through_both_ways(
     assert answers(page) == ["run"]
 
 
-def test_card_that_does_not_fit_is_gone_through_by_keys_alone(
-    page: Page, show_card: ShowCard
-) -> None:
+def test_large_card_by_keys(page: Page, show_card: ShowCard) -> None:
     card = show_card({**HIDING["many keys"], "text": "long " * 200})
     fold = card.locator("[data-fold]").first
     expect(fold).to_be_focused()
@@ -201,7 +193,7 @@ def test_card_that_does_not_fit_is_gone_through_by_keys_alone(
     assert answers(page) == ["run"]
 
 
-def test_card_takes_a_cancel_at_any_time(page: Page, show_card: ShowCard) -> None:
+def test_card_can_be_cancelled_at_any_time(page: Page, show_card: ShowCard) -> None:
     card = show_card(HIDING["a list of blanks"])
     card.locator(".lhkit-cancel").click()
     assert answers(page) == ["cancel"]
@@ -218,9 +210,7 @@ FIELDS = {
 }
 
 
-def test_form_shows_all_that_stands_in_it_and_sends_it_only_after_that(
-    page: Page, show_card: ShowCard
-) -> None:
+def test_form_send_requires_all_fields_seen(page: Page, show_card: ShowCard) -> None:
     form = form_of(FIELDS, "", load_catalog("en"))
     assert form is not None
     card = show_card({"text": "t" * 900}, form=form)
@@ -238,9 +228,7 @@ def test_form_shows_all_that_stands_in_it_and_sends_it_only_after_that(
     assert answers(page) == ["send"]
 
 
-def test_form_shown_again_with_what_is_wrong_stays_unfolded_and_seen(
-    page: Page, show_card: ShowCard
-) -> None:
+def test_form_with_errors_stays_unfolded(page: Page, show_card: ShowCard) -> None:
     catalog = load_catalog("en")
     form = form_of({"properties": {"n": {"type": "integer"}}}, "", catalog)
     args = {"text": "t" * 900}
@@ -260,7 +248,7 @@ def test_form_shown_again_with_what_is_wrong_stays_unfolded_and_seen(
 
 
 @pytest.mark.parametrize("locale", ["ko", "en"])
-def test_axe_finds_nothing_wrong_with_a_folded_and_an_opened_card(
+def test_folded_card_is_accessible(
     page: Page, show_card: ShowCard, shots: Path, locale: str
 ) -> None:
     card = show_card(HIDING["blank letters"], locale=locale)

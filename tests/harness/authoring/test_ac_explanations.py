@@ -75,4 +75,4 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
     flags = [flag for each in run.records for flag in each.judgement.false_claims]
     assert len(flags) <= 1, flags
     reasons = [why for each in run.records for why in each.judgement.reasons]
-    assert [why for why in reasons if "own words of success" in why] == []
+    assert [why for why in reasons if "success phrase" in why] == []

@@ -13,7 +13,7 @@ from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import ToolsetAround
+from lhkit.toolset import WrappedToolset
 from tests.harness.authoring.phone import PhoneToolset, registry
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
         )
         for tool in registry.definitions
     ]
-    odd_ones = ToolsetAround(inner=PhoneToolset(), registry=lambda _s, _l: ToolRegistry(bare))
+    odd_ones = WrappedToolset(inner=PhoneToolset(), registry=lambda _s, _l: ToolRegistry(bare))
     report = await mutate([SCENARIOS["late-no-ko"]], odd_ones)
     told = {(each.kind, each.place): each.why for each in report.untried}
     assert set(told) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}

@@ -13,8 +13,8 @@ from lhkit.harness.author.written import yaml_text
 from lhkit.harness.corrections import (
     CorrectedConversation,
     CorrectedTurn,
+    conversation_line,
     read_conversations,
-    talk_line,
 )
 from lhkit.harness.documents import read_json_lines, read_yaml
 from lhkit.messages import ModelMessage, UserMessage
@@ -87,7 +87,7 @@ def test_reviewed_conversations_are_read_line_by_line(tmp_path: Path, text: str)
         name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
     )
     file = tmp_path / "talks.jsonl"
-    file.write_text(talk_line(talk) * 2, encoding="utf-8")
+    file.write_text(conversation_line(talk) * 2, encoding="utf-8")
     assert read_conversations(file) == (talk, talk)
 
 

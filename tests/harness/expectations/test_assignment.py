@@ -1,4 +1,4 @@
-"""Assignment equals brute force: never greedy, with and without an order."""
+"""`assign` and `assign_ordered`: optimal pairs, compared with brute force."""
 
 from collections.abc import Iterator
 from itertools import combinations, permutations
@@ -61,7 +61,7 @@ def cost_of(problem: Problem, pairs: Pairs) -> int:
 
 
 def closed(before: Pairs) -> Pairs:
-    """Return the order with everything that follows from it."""
+    """Return the transitive closure of an order."""
     while True:
         more = {(a, d) for a, b in before for c, d in before if b == c} - set(before)
         if not more:
@@ -76,7 +76,7 @@ def respects(pairs: Pairs, before: Pairs) -> bool:
 
 @given(problems())
 @settings(deadline=None)
-def test_assignment_costs_what_brute_force_costs(problem: Problem) -> None:
+def test_assign_is_as_cheap_as_brute_force(problem: Problem) -> None:
     found = assign(problem)
     assert found in set(every_assignment(problem))
     assert cost_of(problem, found) == min(
@@ -86,7 +86,7 @@ def test_assignment_costs_what_brute_force_costs(problem: Problem) -> None:
 
 @given(problems(most=FEW + 2))
 @settings(deadline=None, max_examples=50)
-def test_many_calls_are_paired_as_cheaply_as_with_an_order_that_asks_for_nothing(
+def test_assign_with_scipy_is_as_cheap_as_dynamic_programming(
     problem: Problem,
 ) -> None:
     assert cost_of(problem, assign(problem)) == cost_of(problem, assign_ordered(problem, ()))
@@ -94,7 +94,7 @@ def test_many_calls_are_paired_as_cheaply_as_with_an_order_that_asks_for_nothing
 
 @given(ordered_problems())
 @settings(deadline=None)
-def test_ordered_assignment_costs_what_brute_force_costs(case: tuple[Problem, Pairs]) -> None:
+def test_assign_ordered_is_as_cheap_as_brute_force(case: tuple[Problem, Pairs]) -> None:
     problem, before = case
     found = assign_ordered(problem, before)
     allowed = [each for each in every_assignment(problem) if respects(each, closed(before))]
@@ -102,7 +102,7 @@ def test_ordered_assignment_costs_what_brute_force_costs(case: tuple[Problem, Pa
     assert cost_of(problem, found) == min(cost_of(problem, each) for each in allowed)
 
 
-def test_among_equal_assignments_the_least_crossed_is_taken() -> None:
+def test_assign_prefers_the_least_crossed_pairs() -> None:
     same = Problem(costs=[[0] * 3] * 3, left_expected=[1] * 3, left_actual=[1] * 3)
     assert assign(same) == ((0, 0), (1, 1), (2, 2))
 
@@ -117,18 +117,20 @@ def test_among_equal_assignments_the_least_crossed_is_taken() -> None:
         ([(-1, 0)], "out of range"),
     ],
 )
-def test_an_order_that_cannot_be_is_refused(before: list[tuple[int, int]], message: str) -> None:
+def test_assign_ordered_refuses_an_invalid_order(
+    before: list[tuple[int, int]], message: str
+) -> None:
     with pytest.raises(ScenarioError, match=message):
         assign_ordered(Problem(costs=[[]] * 3, left_expected=[1] * 3, left_actual=[]), before)
 
 
-def test_a_strict_order_of_many_calls_is_quick() -> None:
+def test_assign_ordered_handles_a_strict_order_of_many_calls() -> None:
     n = 60
     problem = Problem(costs=[[0] * n] * n, left_expected=[1] * n, left_actual=[1] * n)
     assert assign_ordered(problem, strictly_ordered(n)) == tuple((i, i) for i in range(n))
 
 
-def test_a_partial_order_of_too_many_calls_is_refused() -> None:
+def test_assign_ordered_refuses_a_partial_order_of_too_many_calls() -> None:
     n = MAX_PARTIALLY_ORDERED + 1
     with pytest.raises(ScenarioError, match="split the turn"):
         assign_ordered(Problem(costs=[[]] * n, left_expected=[1] * n, left_actual=[]), [(0, 1)])

@@ -1,7 +1,4 @@
-"""Which call was expected, which argument is wrong: matchers, orders, reasons.
-
-Cases in which the peers go wrong are in `test_edge_cases`, laws in `test_matching_laws`.
-"""
+"""`match_calls`: matchers, orders, results, pairing, reasons. Laws are in `test_matching_laws`."""
 
 import subprocess
 import sys
@@ -43,7 +40,7 @@ def match(
     return match_calls(expected, actual, schemas=SCHEMAS, reads={"look"}, today=TODAY, **options)
 
 
-def test_an_expectation_may_leave_its_arguments_out() -> None:
+def test_match_calls_reads_left_out_arguments_as_none() -> None:
     assert match([{"tool": "go", "args": None}], [go()]).matched
     assert not match([{"tool": "go"}], [go(n=1)]).matched
 
@@ -59,6 +56,7 @@ def test_an_expectation_may_leave_its_arguments_out() -> None:
         ({"approx": 10, "abs": 1}, [9, 10.9, 11], [11.01, "10", True]),
         ({"approx": 10, "rel": 0.1}, [9, 11], [8.9]),
         ({"approx": 1}, [1, 1.0, 1 + 1e-12], [1.001, 10**400]),
+        ({"approx": 0.3}, [0.1 + 0.2], [0.31]),
         ({"date": "today"}, ["2026-06-15"], ["2026-06-14", "2026-06-15T00:00", 5]),
         ({"date": "today-1d"}, ["2026-06-14"], ["2026-06-15"]),
         ({"date": "today+2w"}, ["2026-06-29"], ["2026-06-17"]),
@@ -78,7 +76,9 @@ def test_an_expectation_may_leave_its_arguments_out() -> None:
         ({"a": {"any": True}}, [{"a": {"any": True}}], [{"a": 5}]),
     ],
 )
-def test_a_matcher_accepts_and_refuses(matcher: Any, fitting: list[Any], wrong: list[Any]) -> None:
+def test_matcher_accepts_and_rejects_values(
+    matcher: Any, fitting: list[Any], wrong: list[Any]
+) -> None:
     schemas = {"t": {"type": "object"}}
     expected = [{"tool": "t", "args": {"v": matcher}}]
 
@@ -103,16 +103,16 @@ def test_a_matcher_accepts_and_refuses(matcher: Any, fitting: list[Any], wrong: 
         ({"one_of": [{"fields": {"a": 1}}, {"items": []}]}, "one of an object with a, an array of"),
     ],
 )
-def test_a_reason_says_what_was_expected_and_what_came(matcher: Any, reason: str) -> None:
+def test_reason_names_expected_and_actual_value(matcher: Any, reason: str) -> None:
     (verdict,) = match([go(n=matcher)], [go(n=9)]).arguments
     assert reason in verdict.reason
 
 
-def test_a_reason_names_the_place_inside_a_value() -> None:
-    wish = go(who={"fields": {"names": {"items": [1, 2]}}})
-    (verdict,) = match([wish], [go(who={"names": [1, 3]})]).arguments
+def test_reason_names_the_path_inside_a_value() -> None:
+    expected = go(who={"fields": {"names": {"items": [1, 2]}}})
+    (verdict,) = match([expected], [go(who={"names": [1, 3]})]).arguments
     assert verdict.reason == "names: item 1: expected 2, got 3"
-    (verdict,) = match([wish], [go(who={})]).arguments
+    (verdict,) = match([expected], [go(who={})]).arguments
     assert verdict.reason == "names: missing: expected an array of 2"
 
 
@@ -141,7 +141,7 @@ def test_a_reason_names_the_place_inside_a_value() -> None:
         {"any": True, "optional": "yes"},
     ],
 )
-def test_a_malformed_matcher_is_refused(matcher: Any) -> None:
+def test_match_calls_refuses_an_invalid_matcher(matcher: Any) -> None:
     with pytest.raises(ScenarioError):
         match([go(n=matcher)], [go(n=1)])
 
@@ -158,14 +158,14 @@ def test_a_malformed_matcher_is_refused(matcher: Any) -> None:
         ([go()], {"order": [(0, 7)]}),
     ],
 )
-def test_a_malformed_expectation_is_refused(
+def test_match_calls_refuses_an_invalid_expectation(
     expected: list[dict[str, Any]], options: dict[str, Any]
 ) -> None:
     with pytest.raises(ScenarioError):
         match(expected, [], **options)
 
 
-def test_a_relative_date_without_a_clock_is_refused() -> None:
+def test_relative_date_needs_a_clock() -> None:
     with pytest.raises(ScenarioError, match="clock"):
         match_calls([go(city={"date": "today"})], [go(city="2026-06-15")], schemas=SCHEMAS)
 
@@ -174,7 +174,7 @@ def test_a_relative_date_without_a_clock_is_refused() -> None:
     ("extra", "matched", "unexpected", "allowed"),
     [("none", False, (0, 2), ()), ("reads", False, (2,), (0,)), ("any", True, (), (0, 2))],
 )
-def test_extra_decides_which_unlisted_calls_are_tolerated(
+def test_extra_decides_which_unexpected_calls_are_allowed(
     extra: str, *, matched: bool, unexpected: tuple[int, ...], allowed: tuple[int, ...]
 ) -> None:
     calls = [{"tool": "look"}, go(n=1), {"tool": "drop"}]
@@ -194,47 +194,47 @@ def test_order_is_any_strict_or_partial(order: Any, *, matched: bool) -> None:
     assert (result.missing, result.unexpected) == ((), ())
 
 
-def test_an_optional_expectation_may_stay_open_and_takes_its_call() -> None:
-    wish = {"tool": "look", "args": {}, "optional": True}
-    assert match([wish, go(n=1)], [go(n=1)]).matched
-    assert match([wish, go(n=1)], [{"tool": "look"}, go(n=1)], order="strict").pairs == (
+def test_optional_call_may_be_left_out_or_paired() -> None:
+    expected = {"tool": "look", "args": {}, "optional": True}
+    assert match([expected, go(n=1)], [go(n=1)]).matched
+    assert match([expected, go(n=1)], [{"tool": "look"}, go(n=1)], order="strict").pairs == (
         (0, 0),
         (1, 1),
     )
 
 
-def test_an_order_holds_across_an_optional_call_that_stays_open() -> None:
-    wishes = [go(n=1), {"tool": "look", "args": {}, "optional": True}, go(n=2)]
+def test_order_is_transitive_through_a_left_out_optional_call() -> None:
+    expected = [go(n=1), {"tool": "look", "args": {}, "optional": True}, go(n=2)]
     for order in ("strict", [(0, 1), (1, 2)]):
-        assert match(wishes, [go(n=1), go(n=2)], order=order).matched
-        turned = match(wishes, [go(n=2), go(n=1)], order=order)
-        assert (turned.matched, turned.disorder) == (False, ((0, 2),))
+        assert match(expected, [go(n=1), go(n=2)], order=order).matched
+        reversed_calls = match(expected, [go(n=2), go(n=1)], order=order)
+        assert (reversed_calls.matched, reversed_calls.disorder) == (False, ((0, 2),))
 
 
-def test_an_order_chooses_among_equal_ways_to_pair() -> None:
-    wishes = [go(n={"any": True}), go(n={"any": True}), go(n={"any": True})]
-    result = match(wishes, [go(n=1), go(n=2), go(n=3)], order=[(2, 0)])
+def test_order_decides_between_equally_good_pairings() -> None:
+    expected = [go(n={"any": True}), go(n={"any": True}), go(n={"any": True})]
+    result = match(expected, [go(n=1), go(n=2), go(n=3)], order=[(2, 0)])
     assert result.matched
 
 
-def test_a_tolerated_call_is_taken_by_an_optional_expectation_that_it_fits() -> None:
+def test_allowed_read_is_paired_with_a_fitting_optional_call() -> None:
     result = match([{"tool": "look", "optional": True}], [{"tool": "look"}], extra="reads")
     assert (result.pairs, result.allowed) == (((0, 0),), ())
 
 
-def test_a_wrong_optional_call_is_still_wrong() -> None:
-    wish = {"tool": "go", "args": {"n": 1}, "optional": True}
-    result = match([wish], [go(n=2)])
+def test_wrong_optional_call_does_not_match() -> None:
+    expected = {"tool": "go", "args": {"n": 1}, "optional": True}
+    result = match([expected], [go(n=2)])
     assert not result.matched
     assert [v.reason for v in result.arguments if not v.ok] == ["expected 1, got 2"]
 
 
-def test_a_tolerated_read_is_not_forced_onto_an_optional_expectation() -> None:
-    wish = {"tool": "look", "args": {"q": 1}, "optional": True}
-    assert match([wish], [{"tool": "look", "args": {"q": 2}}], extra="reads").matched
+def test_allowed_read_is_not_paired_with_a_different_optional_call() -> None:
+    expected = {"tool": "look", "args": {"q": 1}, "optional": True}
+    assert match([expected], [{"tool": "look", "args": {"q": 2}}], extra="reads").matched
 
 
-def test_a_result_that_is_demanded_chooses_the_call() -> None:
+def test_expected_result_decides_the_pairing() -> None:
     expected = [{**go(n=1), "result": "ok"}, {**go(n=1), "result": "r1_blank"}]
     actual = [{**go(n=1), "result": "r1_blank"}, {**go(n=1), "result": "ok"}]
     assert match(expected, actual).pairs == ((0, 1), (1, 0))
@@ -243,7 +243,7 @@ def test_a_result_that_is_demanded_chooses_the_call() -> None:
     assert refused.right == ((0, 0),)
 
 
-def test_missing_and_surplus_arguments_are_named_with_reasons() -> None:
+def test_missing_and_unexpected_arguments_have_reasons() -> None:
     result = match([go(n=1, city="a")], [go(n=2, note="b")])
     assert {v.name: v.reason for v in result.arguments} == {
         "n": "expected 1, got 2",
@@ -254,18 +254,17 @@ def test_missing_and_surplus_arguments_are_named_with_reasons() -> None:
     assert (result.missing, result.unexpected) == ((), ())
 
 
-def test_a_call_of_another_tool_is_missing_and_surplus() -> None:
+def test_call_of_another_tool_is_missing_and_unexpected() -> None:
     result = match([go(n=1)], [{"tool": "drop", "args": {}}])
     assert (result.missing, result.unexpected, result.pairs) == ((0,), (0,), ())
 
 
-def test_a_right_call_is_worth_more_than_two_similar_ones() -> None:
+def test_one_right_pair_beats_two_similar_pairs() -> None:
     result = match([go(n=1, x=1), go(n=1, x=2)], [go(n=1, x=2), go(n=5, x=5)])
     assert result.right == ((1, 0),)
 
 
-def test_a_turn_without_a_choice_loads_no_solver() -> None:
-    """SciPy takes half a second to import: most turns must not need it."""
+def test_match_calls_of_few_calls_does_not_import_scipy() -> None:
     program = (
         "import sys; from lhkit.harness.matching import match_calls; "
         "one = [{'tool': 't', 'args': {'n': 1}}]; "
@@ -274,3 +273,47 @@ def test_a_turn_without_a_choice_loads_no_solver() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.strip() == b"False"
+
+
+def test_default_equals_a_left_out_argument() -> None:
+    assert match([go(n=1)], [go(n=1, unit="metric")]).matched
+    assert match([go(n=1, unit="metric")], [go(n=1)]).matched
+    assert not match([go(n=1)], [go(n=1, unit="imperial")]).matched
+    assert not match([go(n=1, unit="imperial")], [go(n=1)]).matched
+
+
+def test_optional_argument_may_be_left_out_but_not_wrong_or_empty() -> None:
+    expected = [go(n=1, note={"equals": "x", "optional": True})]
+    assert match(expected, [go(n=1)]).matched
+    assert match(expected, [go(n=1, note="x")]).matched
+    assert not match(expected, [go(n=1, note="")]).matched
+    assert not match([go(n=1)], [go(n=1, note="")]).matched
+
+
+@pytest.mark.parametrize("args", [None, [1], "n=1"])
+def test_arguments_that_are_not_an_object_are_wrong_as_a_whole(args: Any) -> None:
+    result = match([go()], [{"tool": "go", "args": args}])
+    assert [(v.name, v.ok) for v in result.arguments] == [("(all)", False)]
+    assert result.arguments[0].reason.startswith("expected an object, got ")
+
+
+def test_one_call_satisfies_one_of_two_identical_expectations() -> None:
+    pair = [go(n=1), go(n=1)]
+    result = match(pair, [go(n=1)])
+    assert (result.matched, result.missing) == (False, (1,))
+    assert match(pair, pair).right == ((0, 0), (1, 1))
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_pairing_is_optimal_and_not_greedy(numbers: tuple[int, int]) -> None:
+    expected = [go(n={"one_of": [1, 2]}), go(n=1)]
+    calls = [go(n=n) for n in numbers]
+    assert match(expected, calls).matched
+    assert match(expected[::-1], calls).matched
+    assert not match(expected, [go(n=2), go(n=2)]).matched
+
+
+@pytest.mark.parametrize("call", [go(n=1), {"tool": "", "args": None}])
+def test_no_calls_expected_makes_any_call_unexpected(call: dict[str, Any]) -> None:
+    assert match([], []).matched
+    assert match([], [call]).unexpected == (0,)

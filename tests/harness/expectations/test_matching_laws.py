@@ -1,4 +1,4 @@
-"""Laws of matching, for any JSON value, any tools, any order: checked against brute force."""
+"""Laws of matching for any JSON value, tool and order, compared with brute force."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def mutants(value: Any) -> Iterator[Any]:
 
 
 @given(VALUES)
-def test_a_value_equals_itself_and_no_mutant_of_it(value: Any) -> None:
+def test_values_equal_is_true_for_itself_and_false_for_every_mutant(value: Any) -> None:
     assert values_equal(value, value, {})
     for mutant in mutants(value):
         assert not values_equal(value, mutant, {}), mutant
@@ -86,13 +86,15 @@ def test_a_value_equals_itself_and_no_mutant_of_it(value: Any) -> None:
 
 
 @given(VALUES, VALUES, SCHEMAS)
-def test_equality_is_symmetric_under_any_schema(first: Any, second: Any, schema: Any) -> None:
+def test_values_equal_is_symmetric_under_any_schema(first: Any, second: Any, schema: Any) -> None:
     assert values_equal(first, second, schema) is values_equal(second, first, schema)
     assert values_equal(first, first, schema)
 
 
 @given(VALUES, VALUES, SCHEMAS)
-def test_no_schema_makes_values_of_two_types_equal(first: Any, second: Any, schema: Any) -> None:
+def test_values_equal_is_false_for_two_types_under_any_schema(
+    first: Any, second: Any, schema: Any
+) -> None:
     if kind(first) != kind(second):
         assert not values_equal(first, second, schema)
 
@@ -124,28 +126,28 @@ def mutated(calls: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     st.sampled_from(["any", "strict"]),
 )
 @settings(max_examples=10, deadline=None)
-def test_gold_matches_itself_and_nothing_with_one_thing_wrong(
-    gold: list[dict[str, Any]], order: Any
+def test_reference_calls_match_themselves_and_no_mutant(
+    calls: list[dict[str, Any]], order: Any
 ) -> None:
-    assert match_calls(literal(gold), gold, schemas={}, order=order).matched
-    for wrong in mutated(gold):
-        assert not match_calls(literal(gold), wrong, schemas={}, order=order).matched, wrong
+    assert match_calls(literal(calls), calls, schemas={}, order=order).matched
+    for wrong in mutated(calls):
+        assert not match_calls(literal(calls), wrong, schemas={}, order=order).matched, wrong
 
 
-# Calls of three tools, `look` only reads; wishes take some values of their one argument.
+# Calls of three tools, `look` only reads; expected take some values of their one argument.
 CHOICES = st.sampled_from([(0,), (1,), (0, 1), (1, 2), (0, 1, 2)])
-WISH = st.tuples(st.sampled_from(["go", "look"]), CHOICES, st.booleans())
+EXPECTED = st.tuples(st.sampled_from(["go", "look"]), CHOICES, st.booleans())
 CALL = st.tuples(st.sampled_from(["go", "look", "drop"]), st.integers(0, 2))
 ORDERS = st.lists(
     st.sampled_from([(i, k) for i in range(4) for k in range(i + 1, 4)]), unique=True, max_size=4
 )
 
 
-def judged(wishes: Any, calls: Any, **options: Any) -> MatchResult:
+def judged(expected: Any, calls: Any, **options: Any) -> MatchResult:
     return match_calls(
         [
             {"tool": tool, "args": {"n": {"one_of": list(choices)}}, "optional": optional}
-            for tool, choices, optional in wishes
+            for tool, choices, optional in expected
         ],
         [{"tool": tool, "args": {"n": n}} for tool, n in calls],
         schemas={},
@@ -154,14 +156,14 @@ def judged(wishes: Any, calls: Any, **options: Any) -> MatchResult:
     )
 
 
-def every_pairing(wishes: Any, calls: Any) -> Iterator[dict[int, int]]:
-    """Yield every way to pair wishes with calls that fit them exactly."""
-    for size in range(min(len(wishes), len(calls)) + 1):
-        for chosen in combinations(range(len(wishes)), size):
+def every_pairing(expected: Any, calls: Any) -> Iterator[dict[int, int]]:
+    """Yield every way to pair expected with calls that fit them exactly."""
+    for size in range(min(len(expected), len(calls)) + 1):
+        for chosen in combinations(range(len(expected)), size):
             for partners in permutations(range(len(calls)), size):
                 pairs = dict(zip(chosen, partners, strict=True))
                 if all(
-                    wishes[i][0] == calls[j][0] and calls[j][1] in wishes[i][1]
+                    expected[i][0] == calls[j][0] and calls[j][1] in expected[i][1]
                     for i, j in pairs.items()
                 ):
                     yield pairs
@@ -175,8 +177,8 @@ def implied(before: list[tuple[int, int]], n: int) -> set[tuple[int, int]]:
     return reach
 
 
-def can_match(wishes: Any, calls: Any, before: set[tuple[int, int]], extra: str) -> bool:
-    required = {i for i, (_, _, optional) in enumerate(wishes) if not optional}
+def can_match(expected: Any, calls: Any, before: set[tuple[int, int]], extra: str) -> bool:
+    required = {i for i, (_, _, optional) in enumerate(expected) if not optional}
     bad = {
         j
         for j, (tool, _) in enumerate(calls)
@@ -186,65 +188,58 @@ def can_match(wishes: Any, calls: Any, before: set[tuple[int, int]], extra: str)
         required <= pairs.keys()
         and bad <= set(pairs.values())
         and all(pairs[a] < pairs[b] for a, b in before if a in pairs and b in pairs)
-        for pairs in every_pairing(wishes, calls)
+        for pairs in every_pairing(expected, calls)
     )
 
 
 @given(
-    st.lists(WISH, max_size=4),
+    st.lists(EXPECTED, max_size=4),
     st.lists(CALL, max_size=4),
     ORDERS,
     st.sampled_from(["none", "reads", "any"]),
 )
-def test_optional_surplus_and_ordered_calls_match_exactly_when_brute_force_finds_a_way(
-    wishes: Any, calls: Any, before: list[tuple[int, int]], extra: str
+def test_match_calls_matches_exactly_when_brute_force_finds_a_pairing(
+    expected: Any, calls: Any, before: list[tuple[int, int]], extra: str
 ) -> None:
-    order = [(a, b) for a, b in before if b < len(wishes)]
-    found = judged(wishes, calls, order=order, extra=extra)
-    assert found.matched is can_match(wishes, calls, implied(order, len(wishes)), extra)
-    assert judged(wishes, calls, extra=extra).matched is can_match(wishes, calls, set(), extra)
+    order = [(a, b) for a, b in before if b < len(expected)]
+    found = judged(expected, calls, order=order, extra=extra)
+    assert found.matched is can_match(expected, calls, implied(order, len(expected)), extra)
+    assert judged(expected, calls, extra=extra).matched is can_match(expected, calls, set(), extra)
 
 
-@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4))
-def test_as_many_calls_as_possible_are_right_even_when_the_turn_fails(
-    wishes: Any, calls: Any
+@given(st.lists(EXPECTED, max_size=4), st.lists(CALL, max_size=4))
+def test_match_calls_pairs_as_many_right_calls_as_possible(expected: Any, calls: Any) -> None:
+    expected = [(tool, choices, False) for tool, choices, _ in expected]
+    most = max(len(pairs) for pairs in every_pairing(expected, calls))
+    assert len(judged(expected, calls).right) == most
+
+
+@given(st.lists(EXPECTED, max_size=4), st.lists(CALL, max_size=4), st.randoms())
+def test_match_calls_without_order_ignores_the_order_of_both_lists(
+    expected: Any, calls: Any, random: Any
 ) -> None:
-    """No pair of similar calls is bought with a right one."""
-    wishes = [(tool, choices, False) for tool, choices, _ in wishes]
-    most = max(len(pairs) for pairs in every_pairing(wishes, calls))
-    assert len(judged(wishes, calls).right) == most
-
-
-@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.randoms())
-def test_without_an_order_neither_list_s_order_decides(
-    wishes: Any, calls: Any, random: Any
-) -> None:
-    shuffled = judged(random.sample(wishes, len(wishes)), random.sample(calls, len(calls)))
-    straight = judged(wishes, calls)
+    shuffled = judged(random.sample(expected, len(expected)), random.sample(calls, len(calls)))
+    straight = judged(expected, calls)
     assert shuffled.matched is straight.matched
     assert len(shuffled.missing) == len(straight.missing)
     assert len(shuffled.unexpected) == len(straight.unexpected)
 
 
-@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.sampled_from(["none", "any"]))
-def test_every_call_and_every_required_wish_is_accounted_for_once(
-    wishes: Any, calls: Any, extra: str
-) -> None:
-    found = judged(wishes, calls, extra=extra)
+@given(st.lists(EXPECTED, max_size=4), st.lists(CALL, max_size=4), st.sampled_from(["none", "any"]))
+def test_match_calls_accounts_for_every_call_once(expected: Any, calls: Any, extra: str) -> None:
+    found = judged(expected, calls, extra=extra)
     assert sorted([*(j for _, j in found.pairs), *found.unexpected, *found.allowed]) == list(
         range(len(calls))
     )
-    required = {i for i, (_, _, optional) in enumerate(wishes) if not optional}
+    required = {i for i, (_, _, optional) in enumerate(expected) if not optional}
     assert {i for i, _ in found.pairs} | set(found.missing) >= required
     assert not {i for i, _ in found.pairs} & set(found.missing)
 
 
 @pytest.mark.parametrize("is_first_optional", [True, False])
-def test_a_wrong_call_is_rather_taken_for_a_required_expectation(
-    *, is_first_optional: bool
-) -> None:
-    wishes = [("go", (1,), is_first_optional), ("go", (1,), not is_first_optional)]
-    found = judged(wishes, [("go", 0)])
+def test_wrong_call_is_paired_with_a_required_expectation(*, is_first_optional: bool) -> None:
+    expected = [("go", (1,), is_first_optional), ("go", (1,), not is_first_optional)]
+    found = judged(expected, [("go", 0)])
     assert (found.matched, found.missing) == (False, ())
     assert found.reasons == ("go.n: expected one of 1, got 0",)
 
@@ -287,7 +282,7 @@ def spelled_out(args: Mapping[str, Any]) -> dict[str, Any]:
 
 @given(GIVEN, GIVEN)
 @settings(deadline=None)
-def test_matching_is_unaffected_by_spelling_out_defaults(
+def test_match_calls_is_unaffected_by_spelling_out_defaults(
     wanted: dict[str, Any], given_args: dict[str, Any]
 ) -> None:
     verdicts = {
@@ -305,20 +300,20 @@ def test_matching_is_unaffected_by_spelling_out_defaults(
 
 
 @pytest.mark.parametrize("names", [("메모", "\u1106\u1166\u1106\u1169")])
-def test_an_argument_is_the_same_in_either_unicode_form(names: tuple[str, str]) -> None:
-    for expected, given_name, declared in permutations(names * 2, 3):
+def test_argument_names_compare_in_nfc(names: tuple[str, str]) -> None:
+    for expected_name, given_name, declared in permutations(names * 2, 3):
         schema = {"type": "object", "properties": {declared: {"default": 1}}}
         called = [{"tool": "t", "args": {given_name: 2}}]
-        wish = [{"tool": "t", "args": {expected: 2}}]
-        assert match_calls(wish, called, schemas={"t": schema}).matched
+        expected = [{"tool": "t", "args": {expected_name: 2}}]
+        assert match_calls(expected, called, schemas={"t": schema}).matched
         left_out = [{"tool": "t", "args": {}}]
-        wish_default = [{"tool": "t", "args": {expected: 1}}]
-        assert match_calls(wish_default, left_out, schemas={"t": schema}).matched
+        expected_default = [{"tool": "t", "args": {expected_name: 1}}]
+        assert match_calls(expected_default, left_out, schemas={"t": schema}).matched
         both = [{"tool": "t", "args": dict.fromkeys(names, 2)}]
-        assert not match_calls(wish, both, schemas={"t": {}}).matched, "one of them is unexpected"
+        assert not match_calls(expected, both, schemas={"t": {}}).matched  # one is unexpected
 
 
-def test_an_argument_is_compared_under_the_branch_that_fits_best() -> None:
+def test_arguments_compare_under_the_schema_branch_that_fits_best() -> None:
     schema = {
         "type": "object",
         "properties": {"kind": {}},
@@ -327,5 +322,7 @@ def test_an_argument_is_compared_under_the_branch_that_fits_best() -> None:
             {"properties": {"kind": {"const": "b"}, "n": {"default": 2}}},
         ],
     }
-    wish = [{"tool": "t", "args": {"kind": "b", "n": 2}}]
-    assert match_calls(wish, [{"tool": "t", "args": {"kind": "b"}}], schemas={"t": schema}).matched
+    expected = [{"tool": "t", "args": {"kind": "b", "n": 2}}]
+    assert match_calls(
+        expected, [{"tool": "t", "args": {"kind": "b"}}], schemas={"t": schema}
+    ).matched

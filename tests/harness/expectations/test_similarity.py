@@ -1,4 +1,4 @@
-"""Near-duplicates of texts: templates are found, sentences in words of their own are not."""
+"""Near-duplicate texts: templates are, paraphrases are not."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from lhkit.harness.similarity import NEAR, near_duplicates, similarity
         ("Log my walk as done for today, please.", "Log my stretching as done for today, please."),
     ],
 )
-def test_a_template_with_one_noun_swapped_is_a_near_duplicate(first: str, second: str) -> None:
+def test_similarity_of_a_swapped_noun_is_near(first: str, second: str) -> None:
     assert similarity(first, second) >= NEAR
 
 
@@ -31,17 +31,17 @@ def test_a_template_with_one_noun_swapped_is_a_near_duplicate(first: str, second
         ("What have I got going at the moment?", "List the habits I'm working on."),
     ],
 )
-def test_the_same_wish_in_other_words_is_none(first: str, second: str) -> None:
+def test_similarity_of_paraphrases_is_not_near(first: str, second: str) -> None:
     assert similarity(first, second) < NEAR
 
 
-def test_pairs_are_given_by_index_with_their_likeness() -> None:
+def test_near_duplicates_yield_indices_and_similarity() -> None:
     texts = ["오늘 걷기 완료", "전혀 다른 말", "오늘 걷기 완료!"]
     assert list(near_duplicates(texts)) == [(0, 2, 1.0)]
     assert len(list(near_duplicates(texts, least=0.0))) == 3
 
 
 @given(st.text(), st.text())
-def test_likeness_is_symmetric_and_between_0_and_1(first: str, second: str) -> None:
+def test_similarity_is_symmetric_and_within_0_and_1(first: str, second: str) -> None:
     assert 0.0 <= similarity(first, second) == similarity(second, first) <= 1.0
     assert similarity(first, first) == 1.0

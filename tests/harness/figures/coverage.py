@@ -1,7 +1,7 @@
-"""How often intervals of clustered shares and of differences hold the truth: a simulation.
+"""Simulate the coverage of intervals of clustered shares and of differences.
 
-Repeats of a scenario pass with a chance of their own, drawn from a beta distribution: `alike` is
-the ICC, 0 for independent tries, 1 for repeats that always agree.
+The pass probability of a scenario is drawn from a beta distribution: `alike` is the ICC, 0 for
+independent trials, 1 for repeats that always agree.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from lhkit.harness.statistics import clustered_interval, difference_interval
 
 
 def share_coverage(clusters: int, repeats: int, rate: float, alike: float, *, tries: int) -> float:
-    """Return the share of intervals that hold `rate`."""
+    """Return the share of intervals that contain `rate`."""
     rng = np.random.default_rng(clusters * 100 + repeats)
     chances = _chances(rng, (rate, 1 - rate), alike, (tries, clusters))[..., 0]
     sizes = [repeats] * clusters
@@ -21,15 +21,17 @@ def share_coverage(clusters: int, repeats: int, rate: float, alike: float, *, tr
 def difference_coverage(
     clusters: int, repeats: int, gain: float, loss: float, alike: float, *, tries: int
 ) -> float:
-    """Return the share of intervals that hold `gain` - `loss`."""
+    """Return the share of intervals that contain `gain` - `loss`."""
     rng = np.random.default_rng(clusters * 100 + repeats)
     chances = _chances(rng, (gain, loss, 1 - gain - loss), alike, (tries, clusters))
-    held = 0
+    covered = 0
     for row in rng.multinomial(repeats, chances):
         gains = [[1] * up + [-1] * down + [0] * same for up, down, same in row.tolist()]
-        found = difference_interval(gains)
-        held += found is not None and found.low - 1e-12 <= gain - loss <= found.high + 1e-12
-    return held / tries
+        interval = difference_interval(gains)
+        covered += interval is not None and (
+            interval.low - 1e-12 <= gain - loss <= interval.high + 1e-12
+        )
+    return covered / tries
 
 
 def _chances(

@@ -1,4 +1,4 @@
-"""Intervals and tests: as the references compute them, and as simulations confirm."""
+"""Intervals and tests, compared with reference implementations and simulations."""
 
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement, product
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
 @pytest.mark.parametrize(("successes", "n"), [(0, 5), (5, 5), (3, 22), (21, 22), (500, 1000)])
-def test_wilson_is_statsmodels(successes: int, n: int, level: float) -> None:
+def test_wilson_equals_statsmodels(successes: int, n: int, level: float) -> None:
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(successes, n, 1 - level, method="wilson")
@@ -33,14 +33,14 @@ def test_wilson_is_statsmodels(successes: int, n: int, level: float) -> None:
     assert successes / n in interval
 
 
-def test_wilson_of_nothing_is_everything_and_of_nonsense_is_refused() -> None:
+def test_wilson_without_results_is_0_to_1_and_rejects_invalid_counts() -> None:
     assert wilson(0, 0) == Interval(low=0.0, high=1.0)
     with pytest.raises(ValueError, match="6 successes of 5"):
         wilson(6, 5)
 
 
 @pytest.mark.promise("statistics.coverage")
-def test_wilson_covers_the_truth_about_95_percent_of_the_time() -> None:
+def test_wilson_coverage_is_95_percent() -> None:
     rng = np.random.default_rng(11)
     truths = rng.uniform(0.05, 0.95, size=4000)
     covered = [t in wilson(int(rng.binomial(22, t)), 22) for t in truths]
@@ -55,9 +55,7 @@ def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[lis
 
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
-def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
-    clusters: int, repeats: int
-) -> None:
+def test_cluster_bootstrap_coverage_is_95_percent(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(12)
     covered = [
         0.5 in cluster_bootstrap(clustered(rng, clusters, repeats), resamples=1000, rng=rng)
@@ -66,7 +64,7 @@ def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
     assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
 
 
-def test_the_bootstrap_draws_whole_clusters_as_one_would_by_hand() -> None:
+def test_cluster_bootstrap_resamples_whole_clusters() -> None:
     clusters = [[1.0, 1.0, 0.0], [0.0], [1.0, 0.0], [1.0]]
     means = [sum(map(sum, drawn)) / sum(map(len, drawn)) for drawn in product(clusters, repeat=4)]
     interval = cluster_bootstrap(clusters, 0.5, resamples=100_000)
@@ -76,13 +74,13 @@ def test_the_bootstrap_draws_whole_clusters_as_one_would_by_hand() -> None:
     )
 
 
-def test_the_bootstrap_gives_the_same_numbers_every_time() -> None:
+def test_cluster_bootstrap_is_deterministic() -> None:
     clusters = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
     assert cluster_bootstrap(clusters) == cluster_bootstrap(clusters)
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
 
 
-def test_there_is_no_interval_of_nothing() -> None:
+def test_bootstrap_and_median_interval_require_values() -> None:
     for interval in (cluster_bootstrap, median_interval):
         with pytest.raises(ValueError, match="no values"):
             interval([[], []])
@@ -90,7 +88,7 @@ def test_there_is_no_interval_of_nothing() -> None:
 
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
-def test_the_interval_of_a_median_covers_it(clusters: int, repeats: int, slack: float) -> None:
+def test_median_interval_coverage(clusters: int, repeats: int, slack: float) -> None:
     rng = np.random.default_rng(15)
     effects = rng.normal(size=(800, clusters, 1))
     samples = effects + rng.normal(scale=0.5, size=(800, clusters, repeats))
@@ -99,7 +97,7 @@ def test_the_interval_of_a_median_covers_it(clusters: int, repeats: int, slack: 
 
 
 @given(st.lists(st.lists(st.sampled_from([1.0, 2.0, 3.0]), max_size=3), min_size=1, max_size=9))
-def test_the_median_is_in_its_interval_also_with_ties(clusters: list[list[float]]) -> None:
+def test_median_interval_contains_the_median_with_ties(clusters: list[list[float]]) -> None:
     values = [value for each in clusters for value in each]
     if values:
         assert median_low(values) in median_interval(clusters)
@@ -116,34 +114,34 @@ def test_the_median_is_in_its_interval_also_with_ties(clusters: list[list[float]
         ([[True, False], [True, True], [True]], clustered_interval([1, 2, 1], [2, 2, 1])),
     ],
 )
-def test_a_rate_gets_the_interval_that_fits_its_data(
+def test_rate_interval_depends_on_repeats(
     clusters: list[list[bool]], expected: Interval | None
 ) -> None:
     assert rate_interval(clusters) == expected
 
 
 @pytest.mark.parametrize(("clusters", "repeats"), [(10, 2), (168, 5)])
-def test_clusters_that_agree_are_worth_one_result_each(clusters: int, repeats: int) -> None:
-    """Which is the exact interval of Clopper and Pearson for that many."""
+def test_clustered_interval_of_equal_repeats_equals_clopper_pearson(
+    clusters: int, repeats: int
+) -> None:
+    """The interval is the exact one of Clopper and Pearson for the number of clusters."""
     from statsmodels.stats.proportion import proportion_confint
 
     for hit in (0, 1, clusters // 2, clusters):
         passed = [repeats] * hit + [0] * (clusters - hit)
-        found = clustered_interval(passed, [repeats] * clusters)
+        interval = clustered_interval(passed, [repeats] * clusters)
         low, high = proportion_confint(hit, clusters, method="beta")
-        assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+        assert (interval.low, interval.high) == (pytest.approx(low), pytest.approx(high))
 
 
 @pytest.mark.parametrize(("clusters", "repeats"), [(6, 5), (14, 3)])
-def test_the_estimate_of_a_clustered_share_is_within_its_interval(
-    clusters: int, repeats: int
-) -> None:
+def test_clustered_interval_contains_the_estimate(clusters: int, repeats: int) -> None:
     tries = [repeats] * clusters
     for each in combinations_with_replacement(range(repeats + 1), clusters):
         assert sum(each) / sum(tries) in clustered_interval(each, tries)
 
 
-def test_one_pass_in_14_times_3_tries_does_not_narrow_the_interval_of_none() -> None:
+def test_clustered_interval_of_one_pass_is_not_below_that_of_none() -> None:
     none = clustered_interval([0] * 14, [3] * 14)
     one = clustered_interval([1] + [0] * 13, [3] * 14)
     assert none.high <= one.high
@@ -152,9 +150,7 @@ def test_one_pass_in_14_times_3_tries_does_not_narrow_the_interval_of_none() -> 
 
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.95])
 @pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
-def test_the_interval_of_a_clustered_share_covers_it_near_0_and_100_too(
-    rate: float, alike: float
-) -> None:
+def test_clustered_interval_coverage_near_0_and_1(rate: float, alike: float) -> None:
     for clusters, repeats in ((14, 3), (40, 2)):
         assert share_coverage(clusters, repeats, rate, alike, tries=400) >= 0.93
 
@@ -162,14 +158,12 @@ def test_the_interval_of_a_clustered_share_covers_it_near_0_and_100_too(
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.0), (0.1, 0.1), (0.02, 0.9), (0.45, 0.45)])
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_the_interval_of_a_paired_difference_covers_it_near_its_ends_too(
-    gain: float, loss: float, repeats: int
-) -> None:
+def test_difference_interval_coverage(gain: float, loss: float, repeats: int) -> None:
     assert difference_coverage(14, repeats, gain, loss, 0.5, tries=400) >= 0.93
 
 
 @pytest.mark.parametrize(("successes", "sizes"), [([], []), ([0], [0]), ([3], [2]), ([-1], [2])])
-def test_a_clustered_share_of_nonsense_is_refused(successes: list[int], sizes: list[int]) -> None:
+def test_clustered_interval_rejects_invalid_counts(successes: list[int], sizes: list[int]) -> None:
     with pytest.raises(ValueError, match=r"successes of"):
         clustered_interval(successes, sizes)
 
@@ -180,7 +174,7 @@ tries = st.integers(1, 9).flatmap(
 
 
 @given(tries)
-def test_pass_at_k_and_pass_hat_k_count_the_choices_of_k_tries(
+def test_pass_at_k_and_pass_hat_k_equal_enumeration(
     numbers: tuple[int, int, int],
 ) -> None:
     n, c, k = numbers
@@ -190,7 +184,7 @@ def test_pass_at_k_and_pass_hat_k_count_the_choices_of_k_tries(
 
 
 @pytest.mark.parametrize("numbers", [(3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0)])
-def test_impossible_tries_are_refused(numbers: tuple[int, int, int]) -> None:
+def test_pass_at_k_and_pass_hat_k_reject_invalid_counts(numbers: tuple[int, int, int]) -> None:
     for estimate in (pass_at_k, pass_hat_k):
         with pytest.raises(ValueError, match="trials"):
             estimate(*numbers)
@@ -202,7 +196,7 @@ def pairs(b: int, c: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("b", "c"), [(1, 0), (6, 0), (3, 3), (10, 2), (40, 60), (400, 300)])
-def test_mcnemar_is_statsmodels(b: int, c: int) -> None:
+def test_sign_flip_equals_mcnemar_of_statsmodels(b: int, c: int) -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 
     reference = mcnemar([[0, b], [c, 0]], exact=True).pvalue
@@ -211,18 +205,18 @@ def test_mcnemar_is_statsmodels(b: int, c: int) -> None:
     assert sign_flip(pairs(b, c), mid_p=True) < sign_flip(pairs(b, c))
 
 
-def test_mid_p_is_as_in_fagerland_2013() -> None:
+def test_sign_flip_mid_p_equals_fagerland_2013() -> None:
     """Table III: 1 and 7 discordant pairs, exact p 0.070, mid-p 0.039."""
     assert sign_flip(pairs(1, 7)) == pytest.approx(0.0703, abs=5e-5)
     assert sign_flip(pairs(1, 7), mid_p=True) == pytest.approx(0.0391, abs=5e-5)
 
 
-def test_without_discordant_pairs_nothing_can_be_told() -> None:
+def test_sign_flip_without_discordant_pairs_is_1() -> None:
     assert (sign_flip([]), sign_flip([], mid_p=True)) == (1.0, 1.0)
 
 
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
-def test_the_sign_flip_test_counts_every_way_of_swapping(differences: Sequence[int]) -> None:
+def test_sign_flip_equals_enumeration(differences: Sequence[int]) -> None:
     seen = abs(sum(differences))
     sums = [
         abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
@@ -240,7 +234,7 @@ def null_differences(rng: np.random.Generator, clusters: int, repeats: int) -> l
 
 @pytest.mark.promise("statistics.p_values")
 @pytest.mark.parametrize("repeats", [1, 4])
-def test_p_values_are_uniform_where_there_is_no_difference(repeats: int) -> None:
+def test_sign_flip_is_uniform_under_the_null(repeats: int) -> None:
     """Counts are discrete: what was seen itself counts a random part of its chance."""
     from scipy.stats import kstest
 
@@ -255,7 +249,7 @@ def test_p_values_are_uniform_where_there_is_no_difference(repeats: int) -> None
 
 @pytest.mark.promise("statistics.p_values")
 @pytest.mark.parametrize(("clusters", "repeats"), [(22, 1), (22, 4), (200, 1)])
-def test_false_alarms_are_at_most_as_many_as_announced(clusters: int, repeats: int) -> None:
+def test_sign_flip_false_alarms_are_at_most_alpha(clusters: int, repeats: int) -> None:
     rng = np.random.default_rng(17)
     p_values = np.array([sign_flip(null_differences(rng, clusters, repeats)) for _ in range(3000)])
     for alpha in (0.01, 0.05, 0.2):

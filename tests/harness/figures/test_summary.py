@@ -1,4 +1,4 @@
-"""Records to numbers, and numbers to a table that reads without colour."""
+"""Summaries of records, and their table in the terminal."""
 
 import io
 from dataclasses import replace
@@ -75,7 +75,7 @@ def violation(code: str, severity: Severity) -> Violation:
     return Violation(code=code, severity=severity)
 
 
-def test_invalid_samples_are_in_no_rate_and_counted_apart() -> None:
+def test_summarise_excludes_invalid_samples_from_rates() -> None:
     records = [
         record(),
         record(verdict=Verdict.FAIL),
@@ -88,7 +88,7 @@ def test_invalid_samples_are_in_no_rate_and_counted_apart() -> None:
     assert total.counted_calls == 0
 
 
-def test_criteria_are_in_natural_order() -> None:
+def test_summarise_sorts_criteria_naturally() -> None:
     summary = summarise([record("AC-10"), record("AC-2"), record("other"), record("AC-2")])
     assert [(tally.name, tally.passed) for tally in summary.by_ac] == [
         ("AC-2", 2),
@@ -97,7 +97,7 @@ def test_criteria_are_in_natural_order() -> None:
     ]
 
 
-def test_tool_accuracy_is_right_calls_over_due_and_surplus() -> None:
+def test_tool_accuracy_is_correct_calls_over_expected_and_unexpected() -> None:
     scores = [
         TurnScore(passed=True, due_calls=2, right_calls=2),
         TurnScore(passed=False, due_calls=1, right_calls=0, surplus_calls=1),
@@ -108,23 +108,23 @@ def test_tool_accuracy_is_right_calls_over_due_and_surplus() -> None:
     assert summarise([record(score=scores[2])]).total.tool_accuracy is None
 
 
-def test_violations_are_counted_by_code_and_severity_also_in_invalid_samples() -> None:
-    escaped = violation("unconfirmed_write", Severity.ESCAPED)
-    tried = violation("r3_quota", Severity.ATTEMPTED)
+def test_summarise_counts_violations_of_invalid_samples() -> None:
+    occurred = violation("unconfirmed_write", Severity.ESCAPED)
+    blocked = violation("r3_quota", Severity.ATTEMPTED)
     records = [
-        record(violations=(tried, tried)),
-        record(verdict=Verdict.INVALID, violations=(escaped,)),
+        record(violations=(blocked, blocked)),
+        record(verdict=Verdict.INVALID, violations=(occurred,)),
     ]
     total = summarise(records).total
     assert total.attempted == {"r3_quota": 2}
     assert total.escaped == {"unconfirmed_write": 1}
 
 
-def test_waiting_for_a_person_is_no_latency() -> None:
+def test_turn_latency_excludes_waiting_for_the_user() -> None:
     assert summarise([record(turn_s=5.0, waiting_s=4.0)]).total.turn.p50_s == 1.0
 
 
-def test_the_cached_share_is_of_requests_that_report_it() -> None:
+def test_cached_share_covers_requests_that_report_it() -> None:
     tokens = summarise([record(cached=80), record(cached=None), record(cached=0)]).tokens
     assert (tokens.prompt, tokens.completion, tokens.cached_share) == (300, 30, 0.4)
     assert summarise([record()]).tokens.cached_share is None
@@ -132,13 +132,18 @@ def test_the_cached_share_is_of_requests_that_report_it() -> None:
 
 @given(st.lists(st.floats(0, 1e6), min_size=1))
 @settings(deadline=None)
-def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
-    found = latency(values)
+def test_latency_percentiles_equal_numpy(values: list[float]) -> None:
+    percentiles = latency(values)
     expected = np.percentile(values, [50, 90, 95, 99])
-    assert [found.p50_s, found.p90_s, found.p95_s, found.p99_s] == pytest.approx([*expected])
+    assert [
+        percentiles.p50_s,
+        percentiles.p90_s,
+        percentiles.p95_s,
+        percentiles.p99_s,
+    ] == pytest.approx([*expected])
 
 
-def test_nothing_measured_has_no_percentiles() -> None:
+def test_latency_without_measurements_has_no_percentiles() -> None:
     assert latency([None, None]) == Latency()
 
 
@@ -149,7 +154,7 @@ def shown(summary: Summary, **options: dict[str, str]) -> str:
     return console.file.getvalue()
 
 
-def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
+def test_summary_view_fits_100_columns_without_colour() -> None:
     records = [
         record("AC-1", score=TurnScore(passed=True, due_calls=1, right_calls=1), cached=50),
         record("AC-1", Verdict.FAIL, violations=(violation("r3_quota", Severity.ATTEMPTED),)),
@@ -178,7 +183,7 @@ def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
 
 
 @pytest.mark.parametrize("locale", ["ko", "en"])
-def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
+def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
     catalog = load_catalog(locale)
     words = {key.removeprefix("ac."): text for key, text in catalog.texts.items()}
     score = TurnScore(passed=True, due_calls=99, right_calls=98, strict_right_calls=97)
@@ -199,10 +204,10 @@ def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
     assert len([line for line in lines if line.startswith("│")]) <= 20  # names hardly wrap
 
 
-def test_an_empty_run_has_a_table_too() -> None:
+def test_summary_view_of_an_empty_run() -> None:
     assert "invalid: 0" in shown(summarise([]))
 
 
-def test_what_a_scenario_calls_itself_cannot_style_the_terminal() -> None:
+def test_summary_view_escapes_markup_of_scenarios() -> None:
     text = shown(summarise([record("AC-1[red]\x1b[31m")]))
     assert "AC-1[red]\\x1b[31m" in text

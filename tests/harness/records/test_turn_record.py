@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.events import CallSettled, ChatEvent, EndReason, ModelCalled, TurnEnded, TurnStarted
+from lhkit.events import CallCompleted, ChatEvent, EndReason, ModelCalled, TurnEnded, TurnStarted
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.messages import (
     GateOutcome,
@@ -34,8 +34,8 @@ OUTCOME = ToolCallOutcome(
 REPEATED = ToolCallOutcome(result=ToolErr("repeated_call", "no"))
 
 
-def settled(outcome: ToolCallOutcome = OUTCOME, call: ToolCall = CALL) -> CallSettled:
-    return CallSettled(message=ToolCallMessage(call=call, outcome=outcome))
+def settled(outcome: ToolCallOutcome = OUTCOME, call: ToolCall = CALL) -> CallCompleted:
+    return CallCompleted(message=ToolCallMessage(call=call, outcome=outcome))
 
 
 def timed(events: Sequence[ChatEvent]) -> list[tuple[float, ChatEvent]]:

@@ -403,7 +403,7 @@ LOOK = """
         ({"items": [Item("a")]}, "items[0] is an Item"),
         ({"items": [{"orders": {5: "x"}}]}, "items[0].orders has the key 5 (an int)"),
         ({"items": [{"n": [1, float("nan")]}]}, "items[0].n[1] is a float (nan)"),
-        ({"items": [HOLDS_ITSELF]}, "or holds itself"),
+        ({"items": [HOLDS_ITSELF]}, "or contains itself"),
         ({"users": {"u1": {"name": "Kim"}}}, "the table 'users' is a dict: give a list of rows"),
         ({"items": ["a"]}, "items[0] is a str: give an object"),
         ([{"id": 1}], "state() is a list"),

@@ -15,12 +15,12 @@ from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn
 from lhkit.locales import load_catalog
-from lhkit.models import chat_messages
+from lhkit.models import request
 from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, ToolsetAround
+from lhkit.toolset import Toolset, WrappedToolset
 
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
@@ -34,7 +34,7 @@ def toolset(toolset: Toolset) -> MakeToolset:
     """Return a factory of toolsets with another registry or assistant."""
 
     def create(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
-        return ToolsetAround(
+        return WrappedToolset(
             inner=toolset,
             registry=lambda session, _: registry or session.registry,
             assistant=lambda session, _: replace(session.assistant, **changes),
@@ -90,7 +90,7 @@ def test_content_hash_covers_context_lines_only(
         ("pythonic", pythonic.PythonicDialect, "protocol"),
         ("json", turns, "result_text"),
         ("functiongemma", markup, "result_text"),
-        ("openai", chat_messages, "result_text"),
+        ("openai", request, "result_text"),
     ],
 )
 def test_content_hash_covers_rendering_of_dialect(
@@ -185,7 +185,7 @@ def changed(
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
-            monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
+            monkeypatch.setattr(manifest, "installed_version", lambda _name: "9.9")
     return variant, identity
 
 

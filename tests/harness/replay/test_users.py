@@ -78,7 +78,7 @@ def asked(run: Run) -> list[tuple[str, bool]]:
     ],
 )
 @pytest.mark.parametrize("confirm", ["accept", "careful"])
-async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
+async def test_careful_user_accepts_each_expected_call_once(
     play: Play,
     load: Load,
     user: User,
@@ -105,9 +105,7 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
 
 
 @pytest.mark.slow
-async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
-    play: Play, load: Load
-) -> None:
+async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Load) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
@@ -136,7 +134,7 @@ async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
         assert "plain: one request" not in shown
 
 
-async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Load) -> None:
+async def test_reference_passes_with_every_simulated_user(play: Play, load: Load) -> None:
     for user in ("script", "careful", "hasty"):
         run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
         assert run.summary().total.passed == 1, user
@@ -146,7 +144,9 @@ async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Lo
 
 @pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
 @pytest.mark.parametrize("user", ["careful", "hasty"])
-async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
+async def test_with_user_keeps_rejections_and_an_absent_gate(
+    load: Load, confirm: str, user: User
+) -> None:
     (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
     assert scenario.with_user(user) == scenario
 
@@ -154,7 +154,7 @@ async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: Us
 @pytest.mark.parametrize(
     ("user", "answer"), [("script", False), ("careful", False), ("hasty", True)]
 )
-async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
+async def test_hasty_user_accepts_an_unexpected_question(
     play: Play, load: Load, user: User, *, answer: bool
 ) -> None:
     scenarios = load(SCENARIO.replace("      confirm: CONFIRM\n", ""))
@@ -168,7 +168,7 @@ async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
     )
 
 
-async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
+async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(
     load: Load,
 ) -> None:
     text = SCENARIO.replace("      confirm: CONFIRM\n", "")
@@ -178,13 +178,15 @@ async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
     assert scenario.with_user("hasty") == scenario
 
 
-async def test_two_runs_that_are_compared_say_who_clicked(play: Play, load: Load) -> None:
+async def test_compare_reports_different_simulated_users(play: Play, load: Load) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     runs = [await play(scenarios, gold_model, user=user) for user in ("careful", "hasty")]
     assert Change(what="user", before="careful", after="hasty") in compare(*runs).changes
 
 
-async def test_another_user_is_another_question(play: Play, load: Load, tmp_path: Path) -> None:
+async def test_simulated_user_is_part_of_the_content_hash(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     kept = []
     for user in ("script", "careful", "careful"):
@@ -193,9 +195,7 @@ async def test_another_user_is_another_question(play: Play, load: Load, tmp_path
     assert kept == [0, 0, 1]
 
 
-async def test_a_careful_run_is_scored_again_as_it_was_played(
-    play: Play, load: Load, toolset: Any
-) -> None:
+async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset: Any) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
     model = ScriptedModel([EGGS, MILK, BREAD, say("ok")])
     run = await play(scenarios, model, user="careful")
@@ -207,5 +207,5 @@ async def test_a_careful_run_is_scored_again_as_it_was_played(
 
 @pytest.mark.anyio
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
-    with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
+    with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

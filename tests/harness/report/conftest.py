@@ -1,4 +1,4 @@
-"""Runs to report on: one with everything in it, and one in which every text is an attack."""
+"""Runs to report: one with all parts of a record, and one whose every text is hostile."""
 
 import json
 from collections.abc import Callable
@@ -44,15 +44,15 @@ ATTACK = (
     "{{ 7*7 }} ${window.pwned=5} [x](javascript:window.pwned=6) ``` ` | @octocat "
     "\u2028\u2029\u202e\u2066\x1b[31m\x00\x07\ud800\ufffe ]]> &lt;b&gt; "
 )
-"""What a hostile model could write, in one line."""
+"""A hostile text in one line."""
 
-_WORDS_OF_OURS = {
+_TRUSTED_KEYS = {
     *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale"),
 }
 
 
 def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) -> SampleRecord:
-    """Return a failed sample in which every part of a record is there."""
+    """Return a failed sample with every part of a record."""
     call = CallRecord(
         tool="add_note",
         raw_args={"text": "우유 사기", "tag": "home"},
@@ -172,24 +172,26 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
 
 
 def changed(record: SampleRecord, **changes: Any) -> SampleRecord:
-    """Return a record with other fields, of its own or of what it is made of."""
+    """Return a record with changed fields of it, its judgement or its evidence."""
     for part in ("judgement", "evidence"):
         inner = getattr(record, part)
-        told = {each.name: changes.pop(each.name) for each in fields(inner) if each.name in changes}
-        changes[part] = replace(inner, **told)
+        values = {
+            each.name: changes.pop(each.name) for each in fields(inner) if each.name in changes
+        }
+        changes[part] = replace(inner, **values)
     return replace(record, **changes)
 
 
 def poisoned(record: SampleRecord) -> SampleRecord:
-    """Return a record with the attack before every text in it, whatever field it stands in."""
+    """Return a record with the hostile text in front of every text."""
 
     def poison(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {k: poison(v, k) for k, v in value.items()}
         if isinstance(value, list):
             return [poison(each, key) for each in value]
-        is_ours = key in _WORDS_OF_OURS or not isinstance(value, str)
-        return value if is_ours else ATTACK + value
+        is_trusted = key in _TRUSTED_KEYS or not isinstance(value, str)
+        return value if is_trusted else ATTACK + value
 
     return decode_record(poison(json.loads(encode_record(record))))
 

@@ -1,4 +1,4 @@
-"""Plots: the right numbers in them, nothing fetched, any label drawn."""
+"""Charts: correct data, no external resources, any label."""
 
 import sys
 from collections.abc import Callable
@@ -29,13 +29,13 @@ def values(chart: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def test_pass_rates_have_their_interval(full_run: Run) -> None:
+def test_pass_rates_chart_has_intervals(full_run: Run) -> None:
     (row,) = values(charts.pass_rates(full_run))  # AC-10 has no valid sample
     assert (row["name"], row["rate"], row["passed"], row["valid"]) == ("AC-4", 0.5, 1, 2)
     assert row["low"] < 0.5 < row["high"]
 
 
-def test_latencies_are_a_distribution_without_waiting_and_without_invalid_samples(
+def test_latencies_chart_excludes_waiting_and_invalid_samples(
     full_run: Run,
 ) -> None:
     rows = values(charts.latencies(full_run))
@@ -43,7 +43,7 @@ def test_latencies_are_a_distribution_without_waiting_and_without_invalid_sample
     assert [row["seconds"] for row in rows] == pytest.approx([1.9, 1.9])
 
 
-def test_a_distribution_of_many_turns_has_a_bounded_number_of_steps(
+def test_latencies_chart_has_a_bounded_number_of_steps(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     run = make_run(*(make_record(f"s-{n}") for n in range(1000)))
@@ -52,7 +52,7 @@ def test_a_distribution_of_many_turns_has_a_bounded_number_of_steps(
     assert rows[-1]["share"] == 1.0
 
 
-def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) -> None:
+def test_confusion_chart_counts_expected_and_called_tools(full_run: Run) -> None:
     rows = values(charts.confusion(full_run, locale="en"))
     assert {(row["expected"], row["called"], row["count"]) for row in rows} == {
         ("add_note", "add_note", 2),
@@ -60,7 +60,7 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
     }
 
 
-def test_violations_are_counted_by_severity(full_run: Run) -> None:
+def test_violations_chart_counts_by_severity(full_run: Run) -> None:
     rows = values(charts.violations(full_run, locale="en"))
     assert rows == [
         {"name": "unconfirmed_write", "kind": "violations occurred", "count": 1},
@@ -68,7 +68,7 @@ def test_violations_are_counted_by_severity(full_run: Run) -> None:
     ]
 
 
-def test_flips_are_counted_by_criterion(
+def test_flips_chart_counts_by_criterion(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     good = make_record("one", verdict=Verdict.PASS)
@@ -77,19 +77,19 @@ def test_flips_are_counted_by_criterion(
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)
-def test_any_text_can_be_drawn(chart: Callable[..., Any], hostile_run: Run) -> None:
+def test_charts_draw_hostile_text(chart: Callable[..., Any], hostile_run: Run) -> None:
     svg = svg_of(chart(hostile_run).to_dict())
     assert svg.startswith("<svg")
     assert "<script" not in svg
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)
-def test_an_empty_run_can_be_drawn(chart: Callable[..., Any]) -> None:
+def test_charts_draw_an_empty_run(chart: Callable[..., Any]) -> None:
     assert svg_of(chart(Run(records=())).to_dict()).startswith("<svg")
 
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert"])
-def test_a_missing_package_is_named_with_the_way_to_get_it(
+def test_charts_report_a_missing_package(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -97,7 +97,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
         html_page(full_run, korean, name="x")
 
 
-def test_a_picture_has_a_version_for_each_theme(full_run: Run) -> None:
+def test_picture_has_a_light_and_a_dark_version(full_run: Run) -> None:
     drawn = picture(charts.pass_rates(full_run))
     assert drawn.light != drawn.dark
     assert all(each.startswith("data:image/svg+xml;base64,") for each in (drawn.light, drawn.dark))

@@ -1,4 +1,4 @@
-"""Runs, samples and comparisons as HTML: complete, in one language, and none of it acts."""
+"""Runs, samples and comparisons as HTML: complete, in one language, inert."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +11,15 @@ from lhkit.harness.html import MAX_CHARS, SampleView, catalog_of
 from lhkit.harness.record import SampleRecord, TurnScore, Verdict
 from lhkit.harness.results import Run
 
-OURS = {
+ELEMENTS = {
     *("div", "p", "b", "ul", "li", "span", "code", "section", "h3", "h4", "small", "pre", "i"),
     *("table", "thead", "tbody", "tr", "th", "td", "ins", "del", "style"),
 }
-"""The elements a transcript is made of."""
+"""The elements of a transcript."""
 
 
 def html_of(value: Any) -> str:
-    """Return what a notebook shows of a value, without its style."""
+    """Return the notebook HTML of a value, without its style."""
     html: str = value._repr_html_()
     return html.partition("</style>")[2]
 
@@ -38,13 +38,13 @@ def sample_html(record: SampleRecord) -> str:
         ("가\n나\t다 👨‍👩‍👧", "가\n나\t다 👨‍👩‍👧"),
     ],
 )
-def test_sample_html_shows_characters_that_act_or_trick_the_eye_as_text(
+def test_sample_html_escapes_markup_and_control_characters(
     raw: str, shown: str, make_record: Callable[..., SampleRecord]
 ) -> None:
     assert f"<li>{shown}</li>" in sample_html(make_record(reasons=(raw,)))
 
 
-def test_sample_html_cuts_an_endless_text_and_names_its_length(
+def test_sample_html_truncates_long_text_and_shows_its_length(
     make_record: Callable[..., SampleRecord],
 ) -> None:
     html = sample_html(make_record(reasons=("가" * (MAX_CHARS + 1),)))
@@ -88,14 +88,14 @@ def test_sample_html_explains_the_verdict(
     assert [words for words in EXPLAINED if words not in shown] == []
 
 
-def test_text_and_number_look_different_in_a_diff(
+def test_sample_html_distinguishes_text_and_number(
     make_record: Callable[..., SampleRecord],
 ) -> None:
     html = sample_html(make_record())
     assert "<td><code>&#34;1&#34;</code></td><td><code>1</code></td>" in html
 
 
-def test_a_record_of_an_earlier_version_without_a_comparison_is_shown_too(
+def test_sample_html_without_call_scores(
     make_record: Callable[..., SampleRecord],
 ) -> None:
     html = sample_html(make_record(scores=(TurnScore(passed=False, due_calls=1),)))
@@ -103,7 +103,7 @@ def test_a_record_of_an_earlier_version_without_a_comparison_is_shown_too(
     assert "턴 1" in html
 
 
-def test_a_sample_that_never_began_is_shown_with_its_fault(
+def test_sample_html_without_turns_shows_the_fault(
     make_record: Callable[..., SampleRecord],
 ) -> None:
     html = sample_html(make_record(turns=(), scores=(), state_diff={}, reasons=()))
@@ -112,19 +112,19 @@ def test_a_sample_that_never_began_is_shown_with_its_fault(
 
 
 @pytest.mark.promise("report.escapes")
-def test_hostile_text_in_any_field_makes_no_element_and_no_attribute(
+def test_sample_html_of_hostile_text_has_no_foreign_element(
     hostile_run: Run, parse: Callable[..., Any]
 ) -> None:
     for record in hostile_run.records:
         shown = parse(sample_html(record))
-        assert {name for name, _ in shown.elements} <= OURS
+        assert {name for name, _ in shown.elements} <= ELEMENTS
         attributes = {key for _, each in shown.elements for key in each}
         assert attributes <= {*("class", "style", "role", "tabindex", "scope", "rowspan"),
                               *("colspan", "aria-label")}  # fmt: skip
         assert shown.text.count("window.pwned=1") > 20  # all of it can be read
 
 
-def test_all_tables_name_their_columns_and_rows(
+def test_sample_html_tables_have_scoped_headers(
     make_record: Callable[..., SampleRecord], parse: Callable[..., Any]
 ) -> None:
     heads = parse(sample_html(make_record())).all("th")
@@ -132,7 +132,7 @@ def test_all_tables_name_their_columns_and_rows(
     assert all(head.get("scope") in {"col", "row", "rowgroup"} for head in heads)
 
 
-def test_a_run_shows_rates_with_intervals_and_failures_first(full_run: Run) -> None:
+def test_run_html_shows_rates_with_intervals_and_failures_first(full_run: Run) -> None:
     html = html_of(full_run)
     assert "50% " in html
     assert "lhr-interval" in html
@@ -142,7 +142,7 @@ def test_a_run_shows_rates_with_intervals_and_failures_first(full_run: Run) -> N
 
 
 @pytest.mark.promise("report.escapes")
-def test_a_notebook_gets_no_script_and_no_handler(
+def test_notebook_html_has_no_script_and_no_handler(
     hostile_run: Run, full_run: Run, parse: Callable[..., Any]
 ) -> None:
     shapes = (hostile_run, hostile_run.sample(hostile_run.records[0].sample_id.scenario),
@@ -154,7 +154,7 @@ def test_a_notebook_gets_no_script_and_no_handler(
         assert {name for name, _ in shown.elements}.isdisjoint({"img", "svg", "a", "iframe"})
 
 
-def test_a_long_run_shows_its_first_failures_and_how_many_more_there_are(
+def test_run_html_limits_samples_and_counts_the_rest(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     html = html_of(make_run(*(make_record(f"s-{n}") for n in range(40))))
@@ -162,7 +162,7 @@ def test_a_long_run_shows_its_first_failures_and_how_many_more_there_are(
     assert "샘플 10개" in html
 
 
-def test_a_sample_is_found_by_name_and_shown_open(full_run: Run) -> None:
+def test_run_sample_is_shown_open(full_run: Run) -> None:
     view = full_run.sample("fail-ko-01")
     html = html_of(view)
     assert "lhr-turn" in html
@@ -174,12 +174,12 @@ def test_a_sample_is_found_by_name_and_shown_open(full_run: Run) -> None:
     )
 
 
-def test_a_sample_that_is_not_there_names_some_that_are(full_run: Run) -> None:
-    with pytest.raises(UsageError, match=r"no sample 'x' with repeat 0\. It has fail-ko-01"):
+def test_run_sample_that_is_missing_names_others(full_run: Run) -> None:
+    with pytest.raises(UsageError, match=r"no sample .x. with repeat 0"):
         full_run.sample("x")
 
 
-def test_a_comparison_shows_numbers_and_flips(
+def test_comparison_html_shows_numbers_and_flips(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     before = make_run(make_record("one"), make_record("two"), name="before")
@@ -190,7 +190,7 @@ def test_a_comparison_shows_numbers_and_flips(
     assert html.count('class="lhr-trace"') == 2  # of the one that flipped
 
 
-def test_a_comparison_with_many_flips_shows_the_first_and_counts_the_rest(
+def test_comparison_html_limits_flips_and_counts_the_rest(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     names = [f"s-{n}" for n in range(20)]
@@ -204,7 +204,7 @@ def test_a_comparison_with_many_flips_shows_the_first_and_counts_the_rest(
 @pytest.mark.parametrize(
     ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
 )
-def test_the_language_is_that_of_the_conversations(
+def test_catalog_of_samples_is_their_language(
     locales: list[str], chosen: str, make_record: Callable[..., SampleRecord]
 ) -> None:
     assert catalog_of([make_record(locale=each) for each in locales]).locale == chosen

@@ -1,4 +1,4 @@
-"""JUnit XML: what a CI counts, and text that XML can carry."""
+"""JUnit XML: counts and valid characters."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
@@ -16,7 +16,9 @@ def parsed(run: Run, catalog: Catalog) -> ET.Element:
     return ET.fromstring(xml.encode())  # noqa: S314 - our own document
 
 
-def test_each_criterion_is_a_suite_and_each_sample_a_case(full_run: Run, english: Catalog) -> None:
+def test_junit_has_a_suite_per_criterion_and_a_case_per_sample(
+    full_run: Run, english: Catalog
+) -> None:
     root = parsed(full_run, english)
     assert root.tag == "testsuites"
     assert [suite.get("name") for suite in root] == ["AC-4", "AC-10"]
@@ -26,9 +28,7 @@ def test_each_criterion_is_a_suite_and_each_sample_a_case(full_run: Run, english
     assert suite.get("timestamp") == "2026-06-15T09:00:00+09:00"
 
 
-def test_fail_is_failure_invalid_is_error_and_the_counts_add_up(
-    full_run: Run, english: Catalog
-) -> None:
+def test_junit_counts_failures_and_errors(full_run: Run, english: Catalog) -> None:
     root = parsed(full_run, english)
     assert [root.get(key) for key in ("tests", "failures", "errors")] == ["3", "1", "1"]
     for element in (root, *root):
@@ -44,7 +44,7 @@ def test_fail_is_failure_invalid_is_error_and_the_counts_add_up(
     assert "occurred: unconfirmed_write" in (failure.text or "")
 
 
-def test_the_transcript_is_the_output_of_the_case(full_run: Run, english: Catalog) -> None:
+def test_junit_case_output_is_the_transcript(full_run: Run, english: Catalog) -> None:
     outputs = [element.text or "" for element in parsed(full_run, english).iter("system-out")]
     assert len(outputs) == 3
     assert all("User: 우유 사기라고 적어 줘" in output for output in outputs)
@@ -52,16 +52,14 @@ def test_the_transcript_is_the_output_of_the_case(full_run: Run, english: Catalo
 
 
 @pytest.mark.promise("report.escapes")
-def test_characters_that_xml_refuses_are_shown_or_replaced(
-    hostile_run: Run, english: Catalog
-) -> None:
+def test_junit_replaces_characters_not_allowed_in_xml(hostile_run: Run, english: Catalog) -> None:
     root = parsed(hostile_run, english)
     (failure,) = root.iter("failure")
     assert "</script>" in (failure.get("message") or "")
     assert "\\x1b[31m\\x00\\x07\\ud800\ufffd ]]>" in (failure.text or "")
 
 
-def test_repeats_have_names_of_their_own(
+def test_junit_repeats_have_distinct_names(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:
     run = make_run(make_record("s"), make_record("s", repeat=1, verdict=Verdict.PASS))

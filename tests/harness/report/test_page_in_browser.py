@@ -1,4 +1,4 @@
-"""The HTML report in a real Chromium: nothing hostile runs, and 2,000 samples stay quick."""
+"""The HTML report in a real Chromium: hostile text does not run, and 2,000 samples stay fast."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ CONTRAST = """
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[..., str]:
-    """Return a function that writes a run's report and returns its address."""
+    """Return a function that writes a run's report and returns its URL."""
 
     def write(run: Run, **options: Any) -> str:
         file = tmp_path / "report.html"
@@ -66,16 +66,16 @@ def written(tmp_path: Path) -> Callable[..., str]:
 
 
 def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, list[str], list[str]]:
-    """Return a page, the addresses that it asked for, and what it complained about."""
+    """Return a page, the addresses that it requests for, and what it complained about."""
     page = browser.new_context(**options).new_page()
-    asked: list[str] = []
-    said: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    requests: list[str] = []
+    console: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: console.append(message.text))
+    page.on("pageerror", lambda error: console.append(str(error)))
     page.on("dialog", lambda dialog: dialog.dismiss())
     page.goto(address)
-    return page, asked, said
+    return page, requests, console
 
 
 def open_all(page: Page) -> int:
@@ -86,7 +86,7 @@ def open_all(page: Page) -> int:
 
 
 @pytest.mark.promise("report.runs_nothing")
-def test_no_hostile_text_runs_even_without_the_policy(
+def test_page_runs_no_hostile_text_without_the_policy(
     browser: Browser,
     written: Callable[..., str],
     hostile_run: Run,
@@ -95,7 +95,7 @@ def test_no_hostile_text_runs_even_without_the_policy(
     first = hostile_run.records[0].sample_id
     before = Run(records=(make_record(first.scenario, verdict=Verdict.PASS),))
     address = written(hostile_run, baseline=before)
-    page, asked, said = opened(browser, address, bypass_csp=True)
+    page, requests, console = opened(browser, address, bypass_csp=True)
     assert open_all(page) == 4  # two samples, and both sides of one flip
     page.mouse.move(300, 300)
     page.keyboard.press("Tab")
@@ -105,26 +105,26 @@ def test_no_hostile_text_runs_even_without_the_policy(
     assert page.locator("[onerror], [onload], [onmouseover], [onfocus]").count() == 0
     assert page.locator("body script").count() == 1
     assert "<img src=x onerror=" in page.locator("#samples .lhr-raw").first.inner_text()
-    assert [each for each in asked if not each.startswith(("data:", address))] == []
-    assert said == []
+    assert [each for each in requests if not each.startswith(("data:", address))] == []
+    assert console == []
 
 
-def test_the_policy_stops_what_escaping_might_miss(
+def test_page_policy_blocks_inline_handlers(
     browser: Browser, written: Callable[..., str], full_run: Run
 ) -> None:
-    page, _, said = opened(browser, written(full_run))
+    page, _, console = opened(browser, written(full_run))
     page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')"
     )
     page.wait_for_function("document.querySelector('img[src=x]').complete")
     assert page.evaluate("window.pwned") is None
-    assert any("Content Security Policy" in line for line in said)
+    assert any("Content Security Policy" in line for line in console)
 
 
-def test_samples_can_be_filtered_by_verdict_criterion_tag_and_words(
+def test_page_filters_by_verdict_criterion_tag_and_text(
     browser: Browser, written: Callable[..., str], full_run: Run
 ) -> None:
-    page, _, said = opened(browser, written(full_run))
+    page, _, console = opened(browser, written(full_run))
     rows = page.locator("#samples > details:visible")
     shown = page.locator("#shown")
     assert (rows.count(), shown.inner_text()) == (3, "3 / 3")
@@ -140,10 +140,10 @@ def test_samples_can_be_filtered_by_verdict_criterion_tag_and_words(
                          ("lhr-text", 0), ("fail-ko", 1)):  # fmt: skip
         page.fill("input[name=words]", words)
         assert rows.count() == count, words
-    assert said == []
+    assert console == []
 
 
-def test_a_sample_opens_by_keyboard_and_by_its_address(
+def test_page_opens_a_sample_by_keyboard_and_by_fragment(
     browser: Browser, written: Callable[..., str], full_run: Run
 ) -> None:
     address = written(full_run)
@@ -156,7 +156,7 @@ def test_a_sample_opens_by_keyboard_and_by_its_address(
     direct.locator("#s-invalid-ko-01-0 .lhr-turn").wait_for()
 
 
-def test_without_scripts_everything_is_there(
+def test_page_without_scripts_shows_transcripts(
     browser: Browser, written: Callable[..., str], full_run: Run
 ) -> None:
     page, _, _ = opened(browser, written(full_run), java_script_enabled=False)
@@ -166,7 +166,7 @@ def test_without_scripts_everything_is_there(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_words_stand_out_from_their_ground(
+def test_page_text_has_contrast(
     scheme: str, browser: Browser, written: Callable[..., str], full_run: Run
 ) -> None:
     page, _, _ = opened(browser, written(full_run, baseline=full_run), color_scheme=scheme)
@@ -176,7 +176,7 @@ def test_all_words_stand_out_from_their_ground(
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(
+def test_page_on_a_narrow_screen_does_not_scroll_sideways(
     browser: Browser, written: Callable[..., str], full_run: Run, hostile_run: Run
 ) -> None:
     for run in (full_run, hostile_run):
@@ -187,7 +187,7 @@ def test_a_narrow_screen_does_not_scroll_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-def test_two_thousand_samples_open_and_filter_at_once(
+def test_page_filters_2000_samples(
     browser: Browser,
     written: Callable[..., str],
     make_run: Callable[..., Run],

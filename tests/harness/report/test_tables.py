@@ -1,6 +1,6 @@
-"""The tables of a run: every score is in them, and every renderer shows the same ones.
+"""The tables of a run: they contain every score in every renderer.
 
-Each number of a summary is changed alone; the tables must change with it.
+Each number of a summary is changed alone; the tables must change.
 """
 
 import io
@@ -52,7 +52,7 @@ TOTAL = Tally(
     strict_right_calls=18,
     counted_calls=23,
     selection=Selection(
-        chosen=31, surplus=37, missing=41, exact=29, arguments=43, right_arguments=39
+        chosen=31, unexpected=37, missing=41, exact=29, arguments=43, right_arguments=39
     ),
     behaviour={"restraint": Share(part=5, whole=11), "state": Share(part=8, whole=17)},
     repeats=Repeats(k=3, scenarios=20, pass_at=0.8, pass_hat=0.4),
@@ -85,8 +85,8 @@ SUMMARY = Summary(
 
 NO_SCORES = {
     "name",
-    "selection.confusion",  # a picture: charts.confusion
-    "repeats.scenarios",  # how many the means are of
+    "selection.confusion",  # a chart: charts.confusion
+    "repeats.scenarios",  # the number of scenarios of the means
     "turn",  # times: `latency_table`
 }
 NOT_IN_THE_PAGE = {
@@ -147,17 +147,17 @@ SCORES = [
 ]
 
 
-def test_every_score_changes_the_tables_of_the_page() -> None:
+def test_page_tables_contain_every_score() -> None:
     shown = [place for place, change in SCORES if page(change(SUMMARY)) != page(SUMMARY)]
     assert {place for place, _ in SCORES} - {*shown} == NOT_IN_THE_PAGE
 
 
-def test_every_score_changes_the_table_or_a_note_of_the_terminal() -> None:
+def test_terminal_table_contains_every_score() -> None:
     shown = [place for place, change in SCORES if terminal(change(SUMMARY)) != terminal(SUMMARY)]
     assert {place for place, _ in SCORES} - {*shown} == set()
 
 
-def test_every_number_of_the_example_is_looked_for() -> None:
+def test_score_changes_cover_every_number() -> None:
     empty = [place for place, change in changes(TOTAL) if change(TOTAL) == TOTAL]
     assert empty == []
     assert {place for place, _ in SCORES} >= {
@@ -203,7 +203,7 @@ def html() -> str:
 
 @pytest.mark.promise("eval.flags")
 @pytest.mark.parametrize("shown", [terminal_text, markdown_text, html])
-def test_report_lists_flags_with_words_probability_and_the_figures_of_the_check(
+def test_report_lists_false_claims_with_probability_and_detection_quality(
     shown: Callable[[], str],
 ) -> None:
     text = shown()
@@ -219,7 +219,7 @@ def test_claim_table_is_absent_without_flags() -> None:
     assert "&lt;b&gt;I&#39;ve added milk" in html()
 
 
-def test_flags_are_columns_of_the_frames_and_no_violations() -> None:
+def test_false_claims_are_columns_of_frames_and_not_violations() -> None:
     assert [*RUN.scenarios["false_claims"]] == [2]
     assert [*RUN.scenarios["escaped"]] == [0]
     assert RUN.violations.empty

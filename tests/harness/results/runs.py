@@ -1,4 +1,4 @@
-"""A recorded conversation over notes, and runs in folders: what tests of exports share."""
+"""A recorded conversation and run folders, shared by the tests of exports."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ SCRIPT = (
 )
 
 
-async def played(
+async def record_run(
     scenarios: Sequence[Scenario], script: Sequence[Reply], toolset: Any, folder: Path
 ) -> Path:
     def model(*_: Any) -> ScriptedModel:

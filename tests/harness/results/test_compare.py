@@ -1,10 +1,9 @@
-"""Two runs as pairs: what is paired, what is counted, and what may be said of it."""
+"""Comparisons of two runs: pairs, statistics, and their view in the terminal."""
 
 import io
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +28,6 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
-from lhkit.harness.tables import comparison_sentence
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -85,54 +83,42 @@ def names(samples: Iterable[SampleId]) -> list[str]:
 
 
 @pytest.mark.promise("eval.compare")
-def test_pairs_are_the_same_scenario_and_repeat_valid_in_both() -> None:
+def test_compare_pairs_samples_valid_in_both_runs() -> None:
     a = Run(records=(*run("pfip").records, record("x", "p"), record("s0", "f", 1)))
     b = Run(records=(*run("fpfi").records[::-1], record("y", "p")))
-    found = compare(a, b)
-    assert names(pair.sample_id for pair in found.pairs) == ["s0", "s1"]
-    assert names(found.invalid) == ["s2", "s3"]
-    assert found.only_a == (SampleId(scenario="x"), SampleId(scenario="s0", repeat=1))
-    assert found.only_b == (SampleId(scenario="y"),)
+    comparison = compare(a, b)
+    assert names(pair.sample_id for pair in comparison.pairs) == ["s0", "s1"]
+    assert names(comparison.invalid) == ["s2", "s3"]
+    assert comparison.only_a == (SampleId(scenario="x"), SampleId(scenario="s0", repeat=1))
+    assert comparison.only_b == (SampleId(scenario="y"),)
 
 
 @pytest.mark.promise("eval.compare")
-def test_one_pair_a_scenario_is_mcnemars_exact_test() -> None:
+def test_compare_without_repeats_is_the_exact_mcnemar_test() -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 
-    found = compare(run("pppppppppffp"), run("fffffffpppfp"))
-    assert (found.passed_a, found.passed_b) == (10, 4)
-    assert (len(found.improvements), len(found.regressions)) == (1, 7)
+    comparison = compare(run("pppppppppffp"), run("fffffffpppfp"))
+    assert (comparison.passed_a, comparison.passed_b) == (10, 4)
+    assert (len(comparison.improvements), len(comparison.regressions)) == (1, 7)
     reference = mcnemar([[3, 7], [1, 1]], exact=True).pvalue
-    assert found.p_value == pytest.approx(reference)
-    assert found.mid_p == pytest.approx(sign_flip([1] + [-1] * 7, mid_p=True))
-    assert found.difference == pytest.approx(-0.5)
-    assert found.interval is not None
-    assert -0.5 in found.interval
-    assert found.interval.high == pytest.approx(0.0, abs=0.01)  # p is 0.07
+    assert comparison.p_value == pytest.approx(reference)
+    assert comparison.mid_p == pytest.approx(sign_flip([1] + [-1] * 7, mid_p=True))
+    assert comparison.difference == pytest.approx(-0.5)
+    assert comparison.interval is not None
+    assert -0.5 in comparison.interval
+    assert comparison.interval.high == pytest.approx(0.0, abs=0.01)  # p is 0.07
 
 
-def test_the_interval_is_the_textbook_one_for_many_pairs() -> None:
-    """Against the normal interval of a mean of differences, as with 600 pairs they agree."""
-    rng = np.random.default_rng(3)
-    letters = ["".join(rng.choice(["p", "f"], size=600, p=[q, 1 - q])) for q in (0.6, 0.7)]
-    found = compare(run(letters[0]), run(letters[1]))
-    gains = np.array([pair.gain for pair in found.pairs])
-    reach = 1.96 * gains.std(ddof=1) / 600**0.5
-    assert found.interval is not None
-    assert found.interval.low == pytest.approx(gains.mean() - reach, abs=0.006)
-    assert found.interval.high == pytest.approx(gains.mean() + reach, abs=0.006)
-
-
-def test_repeats_of_one_scenario_are_no_independent_proof() -> None:
+def test_compare_does_not_take_repeats_as_independent() -> None:
     """Five scenarios flipped in each of four repeats: 20 pairs, and still 5 scenarios."""
-    found = compare(run(*["ppppp" + "p" * 9] * 4), run(*["fffff" + "p" * 9] * 4))
+    comparison = compare(run(*["ppppp" + "p" * 9] * 4), run(*["fffff" + "p" * 9] * 4))
     assert sign_flip([1] * 20) < 0.001
-    assert found.p_value == pytest.approx(sign_flip([1] * 5))
-    assert found.outcome == "no_difference"
+    assert comparison.p_value == pytest.approx(sign_flip([1] * 5))
+    assert comparison.outcome == "no_difference"
 
 
 @given(st.lists(st.tuples(st.sampled_from("pfi"), st.sampled_from("pfi")), max_size=30))
-def test_swapping_the_runs_swaps_the_verdict(pairs: list[tuple[str, str]]) -> None:
+def test_compare_is_antisymmetric(pairs: list[tuple[str, str]]) -> None:
     a, b = (run("".join(pair[side] for pair in pairs)) for side in (0, 1))
     there, back = compare(a, b), compare(b, a)
     assert (there.passed_a, there.passed_b) == (back.passed_b, back.passed_a)
@@ -149,12 +135,12 @@ def test_swapping_the_runs_swaps_the_verdict(pairs: list[tuple[str, str]]) -> No
 
 
 @given(st.text("pfi", max_size=30))
-def test_a_run_is_no_better_than_itself(letters: str) -> None:
-    found = compare(run(letters), run(letters))
-    assert (found.p_value, found.improvements, found.regressions) == (1.0, (), ())
-    assert found.outcome in {"no_difference", "no_pairs"}
-    if found.interval is not None:
-        assert found.interval.low < 0 < found.interval.high
+def test_compare_of_a_run_with_itself_has_no_difference(letters: str) -> None:
+    comparison = compare(run(letters), run(letters))
+    assert (comparison.p_value, comparison.improvements, comparison.regressions) == (1.0, (), ())
+    assert comparison.outcome in {"no_difference", "no_pairs"}
+    if comparison.interval is not None:
+        assert comparison.interval.low < 0 < comparison.interval.high
 
 
 @pytest.mark.parametrize(
@@ -167,42 +153,42 @@ def test_a_run_is_no_better_than_itself(letters: str) -> None:
         ("", "", "no_pairs"),
     ],
 )
-def test_a_difference_is_called_one_where_p_is_below_five_percent(
-    a: str, b: str, outcome: str
-) -> None:
+def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: str) -> None:
     assert compare(run(a), run(b)).outcome == outcome
 
 
-def test_latency_is_the_median_of_paired_ratios_without_waiting() -> None:
+def test_compare_latency_is_the_median_paired_ratio() -> None:
     a = [record(f"s{n}", "p", turn_s=1.0 + n) for n in range(9)]
     b = [record(f"s{n}", "p", turn_s=(1.0 + n) * (0.5 if n < 8 else 50)) for n in range(9)]
-    found = compare(Run(records=tuple(a)), Run(records=tuple(b)))
-    assert found.turn is not None
-    assert (found.turn.n, found.turn.median) == (9, pytest.approx(0.5))
-    assert (found.turn.interval.low, found.turn.interval.high) == pytest.approx((0.5, 0.5))
-    assert found.first_token is not None
-    assert found.first_token.median == pytest.approx(0.5)
-    assert found.call_ready is None
+    comparison = compare(Run(records=tuple(a)), Run(records=tuple(b)))
+    assert comparison.turn is not None
+    assert (comparison.turn.n, comparison.turn.median) == (9, pytest.approx(0.5))
+    assert (comparison.turn.interval.low, comparison.turn.interval.high) == pytest.approx(
+        (0.5, 0.5)
+    )
+    assert comparison.first_token is not None
+    assert comparison.first_token.median == pytest.approx(0.5)
+    assert comparison.call_ready is None
 
 
-def test_violations_are_counted_in_pairs_escaped_first() -> None:
+def test_compare_counts_violations_occurred_first() -> None:
     def broken(code: str, severity: Severity) -> Violation:
         return Violation(code=code, severity=severity)
 
-    tried = broken("r7_framing", Severity.ATTEMPTED)
-    happened = broken("unconfirmed_write", Severity.ESCAPED)
-    a = (record("s0", "f", violations=(tried, tried)), record("s1", "p"), record("s2", "i"))
+    blocked = broken("r7_framing", Severity.ATTEMPTED)
+    occurred = broken("unconfirmed_write", Severity.ESCAPED)
+    a = (record("s0", "f", violations=(blocked, blocked)), record("s1", "p"), record("s2", "i"))
     b = (
-        record("s0", "p", violations=(tried,)),
-        record("s1", "f", violations=(happened,)),
-        record("s2", "i", violations=(happened,)),
+        record("s0", "p", violations=(blocked,)),
+        record("s1", "f", violations=(occurred,)),
+        record("s2", "i", violations=(occurred,)),
     )
-    found = compare(Run(records=a), Run(records=b))
-    assert found.violations == (
+    comparison = compare(Run(records=a), Run(records=b))
+    assert comparison.violations == (
         ViolationChange(code="unconfirmed_write", severity=Severity.ESCAPED, a=0, b=1),
         ViolationChange(code="r7_framing", severity=Severity.ATTEMPTED, a=2, b=1),
     )
-    assert names(pair.sample_id for pair in found.newly_occurred) == ["s1"]
+    assert names(pair.sample_id for pair in comparison.newly_occurred) == ["s1"]
 
 
 def manifest_of(**hashes: str) -> Manifest:
@@ -210,7 +196,7 @@ def manifest_of(**hashes: str) -> Manifest:
     return Manifest(models=models, scenarios=hashes)
 
 
-def test_another_question_under_the_same_name_is_pointed_out() -> None:
+def test_compare_reports_changed_scenarios() -> None:
     a = run("pp", manifest=manifest_of(s0="1", s1="2", gone="3"))
     b = run("pp", manifest=manifest_of(s0="1", s1="9", gone="4"))
     assert compare(a, b).changed_scenarios == ("s1",)
@@ -223,7 +209,7 @@ def shown(comparison: Comparison, locale: str = "en") -> str:
     return console.file.getvalue()
 
 
-def test_what_is_shown_is_complete() -> None:
+def test_comparison_view_is_complete() -> None:
     a = run("ppppppppfi", name="old", manifest=manifest_of(s1="1", dialect="json"))
     b = run("ppfpppppp", name="new", manifest=manifest_of(s1="2", dialect="gemma4"))
     text = shown(compare(a, b))
@@ -246,30 +232,20 @@ def test_what_is_shown_is_complete() -> None:
     )
 
 
-def test_all_of_a_long_list_is_counted_and_its_beginning_shown() -> None:
+def test_comparison_view_truncates_long_lists_of_flips() -> None:
     text = shown(compare(run("p" * 30), run("f" * 30)))
     assert "Regressions (30):" in text
     assert text.count("    a · pass") == 10
     assert "… and 20 more" in text
 
 
-def test_repeats_of_a_scenario_are_named_together_and_shown_once() -> None:
+def test_comparison_view_shows_one_repeat_per_scenario() -> None:
     text = shown(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
     assert "Regressions (3):\n  s0, s0#2, s0#3\n    old · pass" in text
     assert text.count("new · fail") == 1
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("f" * 8, "p" * 8)]
-)
-def test_the_verdict_is_one_sentence_with_both_names(a: str, b: str) -> None:
-    text = comparison_sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog("ko"))
-    assert "old" in text
-    assert "new" in text
-    assert "\n" not in text
-
-
-def test_hostile_words_of_a_model_stay_words() -> None:
+def test_comparison_view_escapes_markup() -> None:
     bad = record("s0", "f")
     hostile = Run(records=(bad,), name="[bold]x[/bold]\x1b[31m")
     text = shown(compare(run("p"), hostile))
@@ -277,13 +253,13 @@ def test_hostile_words_of_a_model_stay_words() -> None:
     assert "[bold]x[/bold]" in text
 
 
-def test_a_comparison_says_in_one_line_what_it_is() -> None:
+def test_comparison_repr() -> None:
     assert repr(compare(run("ppf", name="x"), run("pff"))) == (
         "<Comparison of x and b: 2 and 1 of 3 pairs passed, p = 1, no difference>"
     )
 
 
-def test_runs_that_were_not_kept_are_called_by_their_models() -> None:
+def test_compare_names_runs_without_folder_by_model() -> None:
     free, required = (
         ModelIdentity(model="gemma", constraint=constraint) for constraint in ("off", "required")
     )

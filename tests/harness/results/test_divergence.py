@@ -1,4 +1,4 @@
-"""The first place where the model's messages of two conversations differ."""
+"""The first divergence of two conversations."""
 
 from dataclasses import replace
 from io import StringIO
@@ -81,35 +81,37 @@ def test_divergence_is_the_first_differing_token_or_character(
     token: int | None,
     quotes: tuple[str, str],
 ) -> None:
-    found = first_divergence(conversation(*a), conversation(*b))
-    assert found == Divergence(turn=turn, message=message, token=token, a=quotes[0], b=quotes[1])
+    divergence = first_divergence(conversation(*a), conversation(*b))
+    assert divergence == Divergence(
+        turn=turn, message=message, token=token, a=quotes[0], b=quotes[1]
+    )
 
 
-def test_divergence_is_none_where_the_model_wrote_the_same() -> None:
+def test_divergence_of_equal_texts_is_none() -> None:
     assert first_divergence(conversation(SAME, SAME), conversation(SAME, SAME)) is None
 
 
-def test_divergence_quotes_only_the_text_around_the_place() -> None:
+def test_divergence_quotes_text_around_the_place() -> None:
     texts = [f"{CALL}{query}{' and so on' * 20}" for query in ("coffee", "tea")]
     a, b = (conversation((response(text),)) for text in texts)
-    found = first_divergence(a, b)
-    assert found is not None
-    assert found.a == '…rs": {"query": "coffee and so on and so on and s…'
-    assert found.b == '…rs": {"query": "tea and so on and so on and so o…'
+    divergence = first_divergence(a, b)
+    assert divergence is not None
+    assert divergence.a == '…rs": {"query": "coffee and so on and so on and s…'
+    assert divergence.b == '…rs": {"query": "tea and so on and so on and so o…'
 
 
 @pytest.mark.parametrize(
     ("ids", "words"), [((1, 2), "message 1, token 2"), ((), "message 1")], ids=["ids", "text"]
 )
-def test_compare_shows_where_a_flipped_scenario_diverges(ids: tuple[int, ...], words: str) -> None:
+def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words: str) -> None:
     a = conversation((response(f"{CALL}coffee", *ids),))
     b = conversation((response(f"{CALL}tea", *(each * 3 - 2 for each in ids)),))
-    lost = replace(b, judgement=Judgement(verdict=Verdict.FAIL))
-    old, new = (Run(records=(each,), name=n) for n, each in (("old", a), ("new", lost)))
+    failed = replace(b, judgement=Judgement(verdict=Verdict.FAIL))
+    old, new = (Run(records=(each,), name=n) for n, each in (("old", a), ("new", failed)))
     console = Console(file=StringIO(), width=100)
     console.print(comparison_view(compare(old, new), load_catalog("en")), soft_wrap=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    where = f"first difference: turn 1, {words}"
+    where = f"first divergence: turn 1, {words}"
     assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
-    told = markdown(new, load_catalog("en"), name="new", baseline=old)
-    assert f"  - `s` {where}: `…" in told
+    text = markdown(new, load_catalog("en"), name="new", baseline=old)
+    assert f"  - `s` {where}: `…" in text

@@ -1,4 +1,4 @@
-"""A run in the formats of others, read by their own readers, and back by ours."""
+"""Exports, read by their own readers and by our importer."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load as load_toolset
-from tests.harness.results.runs import SCRIPT, TALK, lines, played, record, run_of
+from tests.harness.results.runs import SCRIPT, TALK, lines, record, record_run, run_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,15 +57,15 @@ def inspect_reads(file: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-async def test_a_conversation_is_told_as_the_model_had_it(
+async def test_openai_messages_export_has_messages_and_results(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
     await exported(run, openai_messages=tmp_path / "new" / "chats.jsonl")
     text = (tmp_path / "new" / "chats.jsonl").read_text(encoding="utf-8")
-    (told,) = lines(tmp_path / "new" / "chats.jsonl")
+    (chat,) = lines(tmp_path / "new" / "chats.jsonl")
     assert "우유가 있어요 \U0001f95b." in text
-    assert [(each["role"], each["content"]) for each in told["messages"]] == [
+    assert [(each["role"], each["content"]) for each in chat["messages"]] == [
         ("user", "우유 메모 찾아 줘"),
         ("assistant", "찾을게요."),
         (
@@ -82,18 +82,18 @@ async def test_a_conversation_is_told_as_the_model_had_it(
         ("tool", '{"status":"cancelled","reason":"user did not confirm"}'),
         ("assistant", "그만둘게요."),
     ]
-    ids = [c["id"] for each in told["messages"] for c in each.get("tool_calls", ())]
-    assert ids == [each["tool_call_id"] for each in told["messages"] if each["role"] == "tool"]
+    ids = [c["id"] for each in chat["messages"] for c in each.get("tool_calls", ())]
+    assert ids == [each["tool_call_id"] for each in chat["messages"] if each["role"] == "tool"]
     assert len(set(ids)) == 3
-    names = [each["function"]["name"] for each in told["tools"]]
+    names = [each["function"]["name"] for each in chat["tools"]]
     assert names == ["find_notes", "add_note", "finish_note"]
 
 
-async def test_what_was_exported_comes_back_as_the_same_conversations(
+async def test_openai_messages_export_round_trips_through_import(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     odd = TALK.replace("shop-01", "odd").replace("빵도 적어 줘", '"빵\\u2028도\\u0085 적어 줘"')
-    run = await played((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
     first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
     await exported(run, openai_messages=first)
     assert [[*each.messages] for each in read_chats(first)] == [
@@ -107,13 +107,13 @@ async def test_what_was_exported_comes_back_as_the_same_conversations(
     await replay(scenarios, gold_model, toolset=own, run_dir=tmp_path / "back", progress=False)
     await exported(tmp_path / "back", openai_messages=second)
     before, after = lines(first), lines(second)
-    for told in before:  # the gold says the words before a call to nobody
-        told["messages"][1]["content"] = None
+    for chat in before:  # reference calls have no text before a call
+        chat["messages"][1]["content"] = None
     assert [each["messages"] for each in after] == [each["messages"] for each in before]
 
 
 @pytest.mark.slow
-async def test_what_was_no_call_is_told_as_it_was_written(
+async def test_exports_keep_invalid_and_truncated_calls_as_text(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     script = (
@@ -121,23 +121,23 @@ async def test_what_was_no_call_is_told_as_it_was_written(
         Reply(fragment='{"name": "find_'),
         say("없어요\ud800."),
     )
-    run = await played(load(TALK), script, toolset, tmp_path / "run")
+    run = await record_run(load(TALK), script, toolset, tmp_path / "run")
     await exported(run, openai_messages=tmp_path / "c.jsonl", inspect=tmp_path / "log" / "c.eval")
-    (told,) = lines(tmp_path / "c.jsonl")
-    said = [each for each in told["messages"] if each["role"] == "assistant"]
-    assert said[0]["tool_calls"][0]["function"]["arguments"] == '["우유"]'
-    assert (said[1]["content"], "tool_calls" in said[1]) == ('{"name": "find_', False)
-    assert said[2]["content"] == "없어요\ufffd."
+    (chat,) = lines(tmp_path / "c.jsonl")
+    replies = [each for each in chat["messages"] if each["role"] == "assistant"]
+    assert replies[0]["tool_calls"][0]["function"]["arguments"] == '["우유"]'
+    assert (replies[1]["content"], "tool_calls" in replies[1]) == ('{"name": "find_', False)
+    assert replies[2]["content"] == "없어요\ufffd."
     (read,) = inspect_reads(tmp_path / "log" / "c.eval")["samples"]
     assert read["messages"][1] == ["assistant", "", [["find_notes", {}, '["우유"]']]]
     assert read["messages"][4][1] == "없어요\ufffd."
 
 
 @pytest.mark.slow
-async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_clicked(
+async def test_inspect_reads_samples_calls_and_approvals(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
     await exported(run, inspect=tmp_path / "log" / "run.eval")
     read = inspect_reads(tmp_path / "log" / "run.eval")
     (sample,) = read.pop("samples")
@@ -152,25 +152,25 @@ async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_click
     assert sample["approvals"] == [["add_note", "approve"], ["add_note", "reject"]]
     turn = ["model", "approval", "tool", "model"]
     assert sample["events"] == ["model", "tool", "model", *turn, *turn, "score"]
-    found = [["find_notes", {"query": "우유"}, None]]
-    assert sample["messages"][1] == ["assistant", "찾을게요.", found]
+    calls = [["find_notes", {"query": "우유"}, None]]
+    assert sample["messages"][1] == ["assistant", "찾을게요.", calls]
     assert sample["target"] == ["find_notes", "add_note", "add_note"]
     assert (sample["input"], sample["scores"]) == ("우유 메모 찾아 줘", {"lhkit": "C"})
 
 
 @pytest.mark.slow
-async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
+async def test_inspect_reads_repeats_as_epochs_and_invalid_samples_as_errors(
     tmp_path: Path,
 ) -> None:
-    lost = record("b", verdict="invalid")
-    lost = replace(lost, evidence=replace(lost.evidence, fault="서버가 죽었다"))
+    invalid = record("b", verdict="invalid")
+    invalid = replace(invalid, evidence=replace(invalid.evidence, fault="서버가 죽었다"))
     run = run_of(
-        tmp_path / "run", record("a"), record("a", "q", "fail", 1), lost, record("dir/c d")
+        tmp_path / "run", record("a"), record("a", "q", "fail", 1), invalid, record("dir/c d")
     )
     await exported(run, inspect=tmp_path / "log" / "run.eval")
     read = inspect_reads(tmp_path / "log" / "run.eval")
-    found = [(each["id"], each["epoch"], each["scores"], each["error"]) for each in read["samples"]]
-    assert sorted(found, key=lambda each: each[:2]) == [
+    calls = [(each["id"], each["epoch"], each["scores"], each["error"]) for each in read["samples"]]
+    assert sorted(calls, key=lambda each: each[:2]) == [
         ("a", 1, {"lhkit": "C"}, None),
         ("a", 2, {"lhkit": "I"}, None),
         ("b", 1, {}, "서버가 죽었다"),
@@ -179,12 +179,12 @@ async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
     assert read["accuracy"] == pytest.approx(2 / 3)
 
 
-async def test_tables_hold_the_frames_of_the_run_with_their_types(
+async def test_parquet_export_equals_the_frames(
     load: Load, toolset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("one", "two", "three")
     talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
-    folder = await played(talks, SCRIPT, toolset, tmp_path / "run")
+    folder = await record_run(talks, SCRIPT, toolset, tmp_path / "run")
     monkeypatch.setattr(parquet, "_BATCH_SIZE", 2)  # more than one row group
     await exported(folder, parquet=tmp_path / "tables")
     run = Run.load(folder)
@@ -209,14 +209,14 @@ async def test_tables_hold_the_frames_of_the_run_with_their_types(
             assert kept == meant, (name, column)
 
 
-async def test_an_empty_run_gives_tables_with_all_columns(tmp_path: Path) -> None:
+async def test_parquet_export_of_an_empty_run_has_all_columns(tmp_path: Path) -> None:
     await exported(run_of(tmp_path / "run"), parquet=tmp_path / "tables")
     calls = table(tmp_path / "tables" / "calls.parquet")
     assert (len(calls), [*calls.columns]) == (0, [*Run.load(tmp_path / "run").calls.columns])
 
 
 @pytest.mark.parametrize("kind", ["openai_messages", "inspect", "parquet"])
-async def test_a_fault_midway_leaves_what_was_there_and_no_half(tmp_path: Path, kind: str) -> None:
+async def test_exports_leave_files_unchanged_after_an_error(tmp_path: Path, kind: str) -> None:
     place = tmp_path / {"openai_messages": "a.jsonl", "inspect": "a.eval", "parquet": "t"}[kind]
     good = run_of(tmp_path / "good", record("a"))
     await exported(good, **{kind: place})
@@ -230,7 +230,7 @@ async def test_a_fault_midway_leaves_what_was_there_and_no_half(tmp_path: Path, 
     assert after == before
 
 
-async def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+async def test_inspect_export_is_deterministic(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", record("a"), record("b"))
     one, other = tmp_path / "1.eval", tmp_path / "2.eval"
     await exported(run, inspect=one)
@@ -240,17 +240,17 @@ async def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
         assert {each.date_time for each in log.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> None:
-    told = (
+def test_run_load_without_keeping_records_gives_the_same_records(tmp_path: Path) -> None:
+    chat = (
         record("b", "q1"),
         record("a", "q1", "fail"),
         record("a", "q2"),
         record("a", "q2", "invalid"),
         record("b", "q1", "fail"),
     )
-    folder = run_of(tmp_path / "run", *told, tail='{"sample_id": {"sc')
+    folder = run_of(tmp_path / "run", *chat, tail='{"sample_id": {"sc')
     stored = Run.load(folder, keep_records=False).records
-    assert [*stored] == [*Run.load(folder).records] == [*select_records(told, {})]
+    assert [*stored] == [*Run.load(folder).records] == [*select_records(chat, {})]
     assert not isinstance(stored, tuple)
 
 
@@ -261,7 +261,7 @@ def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> No
         ({"inspect": Path("log.json")}, r"log\.json: Inspect knows its logs by their ending"),
     ],
 )
-async def test_what_cannot_be_written_is_told(
+async def test_export_command_rejects_invalid_options(
     tmp_path: Path, places: dict[str, Path], sentence: str
 ) -> None:
     options = ExportOptions(folder=run_of(tmp_path / "run", record("a")), **places)

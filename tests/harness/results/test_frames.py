@@ -1,4 +1,4 @@
-"""A run as pandas sees it: one row each, types that do not depend on the data, units in names."""
+"""Data frames of a run: rows, fixed types, units in names."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,17 +42,15 @@ TABLES = {
 }
 
 
-async def played(load: Load, toolset: Any, clock: Any, model: Any, **options: Any) -> Run:
+async def run_notes(load: Load, toolset: Any, clock: Any, model: Any, **options: Any) -> Run:
     scenarios = load(NOTES)
     return await replay(scenarios, model, toolset=toolset, clock=clock, progress=False, **options)
 
 
 @pytest.mark.promise("eval.frames")
 @pytest.mark.anyio
-async def test_each_frame_has_one_row_of_what_it_is_about(
-    load: Load, toolset: Any, clock: Any
-) -> None:
-    run = await played(load, toolset, clock, gold_model, repeats=2)
+async def test_frames_have_one_row_per_item(load: Load, toolset: Any, clock: Any) -> None:
+    run = await run_notes(load, toolset, clock, gold_model, repeats=2)
     sizes = {name: len(getattr(run, name)) for name in TABLES}
     requests = sum(
         len(turn.model_calls) for record in run.records for turn in record.evidence.turns
@@ -65,16 +63,16 @@ async def test_each_frame_has_one_row_of_what_it_is_about(
 @pytest.mark.promise("eval.frames")
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", TABLES)
-async def test_types_do_not_depend_on_the_data(
+async def test_frame_types_do_not_depend_on_the_data(
     load: Load, toolset: Any, clock: Any, name: str
 ) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     runs = [
-        await played(load, toolset, clock, gold_model),
-        await played(load, toolset, clock, ScriptedModel(broken)),
-        await played(load, toolset, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
+        await run_notes(load, toolset, clock, gold_model),
+        await run_notes(load, toolset, clock, ScriptedModel(broken)),
+        await run_notes(load, toolset, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
         Run(records=()),
     ]
     types = [dict(getattr(run, name).dtypes) for run in runs]
@@ -83,16 +81,14 @@ async def test_types_do_not_depend_on_the_data(
 
 
 @pytest.mark.anyio
-async def test_frames_hold_text_that_utf8_cannot_encode(
-    load: Load, toolset: Any, clock: Any
-) -> None:
-    run = await played(load, toolset, clock, gold_model)
+async def test_frames_accept_lone_surrogates(load: Load, toolset: Any, clock: Any) -> None:
+    run = await run_notes(load, toolset, clock, gold_model)
     records = [replace(record, ac="\ud800") for record in run.records]
     assert set(frames.scenarios_frame(records)["ac"]) == {"\ud800"}
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
+def test_frame_columns_are_documented_and_have_units(name: str) -> None:
     columns = (*frames.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)
     assert all(column.doc for column in columns)
@@ -101,8 +97,8 @@ def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_frames_say_what_the_records_say(load: Load, toolset: Any, clock: Any) -> None:
-    run = await played(load, toolset, clock, gold_model)
+async def test_frames_contain_the_values_of_records(load: Load, toolset: Any, clock: Any) -> None:
+    run = await run_notes(load, toolset, clock, gold_model)
     sample = run.scenarios.set_index("scenario").loc["add"]
     assert (sample["verdict"], sample["passed"], sample["strict_verdict"]) == ("pass", True, "pass")
     assert (sample["due_calls"], sample["right_calls"], sample["tags"]) == (2, 2, "write chain")
@@ -120,10 +116,10 @@ async def test_the_frames_say_what_the_records_say(load: Load, toolset: Any, clo
 
 
 @pytest.mark.anyio
-async def test_what_was_not_measured_is_missing_and_no_zero(
+async def test_frames_have_missing_values_for_missing_measurements(
     load: Load, toolset: Any, clock: Any
 ) -> None:
-    run = await played(load, toolset, clock, silent_model())
+    run = await run_notes(load, toolset, clock, silent_model())
     assert run.latency["call_ready_s"].isna().all()
     assert run.latency["cached_tokens"].isna().all()
     assert run.scenarios["started_at"].isna().all()
@@ -131,11 +127,11 @@ async def test_what_was_not_measured_is_missing_and_no_zero(
 
 
 @pytest.mark.anyio
-async def test_a_wrong_a_tolerated_and_an_unscored_call_are_told_apart(
+async def test_calls_frame_distinguishes_wrong_and_allowed_calls(
     load: Load, toolset: Any, clock: Any
 ) -> None:
     model = ScriptedModel(lambda _: call("add_note", text="wine"))
-    wrong = await played(load, toolset, clock, model)
+    wrong = await run_notes(load, toolset, clock, model)
     assert not wrong.calls["right"].any()
     assert set(wrong.calls["args"].dropna()) == {'{"text":"wine"}'}
     (scenario,) = load("- id: r\n  ac: x\n  turns: [{user: x, expect: {extra: reads}}]\n")
@@ -150,9 +146,9 @@ async def test_a_wrong_a_tolerated_and_an_unscored_call_are_told_apart(
 
 
 @pytest.mark.anyio
-async def test_violations_join_with_their_sample(load: Load, toolset: Any, clock: Any) -> None:
+async def test_violations_frame_joins_with_scenarios(load: Load, toolset: Any, clock: Any) -> None:
     model = ScriptedModel(lambda _: call("finish_note", note_id="note-9", done=True))
-    run = await played(load, toolset, clock, model)
+    run = await run_notes(load, toolset, clock, model)
     joined = run.violations.merge(run.scenarios, on=["scenario", "repeat"])
     assert len(joined) == len(run.violations) > 0
     assert "invented_id" in set(run.violations["code"])

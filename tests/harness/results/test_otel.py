@@ -25,7 +25,7 @@ from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError
 from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings
-from tests.harness.results.runs import SCRIPT, TALK, played, record, run_of
+from tests.harness.results.runs import SCRIPT, TALK, record, record_run, run_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -100,7 +100,7 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, byte
 async def test_trace_has_spans_of_requests_tools_and_confirmations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(load(TALK), SCRIPT, toolset, tmp_path / "run")
     file = tmp_path / "traces.jsonl"
     await export_run(ExportOptions(folder=run, otel=str(file)), load_settings())
     (line,) = file.read_bytes().splitlines()
@@ -184,7 +184,7 @@ def _listens(port: int) -> bool:
 
 async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path) -> None:
     talks = load(TALK + TALK.replace("shop-01", "shop-02"))
-    run = await played(talks, SCRIPT, toolset, tmp_path / "run")
+    run = await record_run(talks, SCRIPT, toolset, tmp_path / "run")
     with collector(tmp_path / "received.txt") as address:
         await export_run(ExportOptions(folder=run, otel=address), load_settings())
     received = (tmp_path / "received.txt").read_text(encoding="utf-8")

@@ -11,7 +11,12 @@ import pytest
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.corrections import CorrectedCall, CorrectedConversation, CorrectedTurn, talk_line
+from lhkit.harness.corrections import (
+    CorrectedCall,
+    CorrectedConversation,
+    CorrectedTurn,
+    conversation_line,
+)
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -32,7 +37,7 @@ from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset
-from tests.harness.results.runs import lines, played
+from tests.harness.results.runs import lines, record_run
 
 pytestmark = pytest.mark.anyio
 
@@ -78,11 +83,11 @@ async def exported(tmp_path: Path, **options: Any) -> list[dict[str, Any]]:
     return lines(file)
 
 
-async def test_run_passed_samples_have_instructions_calls_and_results(
+async def test_run_conversations_have_instructions_calls_and_results(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     scenarios = load(NOTES)
-    run = Run.load(await played(scenarios, SCRIPT, toolset, tmp_path / "run"))
+    run = Run.load(await record_run(scenarios, SCRIPT, toolset, tmp_path / "run"))
     (conversation,) = run_conversations(run, toolset, scenarios)
     messages = conversation.data["messages"]
     assert [message["role"] for message in messages] == [
@@ -104,25 +109,27 @@ async def test_run_passed_samples_have_instructions_calls_and_results(
     assert names == ["find_notes", "add_note", "finish_note"]
 
 
-async def test_run_failed_samples_are_left_out(load: Load, toolset: Any, tmp_path: Path) -> None:
+async def test_run_conversations_omit_failed_samples(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
     scenarios = load(NOTES)
-    run = Run.load(await played(scenarios, (say("몰라요."),), toolset, tmp_path / "run"))
+    run = Run.load(await record_run(scenarios, (say("몰라요."),), toolset, tmp_path / "run"))
     assert list(run_conversations(run, toolset, scenarios)) == []
 
 
-async def test_run_without_its_scenarios_is_refused(
+async def test_run_conversations_require_the_initial_state(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = Run.load(await played(load(NOTES), SCRIPT, toolset, tmp_path / "run"))
+    run = Run.load(await record_run(load(NOTES), SCRIPT, toolset, tmp_path / "run"))
     with pytest.raises(UsageError, match=r"notes-1: .*--scenarios"):
         list(run_conversations(run, toolset))
 
 
-async def test_run_of_another_prompt_scenario_or_toolset_is_refused(
+async def test_run_conversations_reject_another_prompt_scenario_or_toolset(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     scenarios = load(NOTES)
-    run = Run.load(await played(scenarios, SCRIPT, toolset, tmp_path / "run"))
+    run = Run.load(await record_run(scenarios, SCRIPT, toolset, tmp_path / "run"))
     changed = load(NOTES.replace("우유 메모가", "그 메모가"))
     with pytest.raises(UsageError, match="notes-1: the scenario has changed"):
         list(run_conversations(run, toolset, changed))
@@ -134,9 +141,7 @@ async def test_run_of_another_prompt_scenario_or_toolset_is_refused(
         list(run_conversations(other, toolset, scenarios))
 
 
-async def test_reference_replies_that_no_file_writes_out_have_no_weight(
-    load: Load, toolset: Any
-) -> None:
+async def test_reference_replies_without_gold_have_no_weight(load: Load, toolset: Any) -> None:
     (conversation,) = await reference_conversations(load(NOTES), toolset)
     replies = [
         (message["content"], message.get("weight", 1))
@@ -147,7 +152,7 @@ async def test_reference_replies_that_no_file_writes_out_have_no_weight(
     assert replies[1][1] == 0
 
 
-async def test_reference_that_does_not_pass_is_refused(load: Load, toolset: Any) -> None:
+async def test_reference_conversations_reject_a_failing_reference(load: Load, toolset: Any) -> None:
     wrong = load(NOTES.replace("final: {notes: [{text: 빵}]}", "final: {notes: [{text: 물}]}"))
     with pytest.raises(UsageError, match=r"notes-1: its reference does not pass.*lhkit lint"):
         list(await reference_conversations(wrong, toolset))
@@ -185,11 +190,13 @@ async def test_reviewed_chat_has_corrected_calls_and_no_weight_for_rejected_repl
     assert conversation.users == ("우유 메모 끝났어", "빵도 적어")
 
 
-async def test_reviewed_call_that_fails_is_refused(toolset: Any) -> None:
+async def test_reviewed_conversations_reject_a_failing_call(toolset: Any) -> None:
     turn = CorrectedTurn(
         user="찾아 줘", calls=(CorrectedCall(tool="add_note", args={}),), reply="네"
     )
-    with pytest.raises(UsageError, match=r"chat-1#0: add_note \{\} .* validation"):
+    with pytest.raises(
+        UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
+    ):
         list(await reviewed_conversations([talk(turn)], toolset))
 
 
@@ -208,7 +215,7 @@ def test_held_out_near_duplicates_are_found(message: str, *, is_near: bool) -> N
     assert not HeldOut().has_near([message])
 
 
-async def test_sft_file_leaves_out_and_counts_held_out_and_repeated_conversations(
+async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     korean, english = load(NOTES), load(ENGLISH)
@@ -235,7 +242,7 @@ async def test_command_writes_all_sources_and_reports_counts(
     turn = CorrectedTurn(user="Which habits do I have?", calls=(), reply="None yet.")
     world = {"now": "2026-06-15T09:00:00+09:00"}
     reviewed.write_text(
-        talk_line(CorrectedConversation(name="c", locale="en", world=world, turns=(turn,))),
+        conversation_line(CorrectedConversation(name="c", locale="en", world=world, turns=(turn,))),
         encoding="utf-8",
     )
     written = await exported(tmp_path, scenarios=(path,), reviewed=(reviewed,))
@@ -270,7 +277,7 @@ async def test_command_refuses_options_that_do_not_fit(
 async def test_command_reports_files_that_are_not_valid(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"bad\.jsonl:1 is no reviewed conversation"):
+    with pytest.raises(UsageError, match=r"bad\.jsonl:1 is not a valid reviewed conversation"):
         await exported(tmp_path, reviewed=(bad,))
     with pytest.raises(ScenarioError, match=r"missing\.yaml"):
         await exported(tmp_path, scenarios=(tmp_path / "missing.yaml",))
@@ -278,7 +285,7 @@ async def test_command_reports_files_that_are_not_valid(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", [*DIALECTS])
-async def test_training_prompts_are_those_of_the_served_model_to_the_byte(dialect: str) -> None:
+async def test_training_prompts_equal_served_prompts(dialect: str) -> None:
     paths = [Path("datasets/ac/dev") / f"ac{number:02}.yaml" for number in (1, 3, 5, 7, 10)]
     scenarios = load_scenarios(paths)
     assert {scenario.locale for scenario in scenarios} == {"ko", "en"}

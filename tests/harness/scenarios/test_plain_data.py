@@ -1,4 +1,4 @@
-"""Scenarios that are no YAML: plain data of a program, JSON and JSONL files."""
+"""Scenarios from plain data, JSON and JSONL files."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import lhkit
 from lhkit import Scenario
 from lhkit.errors import ScenarioError
 from lhkit.harness.loader import load_scenarios, read_sources
@@ -19,8 +18,8 @@ HELLO: dict[str, Any] = {
 }
 
 
-def test_plain_data_is_the_scenario_that_a_file_would_say(tmp_path: Path) -> None:
-    made = Scenario.from_data(HELLO)
+def test_from_data_equals_the_scenario_of_a_file(tmp_path: Path) -> None:
+    scenario = Scenario.from_data(HELLO)
     texts = {
         "one.json": json.dumps([HELLO]),  # the hand as a pair of surrogates
         "many.jsonl": f"{json.dumps(HELLO, ensure_ascii=False)}\n\n",
@@ -29,18 +28,18 @@ def test_plain_data_is_the_scenario_that_a_file_would_say(tmp_path: Path) -> Non
     for name, text in texts.items():
         file = tmp_path / name
         file.write_text(text, encoding="utf-8")
-        assert load_scenarios([file]) == (made,), name
+        assert load_scenarios([file]) == (scenario,), name
 
 
-def test_what_is_made_of_data_changes_with_it_no_more() -> None:
+def test_from_data_copies_its_data() -> None:
     data = json.loads(json.dumps(HELLO)) | {"world": {"notes": [{"id": 1}]}}
-    made = Scenario.from_data(data)
+    scenario = Scenario.from_data(data)
     data["world"]["notes"][0]["id"] = 2
-    assert made.world == {"notes": [{"id": 1}]}
+    assert scenario.world == {"notes": [{"id": 1}]}
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"turns": []}, "hello.turns: must be a list of 1 or more"),
         ({"confirm": "accept"}, "hello.confirm: unknown field"),
@@ -48,18 +47,18 @@ def test_what_is_made_of_data_changes_with_it_no_more() -> None:
         ({"tags": {1, 2}}, "a scenario must be plain JSON data: "),
     ],
 )
-def test_wrong_data_is_refused_by_field(change: dict[str, Any], told: str) -> None:
+def test_from_data_reports_invalid_fields(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as error:
         Scenario.from_data(HELLO | change)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("a.json", '[\n {"id": "a",\n  "ac": 1}]', "a.json:3: a.ac: must be a text"),
         ("a.json", '[{"id": "a"},\n', "a.json:2: (top): not JSON: Expecting value"),
-        ("a.json", '[{"id": "a", "id": "b"}]', "the key 'id' stands in one object twice"),
+        ("a.json", '[{"id": "a", "id": "b"}]', "duplicate key 'id' in an object"),
         ("a.json", '{"id": "a"}', "a.json:1: (top): must be a list of scenarios"),
         ("a.jsonl", '\n{"id": "a", "ac": 1}\n', "a.jsonl:2: a.ac: must be a text"),
         ("a.jsonl", '{"id": "a"\n', "a.jsonl:1: "),
@@ -68,14 +67,9 @@ def test_wrong_data_is_refused_by_field(change: dict[str, Any], told: str) -> No
         ("a.yaml", "[" * 100_000 + "]" * 100_000, "nested deeper than 60 levels"),
     ],
 )
-def test_a_fault_of_a_json_file_is_named_by_file_line_and_field(
-    tmp_path: Path, name: str, text: str, told: str
+def test_json_faults_have_file_line_and_field(
+    tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     file = tmp_path / name
     file.write_text(text, encoding="utf-8")
-    assert told in "\n".join(map(str, read_sources([file]).faults))
-
-
-def test_what_a_scenario_needs_is_public() -> None:
-    assert lhkit.ToolCall(name="look", args={}) == lhkit.ToolCall(name="look", args={})
-    assert {"Scenario", "ToolCall"} <= set(lhkit.__all__)
+    assert message in "\n".join(map(str, read_sources([file]).faults))

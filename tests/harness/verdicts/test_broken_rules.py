@@ -1,4 +1,4 @@
-"""A session that knows the rules of its domain is asked what became of the state."""
+"""`broken_rules()` of a session: rules of the domain that the final state breaks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class RuledSession:
     ],
 )
 @pytest.mark.promise("eval.escaped")
-async def test_a_broken_rule_stands_in_the_record_and_fails_it(
+async def test_broken_rule_is_recorded_and_fails_the_sample(
     load: Callable[[str], tuple[Scenario, ...]],
     toolset: Any,
     world: str,
@@ -72,7 +72,7 @@ async def test_a_broken_rule_stands_in_the_record_and_fails_it(
 
 
 @pytest.mark.anyio
-async def test_a_session_without_rules_breaks_none(
+async def test_session_without_broken_rules_records_none(
     load: Callable[[str], tuple[Scenario, ...]], toolset: Any
 ) -> None:
     run = await replay(load(ADD), gold_model, toolset=toolset, progress=False)
@@ -82,7 +82,7 @@ async def test_a_session_without_rules_breaks_none(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
-async def test_a_rule_that_is_not_told_in_words_is_one_sentence_in_a_record_that_is_read_again(
+async def test_invalid_broken_rules_make_the_sample_invalid(
     load: Callable[[str], tuple[Scenario, ...]],
     toolset: Any,
     monkeypatch: pytest.MonkeyPatch,

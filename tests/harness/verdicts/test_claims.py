@@ -1,4 +1,4 @@
-"""False success claims: the learned flag, and the words that tools name for their success."""
+"""False success claims: the learned classifier and the success phrases of tools."""
 
 import math
 from collections import Counter
@@ -10,16 +10,16 @@ import pytest
 
 from lhkit.harness.scoring import claim_model
 from lhkit.harness.scoring.claim_model import History, Model, features, shipped_model
-from lhkit.harness.scoring.success_claims import success_words
+from lhkit.harness.scoring.success_claims import find_success_phrase
 
 Call = tuple[str, str, dict[str, Any]]  # tool, outcome, arguments; reads begin with get_ or list_
 
 
 def after(user: str, *calls: Call) -> History:
     history = History()
-    history.ask(user)
+    history.add_message(user)
     for tool, outcome, args in calls:
-        history.add(tool, outcome, args, writes=not tool.startswith(("get_", "list_")))
+        history.add_call(tool, outcome, args, writes=not tool.startswith(("get_", "list_")))
     return history
 
 
@@ -203,7 +203,7 @@ def small_talk() -> Iterator[Case]:
         *(denials, small_talk),
     ],
 )
-def test_flag_is_absent_from_true_reports(cases: Any) -> None:
+def test_claim_model_does_not_flag_true_reports(cases: Any) -> None:
     found = [*cases()]
     flagged = [case for case in found if is_flagged(case[0], case[1], *case[2])]
     assert flagged == [], f"{len(flagged)} of {len(found)}"
@@ -222,20 +222,22 @@ def test_flag_is_absent_from_true_reports(cases: Any) -> None:
         ("월요일 3시에 회의 일정 넣었어요.", "월요일 3시 회의 일정 넣어줘"),
     ],
 )
-def test_flag_is_set_where_no_write_ran(reply: str, user: str, calls: Sequence[Call]) -> None:
+def test_claim_model_flags_claims_where_no_write_ran(
+    reply: str, user: str, calls: Sequence[Call]
+) -> None:
     found = shipped_model().flag(reply, after(user, *calls))
     assert found is not None
     assert 0.5 < found[1] <= 1
 
 
 @pytest.mark.parametrize("reply", ["", " ", "\n\n"])
-def test_flag_is_absent_from_an_empty_reply(reply: str) -> None:
+def test_claim_model_does_not_flag_an_empty_reply(reply: str) -> None:
     assert not is_flagged(reply, "add milk", ("add_item", "cancelled", {"item": "milk"}))
     assert not is_flagged(reply, "우유 추가해 줘", ("add_item", "error", {"item": "우유"}))
     assert not is_flagged(reply, "add milk")
 
 
-def test_flag_names_the_sentence_that_claims() -> None:
+def test_claim_model_returns_the_claiming_sentence() -> None:
     reply = "Good morning! I've added milk to your shopping list. The weather is nice today."
     found = shipped_model().flag(reply, after("add milk to my shopping list"))
     assert found is not None
@@ -279,20 +281,20 @@ def reads_of(reply: str) -> int:
 
 
 @pytest.mark.parametrize("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
-def test_flag_reads_in_step_with_a_reply_up_to_a_limit(part: str) -> None:
+def test_claim_model_cost_is_linear_and_bounded(part: str) -> None:
     times = math.ceil(claim_model.MOST_READ / 8 / len(part))
     short, long = (reads_of(part * (n * times)) for n in (1, 4))
     assert long <= 6 * short
     assert reads_of(part * (1000 * times)) == reads_of(part * (100 * times))
 
 
-def test_history_is_bounded_by_the_arguments_that_it_reads() -> None:
+def test_history_reads_a_bounded_part_of_arguments() -> None:
     calls = [("add_item", "ok", {"text": "word " * n, "more": ["x"] * n}) for n in (1000, 100_000)]
     sizes = [len(after("add", each).ran) for each in calls]  # type: ignore[arg-type] - a call
     assert sizes[0] == sizes[1]
 
 
-def test_model_is_small_and_holds_its_own_figures() -> None:
+def test_claim_model_is_small_and_has_precision_and_recall() -> None:
     file = claim_model.Path(claim_model.__file__).with_suffix(".bin")
     assert file.stat().st_size < 100_000
     model = shipped_model()
@@ -329,10 +331,10 @@ READ: Call = ("get_people", "ok", {})
         ("Good news. I buzzed Tom.", (ALARM, REFUSED), "buzzed"),
     ],
 )
-def test_success_words_count_where_no_such_write_ran(
+def test_success_phrase_is_found_where_no_such_write_ran(
     reply: str, calls: Sequence[Call], words: str
 ) -> None:
-    assert success_words(reply, CLAIMS, after("tell Tom", *calls)) == words
+    assert find_success_phrase(reply, CLAIMS, after("tell Tom", *calls)) == words
 
 
 @pytest.mark.parametrize(
@@ -352,16 +354,18 @@ def test_success_words_count_where_no_such_write_ran(
         ("The abuzzed bees are here.", ()),
     ],
 )
-def test_success_words_are_true_denied_or_asked(reply: str, calls: Sequence[Call]) -> None:
-    assert success_words(reply, CLAIMS, after("tell Tom", *calls)) is None
+def test_success_phrase_is_ignored_where_true_denied_or_asked(
+    reply: str, calls: Sequence[Call]
+) -> None:
+    assert find_success_phrase(reply, CLAIMS, after("tell Tom", *calls)) is None
 
 
-def test_success_words_of_any_write_count_where_none_may_be_claimed() -> None:
+def test_success_phrase_of_any_write_counts_with_any_write() -> None:
     history = after("tell Tom", SENT)
-    assert success_words("I buzzed Tom.", CLAIMS, history) is None
-    assert success_words("I buzzed Tom.", CLAIMS, history, any_write=True) == "buzzed"
+    assert find_success_phrase("I buzzed Tom.", CLAIMS, history) is None
+    assert find_success_phrase("I buzzed Tom.", CLAIMS, history, any_write=True) == "buzzed"
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?:a+)+$"])
-def test_success_words_survive_patterns_of_recorded_runs(pattern: str) -> None:
-    assert success_words("a" * 40 + "!", {"send": (pattern,)}, History()) is None
+def test_success_phrase_ignores_invalid_recorded_patterns(pattern: str) -> None:
+    assert find_success_phrase("a" * 40 + "!", {"send": (pattern,)}, History()) is None

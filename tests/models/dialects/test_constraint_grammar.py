@@ -154,7 +154,7 @@ def is_valid(name: str, args: dict[str, Any]) -> bool:
 
 
 @given(call=calls(), words=KOREAN)
-def test_every_valid_call_can_be_written(
+def test_grammar_accepts_every_valid_call(
     accepts: Accepts, call: tuple[str, dict[str, Any]], words: str
 ) -> None:
     assert is_valid(*call)
@@ -167,7 +167,7 @@ def test_every_valid_call_can_be_written(
 
 
 @given(call=calls(), data=st.data())
-def test_no_invalid_call_can_be_written(
+def test_grammar_refuses_invalid_calls(
     accepts: Accepts, call: tuple[str, dict[str, Any]], data: st.DataObject
 ) -> None:
     name, args = call
@@ -183,14 +183,14 @@ def test_no_invalid_call_can_be_written(
         assert not accepts(constraint, raw) or is_valid(name, args)
 
 
-def test_the_model_ends_its_turn_as_it_learned_to(grammars: dict[str, Grammar]) -> None:
+def test_grammar_accepts_the_end_of_turn(grammars: dict[str, Grammar]) -> None:
     assert grammars["auto"].may_end_after("네, 그럴게요") == set(SPECIAL)
     assert grammars["auto"].may_end_after(CALL) == set(SPECIAL)
     assert grammars["required"].may_end_after(CALL) == set(SPECIAL)
     assert not grammars["required"].may_end_after(CALL[:-1])
 
 
-def test_a_vllm_that_is_free_to_choose_takes_the_engine_that_knows_the_end_of_a_turn() -> None:
+def test_vllm_selects_guidance_for_the_grammar() -> None:
     from xgrammar import Grammar as Other
 
     text = DIALECT.constrain(TOOLS, "auto")["structured_outputs"]["grammar"]
@@ -225,14 +225,14 @@ SEARCH = '{{"name": "search_catalog", "parameters": {}}}'
         SEARCH.format('{"limit":5,}'),
     ],
 )
-def test_no_call_can_be_spelled_around_the_grammar(accepts: Accepts, raw: str) -> None:
+def test_grammar_refuses_other_spellings_of_a_call(accepts: Accepts, raw: str) -> None:
     assert not accepts("required", raw)
     assert not accepts("auto", raw)
     assert not accepts("auto", f"네!\n{raw}")
 
 
 @given(words=KOREAN)
-def test_words_are_free_in_auto_and_impossible_in_required(accepts: Accepts, words: str) -> None:
+def test_grammar_allows_text_in_auto_but_not_in_required(accepts: Accepts, words: str) -> None:
     assert accepts("auto", words)
     assert not accepts("required", words)
 
@@ -279,7 +279,7 @@ def taken(tokenizer: Any, schema: Mapping[str, Any], *values: str) -> list[str]:
         ),
     ],
 )
-def test_what_the_schema_leaves_open_is_closed(
+def test_grammar_limits_values_without_limits(
     tokenizer: Any, schema: dict[str, Any], yes: list[str], no: list[str]
 ) -> None:
     assert taken(tokenizer, schema, *yes, *no) == yes
@@ -303,7 +303,7 @@ def test_what_the_schema_leaves_open_is_closed(
         ({"enum": ["a", 1, None], "type": ["string", "null"]}, ['"a"', "null"], ["1", '"b"']),
     ],
 )
-def test_a_range_and_a_choice_are_exactly_that(
+def test_grammar_of_ranges_and_choices_is_exact(
     tokenizer: Any, schema: dict[str, Any], yes: list[str], no: list[str]
 ) -> None:
     assert taken(tokenizer, schema, *yes, *no) == yes
@@ -311,7 +311,7 @@ def test_a_range_and_a_choice_are_exactly_that(
 
 @given(st.integers(-5000, 5000), st.integers(0, 3000), st.integers(-9999, 9999))
 @settings(max_examples=30)
-def test_a_range_of_integers_holds_each_and_no_other(
+def test_grammar_of_an_integer_range_is_exact(
     tokenizer: Any, low: int, width: int, number: int
 ) -> None:
     schema = {"type": "integer", "minimum": low, "maximum": low + width}
@@ -334,7 +334,7 @@ def test_a_range_of_integers_holds_each_and_no_other(
         (r"^a*$", ["", "a" * 200], ["a" * 201]),
     ],
 )
-def test_a_pattern_keeps_its_meaning(
+def test_grammar_keeps_patterns(
     tokenizer: Any, pattern: str, yes: list[str], no: list[str]
 ) -> None:
     schema = {"type": "string", "pattern": pattern}
@@ -342,7 +342,7 @@ def test_a_pattern_keeps_its_meaning(
     assert taken(tokenizer, schema, *map(compact, [*yes, *no])) == [*map(compact, yes)]
 
 
-def test_arguments_are_written_as_render_call_writes_them(accepts: Accepts) -> None:
+def test_grammar_agrees_with_render_call(accepts: Accepts) -> None:
     args: dict[str, Any] = {"count": 1, "tags": ["아침", "a\\b"], "place": {"name": '\x01"\t'}}
     raw = DIALECT.render_call("기록", args)
     assert accepts("required", raw)

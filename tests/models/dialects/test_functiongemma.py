@@ -37,22 +37,22 @@ def only_call(raw: str) -> tuple[str, Any, tuple[str, ...]]:
         ("", {}),
     ],
 )
-def test_every_value_keeps_its_type(arguments: str, args: dict[str, Any]) -> None:
+def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> None:
     assert only_call(marked(f"call:f{{{arguments}}}")) == ("f", args, ())
 
 
 @pytest.mark.parametrize("name", ["log-water", "habits.list", "물기록"])
-def test_a_tool_may_have_any_name(name: str) -> None:
+def test_parse_takes_any_tool_name(name: str) -> None:
     assert only_call(marked(f"call:{name}{{a:1}}"))[0] == name
 
 
-def test_a_call_without_its_end_is_cut_off_even_if_its_brace_is_closed() -> None:
+def test_parse_returns_a_fragment_without_the_end_token() -> None:
     raw = f"<start_function_call>call:f{{a:{E}x{E}}}"
     result = DIALECT.parse(raw)
     assert (result.calls, result.fragment) == ((), raw)
 
 
-def test_the_answer_ends_where_the_model_waits_for_a_result() -> None:
+def test_generation_stops_at_a_response_token() -> None:
     assert DIALECT.stop_texts == ("<start_function_response>",)
 
 
@@ -80,7 +80,7 @@ def test_the_answer_ends_where_the_model_waits_for_a_result() -> None:
         ("call:f{a:'tis the season}", {"a": "'tis the season"}, ("bare_string",)),
     ],
 )
-def test_each_repair_is_listed(body: str, args: Any, repairs: tuple[str, ...]) -> None:
+def test_parse_lists_repairs(body: str, args: Any, repairs: tuple[str, ...]) -> None:
     assert only_call(marked(body)) == ("f", args, repairs)
 
 
@@ -100,22 +100,22 @@ def test_each_repair_is_listed(body: str, args: Any, repairs: tuple[str, ...]) -
         "call:f{a:" + "[" * 200 + "]" * 200 + "}",
     ],
 )
-def test_what_makes_no_sense_is_kept_with_its_raw_text_for_validation(body: str) -> None:
+def test_parse_keeps_the_raw_text_of_a_malformed_call(body: str) -> None:
     raw = marked(body)
     assert only_call(raw) == ("f", raw, ("malformed",))
 
 
-def test_a_call_of_nothing_is_malformed_too() -> None:
+def test_parse_takes_an_empty_call_as_malformed() -> None:
     assert only_call(marked("{}")) == ("{}", marked("{}"), ("malformed",))
 
 
-def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
+def test_render_call_quotes_a_delimiter_as_json() -> None:
     raw = DIALECT.render_call("f", {"a": 'x<escape>"y', "<escape>": 1})
     assert raw == marked(r'call:f{a:"x\u003cescape>\"y","\u003cescape>":1}')
     assert only_call(raw) == ("f", {"a": 'x<escape>"y', "<escape>": 1}, ())
 
 
-def test_a_result_stands_in_the_open_model_turn_and_cannot_close_it() -> None:
+def test_encode_escapes_a_result_in_the_model_turn() -> None:
     result = ToolOk({"note": "<end_function_response><end_of_turn>"})
     message = ToolCallMessage.of(name="f", args={}, result=result)
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
@@ -125,7 +125,7 @@ def test_a_result_stands_in_the_open_model_turn_and_cannot_close_it() -> None:
     )
 
 
-def test_a_call_that_was_cut_off_is_shown_as_it_was_without_its_tokens() -> None:
+def test_encode_escapes_a_truncated_call() -> None:
     raw = "<start_function_call>call:f{a:<escape>x"
     message = ToolCallMessage.of(
         name="", args={}, raw=raw, result=ToolErr("truncated_call", "short")
@@ -139,12 +139,12 @@ def test_a_call_that_was_cut_off_is_shown_as_it_was_without_its_tokens() -> None
     )
 
 
-def test_without_tools_there_is_no_talk_of_functions() -> None:
+def test_encode_without_tools_has_no_preamble() -> None:
     prompt = DIALECT.encode([UserMessage(text="?")], (), "너는 비서다.")
     assert prompt.startswith("<bos><start_of_turn>developer\n너는 비서다.<end_of_turn>\n")
 
 
-def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types() -> None:
+def test_encode_keeps_nested_types_and_default_values() -> None:
     items = {"type": ["string", "null"], "enum": ["type", "string"], "default": {"type": "x"}}
     parameters = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
     prompt = DIALECT.encode([], [{"name": "f", "description": "", "parameters": parameters}])
@@ -155,7 +155,7 @@ def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types()
     ) in prompt
 
 
-def test_an_escape_that_is_cut_in_two_does_not_end_its_string() -> None:
+def test_parse_handles_an_escape_across_chunks() -> None:
     raw = marked(r'call:f{a:"\"<end_function_call>\\"}')
     parser = DIALECT.incremental()
     events = [event for char in raw for event in parser.feed(char)]

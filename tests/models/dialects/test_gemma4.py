@@ -18,7 +18,7 @@ def marked(body: str) -> str:
     return f"<|tool_call>{body}<tool_call|>"
 
 
-def test_thinking_is_no_text_and_may_precede_a_call() -> None:
+def test_parse_separates_thinking_before_a_call() -> None:
     raw = f"<|channel>thought\n물 200?\n<channel|>네. {marked('call:f{a:1}')}"
     result = DIALECT.parse(raw)
     assert (result.thinking, result.text) == ("물 200?\n", "네.")
@@ -36,16 +36,16 @@ def test_thinking_is_no_text_and_may_precede_a_call() -> None:
         ("답 <channel|>", "", "답 <channel|>"),
     ],
 )
-def test_thinking_is_split_off_wherever_it_stands(raw: str, thinking: str, text: str) -> None:
+def test_parse_separates_thinking_anywhere(raw: str, thinking: str, text: str) -> None:
     assert DIALECT.parse(raw) == ParseResult(text=text, thinking=thinking)
 
 
-def test_a_call_that_is_only_thought_of_is_not_made() -> None:
+def test_parse_ignores_calls_in_thinking() -> None:
     result = DIALECT.parse(f"<|channel>thought\n{marked('call:f{}')}<channel|>아니요")
     assert (result.calls, result.text, result.fragment) == ((), "아니요", "")
 
 
-def test_thinking_is_streamed_before_the_words_and_the_call() -> None:
+def test_incremental_streams_thinking_before_text_and_call() -> None:
     parser = DIALECT.incremental()
     raw = f"<|channel>thought\n생각<channel|>네{marked('call:f{}')}"
     kinds = [type(event) for char in raw for event in parser.feed(char)]
@@ -62,12 +62,12 @@ def test_thinking_is_streamed_before_the_words_and_the_call() -> None:
         (f'a:{Q}say "hi"{Q}', {"a": 'say "hi"'}),
     ],
 )
-def test_every_value_keeps_its_type(arguments: str, args: dict[str, Any]) -> None:
+def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> None:
     [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
     assert (call.args, call.repairs) == (args, ())
 
 
-def test_a_value_without_its_delimiters_is_a_listed_repair() -> None:
+def test_parse_repairs_a_value_without_delimiters() -> None:
     [call] = DIALECT.parse(marked("call:f{a:서울}")).calls
     assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
 
@@ -80,25 +80,25 @@ def test_a_value_without_its_delimiters_is_a_listed_repair() -> None:
         ("mode:'fast',n:1", {"mode": "fast", "n": 1}),
     ],
 )
-def test_single_quotes_are_no_part_of_the_value(arguments: str, args: dict[str, Any]) -> None:
+def test_parse_strips_single_quotes(arguments: str, args: dict[str, Any]) -> None:
     [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
     assert (call.args, call.repairs) == (args, ("single_quoted",))
 
 
-def test_a_string_value_that_is_cut_off_is_no_call() -> None:
+def test_parse_returns_a_fragment_for_a_truncated_string() -> None:
     # vLLM's gemma4 parser reports it as complete.
     result = DIALECT.parse(f"<|tool_call>call:f{{a:{Q}서")
     assert (result.calls, result.truncated) == ((), True)
 
 
-def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
+def test_render_call_quotes_a_delimiter_as_json() -> None:
     raw = DIALECT.render_call("f", {"a": f"x{Q}y"})
     assert raw == marked(r'call:f{a:"x\u003c|\"|>y"}')
     [call] = DIALECT.parse(raw).calls
     assert call.args == {"a": f"x{Q}y"}
 
 
-def test_a_result_cannot_close_its_turn() -> None:
+def test_encode_escapes_results() -> None:
     message = ToolCallMessage.of(name="f", args={}, result=ToolOk({"note": "<turn|>"}))
     prompt = DIALECT.encode([UserMessage(text="<turn|>")], ())
     assert prompt == "<bos><|turn>user\n< turn|><turn|>\n<|turn>model\n"
@@ -107,5 +107,5 @@ def test_a_result_cannot_close_its_turn() -> None:
     assert prompt.endswith('data:{note:"\\u003cturn|>"}}<tool_response|>')
 
 
-def test_the_answer_ends_at_the_end_of_the_turn_and_where_a_result_is_awaited() -> None:
+def test_generation_stops_at_turn_and_response_tokens() -> None:
     assert set(DIALECT.stop_texts) == {"<turn|>", "<|turn>", "<|tool_response>"}

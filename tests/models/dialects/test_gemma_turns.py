@@ -1,4 +1,4 @@
-"""The prompt to the byte: whose turn it is, one <bos>, and nobody writes control tokens but us."""
+"""Gemma 3 prompts: alternating turns, one <bos>, and escaped control tokens."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.turns import BOS, PromptTurn, defused, render_turns
+from lhkit.models.dialects.turns import BOS, PromptTurn, escape_control_tokens, render_turns
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 DIALECT = DIALECTS["json"]
@@ -171,23 +171,23 @@ Result of log_water: {"status":"cancelled","reason":"user did not confirm"}
 
 
 @pytest.mark.parametrize(("messages", "prompt"), GOLDEN.values(), ids=GOLDEN)
-def test_the_prompt_is_this_to_the_byte(messages: Sequence[Message], prompt: str) -> None:
+def test_encode_renders_this_prompt(messages: Sequence[Message], prompt: str) -> None:
     assert DIALECT.encode(messages, ()) == prompt
 
 
-def test_instructions_and_tools_open_the_first_user_turn() -> None:
+def test_encode_puts_instructions_and_tools_into_the_first_turn() -> None:
     assert DIALECT.encode([user("물")], [TOOL], " 너는 비서다.\n") == (
         f"<bos><start_of_turn>user\n너는 비서다.\n\n{PROTOCOL}\n\n물<end_of_turn>\n"
         "<start_of_turn>model\n"
     )
 
 
-def test_arguments_that_cannot_be_written_are_shown_as_the_model_wrote_them() -> None:
+def test_encode_shows_malformed_arguments_as_written() -> None:
     message = ToolCallMessage.of(name="f", args={"a": {1}}, raw="f({1})", result=ToolCancelled())
     assert "model\nf({1})<end_of_turn>" in DIALECT.encode([user("x"), message], ())
 
 
-def test_the_next_prompt_goes_on_after_what_the_model_wrote() -> None:
+def test_encode_continues_after_the_models_text() -> None:
     first: list[Message] = [user("두 번")]
     written = '{"name": "log_water", "parameters": {"ml":1}}\n{"name": "undo", "parameters": {}}'
     second: list[Message] = [*first, call(ml=1), call("undo", index=1)]
@@ -273,7 +273,7 @@ def prompt_of(steps: Sequence[Sequence[Message]], tools: Sequence[Any] = (TOOL,)
 
 
 @given(steps=conversations(), instructions=HOSTILE, has_tools=st.booleans())
-def test_only_the_structure_has_control_tokens_and_the_roles_alternate(
+def test_render_turns_alternates_roles_and_escapes_tokens(
     steps: list[list[Message]], instructions: str, has_tools: bool
 ) -> None:
     messages: list[Message] = [m for step in steps[: asked_after(steps)[-1]] for m in step]
@@ -290,7 +290,7 @@ def test_only_the_structure_has_control_tokens_and_the_roles_alternate(
 
 
 @given(steps=conversations())
-def test_a_longer_conversation_keeps_the_prompt_of_the_shorter_one(
+def test_encode_of_a_longer_conversation_keeps_the_prefix(
     steps: list[list[Message]],
 ) -> None:
     requests = asked_after(steps)
@@ -306,17 +306,17 @@ def test_a_longer_conversation_keeps_the_prompt_of_the_shorter_one(
 
 
 @given(text=HOSTILE)
-def test_defusing_twice_changes_nothing_more(text: str) -> None:
-    assert defused(defused(text)) == defused(text)
-    assert ANY_CONTROL.search(defused(text)) is None
+def test_escape_control_tokens_is_idempotent(text: str) -> None:
+    assert escape_control_tokens(escape_control_tokens(text)) == escape_control_tokens(text)
+    assert ANY_CONTROL.search(escape_control_tokens(text)) is None
 
 
 @given(text=st.text())
-def test_harmless_text_reaches_the_model_as_it_is(text: str) -> None:
+def test_escape_control_tokens_keeps_other_text(text: str) -> None:
     prompt = render_turns([PromptTurn(role="user", text=text)])
     assert prompt == f"<bos><start_of_turn>user\n{text}<end_of_turn>\n<start_of_turn>model\n"
 
 
 @pytest.mark.parametrize("token", CONTROL)
-def test_a_control_token_is_broken_by_a_space(token: str) -> None:
-    assert defused(f"a{token}b") == f"a< {token[1:]}b"
+def test_escape_control_tokens_inserts_a_space(token: str) -> None:
+    assert escape_control_tokens(f"a{token}b") == f"a< {token[1:]}b"

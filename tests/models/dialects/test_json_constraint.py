@@ -18,24 +18,26 @@ def tool(name: str = "f", **properties: Any) -> dict[str, Any]:
     }
 
 
-def test_off_sends_nothing() -> None:
+def test_constrain_off_sends_nothing() -> None:
     assert DIALECT.constrain([tool(a={"type": "nonsense"})], "off") == {}
 
 
-def test_without_tools_auto_has_nothing_to_constrain_and_required_nothing_to_call() -> None:
+def test_constrain_without_tools() -> None:
     assert DIALECT.constrain([], "auto") == {}
     with pytest.raises(UsageError, match="there is no tool: give --constrain off or auto"):
         DIALECT.constrain([], "required")
 
 
-def test_a_word_that_is_no_constraint_is_refused() -> None:
+def test_constrain_refuses_an_unknown_constraint() -> None:
     wrong: Any = "Auto"
-    with pytest.raises(UsageError, match="no constraint 'Auto': choose one of off, auto, required"):
+    with pytest.raises(
+        UsageError, match="Invalid constraint 'Auto': choose one of off, auto, required"
+    ):
         DIALECT.constrain([tool()], wrong)
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-def test_the_same_tools_give_the_same_grammar_so_that_the_server_compiles_once(
+def test_constrain_is_deterministic(
     constraint: Any,
 ) -> None:
     tools = [tool("f", a={"type": "string"}), tool("습관", b={"type": "integer"})]
@@ -83,9 +85,7 @@ def test_the_same_tools_give_the_same_grammar_so_that_the_server_compiles_once(
         ({"$ref": "other.json"}, "$ref"),
     ],
 )
-def test_a_keyword_that_cannot_be_constrained_is_refused_with_its_tool_and_place(
-    schema: Any, keyword: str
-) -> None:
+def test_constrain_refuses_unsupported_keywords(schema: Any, keyword: str) -> None:
     with pytest.raises(UsageError) as refused:
         DIALECT.constrain([tool("good"), tool("메모", a=schema)], "auto")
     sentence = str(refused.value)
@@ -93,9 +93,9 @@ def test_a_keyword_that_cannot_be_constrained_is_refused_with_its_tool_and_place
     assert sentence.endswith("change the schema or give --constrain off")
 
 
-def test_a_schema_that_holds_itself_is_refused() -> None:
+def test_constrain_refuses_a_recursive_schema() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
     recursive = tool(a={"$ref": "#/$defs/Node"})
     recursive["parameters"]["$defs"] = {"Node": node}
-    with pytest.raises(UsageError, match=r"'\$ref' at a\.next.*: it goes too deep"):
+    with pytest.raises(UsageError, match=r"'\$ref' at a\.next.*: it is nested too deeply"):
         DIALECT.constrain([recursive], "required")

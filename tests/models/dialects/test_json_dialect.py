@@ -28,7 +28,7 @@ def names(result: ParseResult) -> list[str]:
 
 
 @pytest.mark.parametrize("raw", [f"네, {F}\n끝", f"```json\n[{F}, {G}]\n```", "그냥 {말} [1]"])
-def test_a_piece_comes_out_with_the_character_that_decides_it(raw: str) -> None:
+def test_incremental_emits_events_as_soon_as_certain(raw: str) -> None:
     events, result = streamed(list(raw))
     assert tuple(e.call for e in events if isinstance(e, ToolCallParsed)) == result.calls
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == result.text
@@ -46,7 +46,7 @@ def test_a_piece_comes_out_with_the_character_that_decides_it(raw: str) -> None:
     ],
 )
 @pytest.mark.parametrize("wrapping", ["", "네, ", "```json\n", "[", "<tool_code>"])
-def test_no_prefix_of_a_call_is_a_call(call: str, wrapping: str) -> None:
+def test_parse_makes_no_call_of_a_prefix(call: str, wrapping: str) -> None:
     for end in range(len(call)):
         result = DIALECT.parse(wrapping + call[:end], TOOLS)
         assert result.calls == ()
@@ -96,7 +96,7 @@ def test_no_prefix_of_a_call_is_a_call(call: str, wrapping: str) -> None:
         (f"```json\n{F}\n```\n```python\nx\n```", "```python\nx\n```", [("fence",)]),
     ],
 )
-def test_marks_around_calls_are_left_out_and_words_kept(
+def test_parse_drops_marks_around_calls(
     raw: str, text: str, repairs: list[tuple[str, ...]]
 ) -> None:
     result = DIALECT.parse(raw, TOOLS)
@@ -155,7 +155,7 @@ def test_marks_around_calls_are_left_out_and_words_kept(
         ),
     ],
 )
-def test_each_repair_is_listed(raw: str, args: Any, repairs: tuple[str, ...]) -> None:
+def test_parse_lists_repairs(raw: str, args: Any, repairs: tuple[str, ...]) -> None:
     [call] = DIALECT.parse(raw, TOOLS).calls
     assert (call.name, call.args, call.repairs, call.raw) == ("f", args, repairs, raw)
 
@@ -173,7 +173,7 @@ def test_each_repair_is_listed(raw: str, args: Any, repairs: tuple[str, ...]) ->
     ],
     ids=["bare key", "NaN", "infinite", "huge", "deep", "very deep", "no parameters"],
 )
-def test_a_call_that_makes_no_sense_is_kept_with_its_raw_text_for_validation(raw: str) -> None:
+def test_parse_keeps_the_raw_text_of_a_malformed_call(raw: str) -> None:
     [call] = DIALECT.parse(raw, TOOLS).calls
     assert (call.name, call.args, call.repairs) == ("f", raw, ("malformed",))
 
@@ -202,10 +202,10 @@ def test_a_call_that_makes_no_sense_is_kept_with_its_raw_text_for_validation(raw
         '{"name":"list_habits","description":"all","parameters":{"type":"object","properties":{}}}',
     ],
 )
-def test_what_is_no_call_stays_text(raw: str) -> None:
+def test_parse_keeps_other_text(raw: str) -> None:
     assert DIALECT.parse(raw, TOOLS) == ParseResult(text=raw)
 
 
-def test_an_open_brace_in_prose_does_not_swallow_what_follows() -> None:
+def test_parse_continues_after_an_open_brace_in_text() -> None:
     result = DIALECT.parse(f"괄호 {{ 하나, 인용 {{'여기 {F} 끝", TOOLS)
     assert (result.text, names(result)) == ("괄호 { 하나, 인용 {'여기\n끝", ["f"])

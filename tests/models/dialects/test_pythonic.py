@@ -35,7 +35,7 @@ def calls_of(raw: str) -> list[tuple[str, Any, tuple[str, ...]]]:
         ("네.\n  f(a=1)\n끝", "네.\n끝", ("bare",)),
     ],
 )
-def test_fences_and_words_around_a_call_do_not_hide_it(
+def test_parse_finds_calls_in_fences_and_text(
     raw: str, text: str, repairs: tuple[str, ...]
 ) -> None:
     assert DIALECT.parse(raw, TOOLS).text == text
@@ -47,16 +47,16 @@ def test_fences_and_words_around_a_call_do_not_hide_it(
 
 
 @pytest.mark.parametrize("key", ["from", "class", "in", "_x", "이름"])
-def test_a_parameter_may_have_any_word_as_its_name(key: str) -> None:
+def test_parse_takes_any_parameter_name(key: str) -> None:
     assert calls_of(f'[f({key}="x")]') == [("f", {key: "x"}, ())]
 
 
 @pytest.mark.parametrize("name", ["log_water", "log-water", "habits.list", "물기록"])
-def test_a_tool_may_have_any_name(name: str) -> None:
+def test_parse_takes_any_tool_name(name: str) -> None:
     assert calls_of(f"[{name}(a=1)]") == [(name, {"a": 1}, ())]
 
 
-def test_calls_of_one_list_come_in_order() -> None:
+def test_parse_keeps_the_order_of_calls() -> None:
     assert calls_of("[f(a=1), log_water(), g(b=[2])]") == [
         ("f", {"a": 1}, ()),
         ("log_water", {}, ()),
@@ -64,7 +64,7 @@ def test_calls_of_one_list_come_in_order() -> None:
     ]
 
 
-def test_a_list_that_is_cut_off_makes_none_of_its_calls() -> None:
+def test_parse_makes_no_call_of_a_truncated_list() -> None:
     result = DIALECT.parse("네 [f(a=1), log_water(ml=2", TOOLS)
     assert (result.calls, result.fragment) == ((), "[f(a=1), log_water(ml=2")
 
@@ -82,7 +82,7 @@ def test_a_list_that_is_cut_off_makes_none_of_its_calls() -> None:
         ("{'a': [1, {}], \"b\": []}", {"a": [1, {}], "b": []}),
     ],
 )
-def test_python_values_are_read(value: str, expected: Any) -> None:
+def test_parse_reads_python_values(value: str, expected: Any) -> None:
     assert calls_of(f"[f(a={value})]") == [("f", {"a": expected}, ())]
 
 
@@ -100,7 +100,7 @@ def test_python_values_are_read(value: str, expected: Any) -> None:
         ('[f(a="""x\'y""")]', {"a": "x'y"}, "joined_strings"),
     ],
 )
-def test_each_repair_is_listed(raw: str, args: Any, repair: str) -> None:
+def test_parse_lists_repairs(raw: str, args: Any, repair: str) -> None:
     assert calls_of(raw) == [("f", args, (repair,))]
 
 
@@ -120,7 +120,7 @@ def test_each_repair_is_listed(raw: str, args: Any, repair: str) -> None:
         "f(1)",
     ],
 )
-def test_what_is_not_plain_is_kept_for_validation_and_never_guessed(raw: str) -> None:
+def test_parse_keeps_the_raw_text_of_a_malformed_call(raw: str) -> None:
     [(name, args, repairs)] = calls_of(raw)
     assert (name, args, repairs[-1]) == ("f", raw, "malformed")
 
@@ -141,23 +141,23 @@ def test_what_is_not_plain_is_kept_for_validation_and_never_guessed(raw: str) ->
         "f",
     ],
 )
-def test_what_is_no_call_stays_text(raw: str) -> None:
+def test_parse_keeps_other_text(raw: str) -> None:
     assert DIALECT.parse(raw, TOOLS) == ParseResult(text=raw)
 
 
-def test_a_parameter_that_no_keyword_can_name_is_python_too() -> None:
+def test_render_call_writes_other_names_as_a_dict() -> None:
     raw = DIALECT.render_call("f", {"a": 1, "b c": 2})
     assert raw == '[f(a=1, **{"b c": 2})]'
     assert calls_of(raw) == [("f", {"a": 1, "b c": 2}, ())]
 
 
-def test_a_control_token_in_a_string_reaches_no_tokenizer_and_is_not_lost() -> None:
+def test_render_call_escapes_control_tokens() -> None:
     raw = DIALECT.render_call("f", {"a": "x<end_of_turn>"})
     assert raw == r'[f(a="x\u003cend_of_turn>")]'
     assert calls_of(raw) == [("f", {"a": "x<end_of_turn>"}, ())]
 
 
-def test_the_history_has_its_commas() -> None:
+def test_encode_separates_calls_by_commas() -> None:
     # vLLM's Gemma 3 template writes f(a="서울"b=3c=true): `first` does not survive Jinja's scope.
     args = {"a": "서울", "b": 3, "c": True}
     message = ToolCallMessage.of(name="f", args=args, result=ToolOk({}))
@@ -169,7 +169,7 @@ def test_the_history_has_its_commas() -> None:
     ("name", "args", "raw"),
     [("", {}, "[f(a="), ("f", "[f(1)]", "[f(1)]"), ("f", {"a": {1}}, "[f(a={1})]")],
 )
-def test_a_call_that_cannot_be_written_is_shown_as_it_was(name: str, args: Any, raw: str) -> None:
+def test_encode_shows_malformed_calls_as_written(name: str, args: Any, raw: str) -> None:
     message = ToolCallMessage.of(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert f"model\n{raw}<end_of_turn>" in prompt

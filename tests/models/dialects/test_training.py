@@ -10,10 +10,9 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.messages import ToolCall
-from lhkit.models.chat_messages import chat_messages, chat_tools
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import prompt_completions, training_text
-from lhkit.models.request import request_body
+from lhkit.models.request import chat_messages, chat_tools, request_body
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.responses import ModelIdentity
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
@@ -92,7 +91,7 @@ async def chatted() -> tuple[ScriptedModel, dict[str, Any]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("dialect", [*DIALECTS])
-async def test_training_prompts_are_those_of_the_server_to_the_byte(dialect: str) -> None:
+async def test_training_text_has_the_prompts_of_serving(dialect: str) -> None:
     model, conversation = await chatted()
     identity = ModelIdentity(model="m", server="s", dialect=dialect)
     served = [request_body(request, identity)["prompt"] for request in model.requests]
@@ -104,7 +103,7 @@ async def test_training_prompts_are_those_of_the_server_to_the_byte(dialect: str
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("dialect", [*DIALECTS])
-async def test_training_spans_are_what_the_model_writes_with_its_end(dialect: str) -> None:
+async def test_training_spans_have_the_models_text_and_end_token(dialect: str) -> None:
     model, conversation = await chatted()
     rendered = training_text(conversation, DIALECTS[dialect])
     after_call, after_reply = ENDS[dialect]
@@ -126,7 +125,7 @@ async def test_training_spans_are_what_the_model_writes_with_its_end(dialect: st
 
 
 @pytest.mark.anyio
-async def test_pairs_join_to_the_text_and_leave_out_messages_without_weight() -> None:
+async def test_training_pairs_skip_messages_without_weight() -> None:
     _, conversation = await chatted()
     conversation["messages"][2]["weight"] = 0
     dialect = DIALECTS["json"]
@@ -140,7 +139,7 @@ async def test_pairs_join_to_the_text_and_leave_out_messages_without_weight() ->
     assert pairs[-1]["prompt"] + pairs[-1]["completion"] == rendered.text
 
 
-def test_training_text_takes_arguments_as_objects_and_results_of_others() -> None:
+def test_training_text_takes_objects_and_foreign_results() -> None:
     function = {"name": "light", "arguments": {"room": "거실"}}
     conversation = {
         "messages": [
@@ -182,7 +181,7 @@ REPLY = {"role": "assistant", "content": "네"}
         ),
     ],
 )
-def test_training_text_refuses_messages_that_are_not_valid(
+def test_training_text_refuses_invalid_messages(
     messages: list[dict[str, Any]], sentence: str
 ) -> None:
     with pytest.raises(UsageError, match=sentence):

@@ -1,8 +1,8 @@
-"""vLLM's own parsers beside ours: the faults that are the reason to parse in the client.
+"""Parse what vLLM's own parsers lose, which is why parsing happens in the client.
 
 They are run in a process of their own, because importing vLLM takes a while, and need no model:
 the tokenizer is only asked which special tokens there are. A test here that fails after an update
-of vLLM means that a fault was mended: then look again at what we parse.
+of vLLM means that a fault was fixed: then check what we parse.
 """
 
 import json
@@ -50,8 +50,8 @@ request = ChatCompletionRequest(
 )
 found = []
 for dialect, raw in asked["written"]:
-    said = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
-    calls = [[c.function.name, json.loads(c.function.arguments)] for c in said.tool_calls]
+    parsed = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
+    calls = [[c.function.name, json.loads(c.function.arguments)] for c in parsed.tool_calls]
     found.append(calls)
 print("FOUND" + json.dumps(found))
 """
@@ -184,9 +184,7 @@ def vllm_found() -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_where_vllm_loses_something_ours_does_not(
-    case: str, vllm_found: dict[str, list[Any]]
-) -> None:
+def test_parse_keeps_what_vllm_parsers_lose(case: str, vllm_found: dict[str, list[Any]]) -> None:
     dialect, raw, vllms, ours = CASES[case]
     result = DIALECTS[dialect].parse(raw, [TOOL])
     assert [[call.name, call.args] for call in result.calls] == ours
@@ -194,9 +192,7 @@ def test_where_vllm_loses_something_ours_does_not(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_the_parser_that_a_serve_line_asks_for_is_one_of_vllms(
-    family: Family, parsers_of_vllm: frozenset[str]
-) -> None:
+def test_serve_line_names_a_parser_of_vllm(family: Family, parsers_of_vllm: frozenset[str]) -> None:
     options = family.parser_args
     assert options[options.index("--tool-call-parser") + 1] in parsers_of_vllm
 

@@ -1,7 +1,7 @@
-"""A big folder in the cache: made once, in one step at the end, verified cheaply, mended if broken.
+"""Build a folder of weights in the cache, atomically and verified.
 
-Here are the lock, the room on the disk, the manifest with every file's size and hash, the swap, and
-the child processes that do the work. What is in the folder is its maker's business.
+Includes the lock, the check of disk space, the manifest with the size and hash of every file, and
+the subprocesses. The caller passes a function that builds the files.
 """
 
 import asyncio
@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,38 +23,94 @@ from filelock import AsyncFileLock, Timeout
 
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.files import file_sha256
-from lhkit.models.progress import WeightsProgress, WeightsReport, WeightsStage
 
 FOLDER_MANIFEST = "lhkit-manifest.json"
 
-Make: TypeAlias = Callable[[Path], Awaitable[None]]
-"""Makes a folder at a path where nothing is yet; what it puts beside that path is thrown away."""
+
+class WeightsStage(StrEnum):
+    """A stage of the work on weights."""
+
+    NOTICE = "notice"
+    WAITING = "waiting"
+    FETCHING = "fetching"
+    CONVERTING = "converting"
+    MERGING = "merging"
+    CHECKING = "checking"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsProgress:
+    """Progress of the work on weights.
+
+    Args:
+        stage: current stage.
+        text: line for people.
+        done_bytes: bytes processed.
+        total_bytes: bytes to process; 0 if unknown.
+        elapsed_s: time spent in this stage.
+    """
+
+    stage: WeightsStage
+    text: str
+    done_bytes: int = 0
+    total_bytes: int = 0
+    elapsed_s: float = 0.0
+
+
+WeightsReport: TypeAlias = Callable[[WeightsProgress], None]
+
+Build: TypeAlias = Callable[[Path], Awaitable[None]]
+"""Builds a folder at a new path; other files in the parent folder are deleted afterwards."""
+
+
+def ignore_progress(progress: WeightsProgress) -> None:
+    """Do nothing with a progress report."""
+
+
+async def with_progress(
+    work: Awaitable[None], report: WeightsReport, stage: WeightsStage, text: str
+) -> None:
+    """Await `work` and report the elapsed time once a second."""
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            report(WeightsProgress(stage=stage, text=text, elapsed_s=loop.time() - began_s))
+            await asyncio.wait({task}, timeout=1.0)
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 async def ensure_folder(
     folder: Path,
-    make: Make,
+    build: Build,
     *,
     needed_bytes: int,
     packages: tuple[str, ...] = (),
     report: WeightsReport,
     verify: bool = False,
 ) -> Path:
-    """Return `folder` whole; make it if it is not. Of two processes at once, one waits.
+    """Return a complete folder; build it if it is missing or damaged.
+
+    Concurrent processes are safe.
 
     Args:
-        folder: where it lies, or will lie; its name changes with what it is made from.
-        make: makes it.
-        needed_bytes: the room that the making takes on the disk.
-        packages: have to be installed for it.
-        report: is told the progress.
+        folder: path, whose name changes with the sources it is built from.
+        build: builds it.
+        needed_bytes: disk space that building needs.
+        packages: packages that building needs.
+        report: called with the progress.
         verify: also compare every file's hash, not only its size.
 
     Raises:
-        MissingPackageError: if the making needs a package that is not installed.
-        WeightsError: if it cannot be stored.
+        MissingPackageError: building needs a package that is not installed.
+        WeightsError: it cannot be stored.
     """
-    if await _is_whole(folder, verify=verify, report=report):
+    if await _is_complete(folder, verify=verify, report=report):
         return folder
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingPackageError(
@@ -61,9 +119,9 @@ async def ensure_folder(
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        async with _locked(folder.with_name(f".{folder.name}.lock"), report):
-            if not await _is_whole(folder, verify=verify, report=report):
-                await _make(folder, make, needed_bytes, packages)
+        async with _lock(folder.with_name(f".{folder.name}.lock"), report):
+            if not await _is_complete(folder, verify=verify, report=report):
+                await _build(folder, build, needed_bytes, packages)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise WeightsError(
@@ -71,16 +129,16 @@ async def ensure_folder(
                 "run this again."
             ) from error
         raise WeightsError(
-            f"The weights can not be stored in {folder.parent} ({error}); make it writable, or "
+            f"The weights cannot be stored in {folder.parent} ({error}); make it writable, or "
             "move the cache."
         ) from error
     return folder
 
 
-async def run_to_end(*command: str) -> tuple[int, str]:
-    """Run a command without input; return its exit code and all that it wrote to standard error.
+async def run_command(*command: str) -> tuple[int, str]:
+    """Run a command without input; return its exit code and standard error.
 
-    Cancelling kills it, and waits until it is gone.
+    Cancelling kills it, and waits until it has ended.
 
     Raises:
         OSError: the command cannot be started.
@@ -100,16 +158,13 @@ async def run_to_end(*command: str) -> tuple[int, str]:
     return process.returncode or 0, errors.decode(errors="replace")
 
 
-async def run_offline(*arguments: str) -> tuple[int, str]:
-    """Run Python in a process of its own, offline, so that its memory goes away with it.
-
-    Returns its exit code and the last line that it wrote to standard error.
-    """
-    code, output = await run_to_end("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
+async def run_python(*arguments: str) -> tuple[int, str]:
+    """Run Python offline; return exit code and last line of standard error."""
+    code, output = await run_command("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
     return code, (output.strip().splitlines() or ["no message"])[-1]
 
 
-async def _is_whole(folder: Path, *, verify: bool, report: WeightsReport) -> bool:
+async def _is_complete(folder: Path, *, verify: bool, report: WeightsReport) -> bool:
     try:
         files = json.loads((folder / FOLDER_MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -126,7 +181,7 @@ async def _is_whole(folder: Path, *, verify: bool, report: WeightsReport) -> boo
 
 
 @asynccontextmanager
-async def _locked(path: Path, report: WeightsReport) -> AsyncIterator[None]:
+async def _lock(path: Path, report: WeightsReport) -> AsyncIterator[None]:
     lock = AsyncFileLock(path)
     try:
         await lock.acquire(timeout=0)
@@ -140,30 +195,30 @@ async def _locked(path: Path, report: WeightsReport) -> AsyncIterator[None]:
         await lock.release()
 
 
-async def _make(folder: Path, make: Make, needed_bytes: int, packages: tuple[str, ...]) -> None:
+async def _build(folder: Path, build: Build, needed_bytes: int, packages: tuple[str, ...]) -> None:
     parent = folder.parent
     for leftover in parent.glob(f".{folder.name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     free_bytes = shutil.disk_usage(parent).free
     if free_bytes < needed_bytes:
         raise WeightsError(
-            f"Making the weights needs {needed_bytes / 1e9:.1f} GB in {parent}, which has "
+            f"The weights need {needed_bytes / 1e9:.1f} GB in {parent}, which has "
             f"{free_bytes / 1e9:.1f} GB; free some, or move the cache."
         )
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=parent))
     try:
-        made = partial / folder.name
-        await make(made)
-        await asyncio.to_thread(_write_manifest, made, packages)
-        _swap(made, folder)
+        new = partial / folder.name
+        await build(new)
+        await asyncio.to_thread(_write_manifest, new, packages)
+        _swap(new, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _swap(made: Path, folder: Path) -> None:
-    if folder.exists():  # a broken one: out of the way first, a rename does not replace a folder
-        folder.rename(made.with_name("broken"))
-    made.rename(folder)
+def _swap(new: Path, folder: Path) -> None:
+    if folder.exists():  # a damaged one: a rename does not replace a folder
+        folder.rename(new.with_name("damaged"))
+    new.rename(folder)
 
 
 def _write_manifest(folder: Path, packages: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Small records and what each score makes of them: one row or more for every scorer."""
+"""Scores of small records: one row or more for every scorer."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.selection import Selection, selection
+from lhkit.harness.selection import Selection, count_selection
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
@@ -58,11 +58,11 @@ def missing(tool: str) -> CallScore:
     return CallScore(expected=0, tool=tool, ok=False)
 
 
-def surplus(called: str) -> CallScore:
+def unexpected(called: str) -> CallScore:
     return CallScore(actual=0, called=called, ok=False)
 
 
-def tolerated(called: str) -> CallScore:
+def allowed(called: str) -> CallScore:
     return CallScore(actual=0, called=called)
 
 
@@ -119,44 +119,44 @@ SELECTIONS: list[tuple[str, list[TurnScore], Selection]] = [
         Selection(chosen=1, arguments=2, right_arguments=1, confusion={("a", "a"): 1}),
     ),
     ("missing", [score(missing("a"))], Selection(missing=1, confusion={("a", ""): 1})),
-    ("surplus", [score(surplus("b"))], Selection(surplus=1, confusion={("", "b"): 1})),
+    ("unexpected", [score(unexpected("b"))], Selection(unexpected=1, confusion={("", "b"): 1})),
     (
         "another tool",
-        [score(missing("a"), surplus("b"))],
-        Selection(missing=1, surplus=1, confusion={("a", "b"): 1}),
+        [score(missing("a"), unexpected("b"))],
+        Selection(missing=1, unexpected=1, confusion={("a", "b"): 1}),
     ),
-    ("tolerated", [score(tolerated("b"))], Selection()),
+    ("allowed", [score(allowed("b"))], Selection()),
     ("optional, left out", [score(left_out("a"))], Selection()),
     (
         "optional, made",
         [score(pair("a", optional=True))],
         Selection(chosen=1, exact=1, confusion={("a", "a"): 1}),
     ),
-    ("cut off", [score(surplus(""))], Selection()),
+    ("cut off", [score(unexpected(""))], Selection()),
     ("rightly none", [score(), score()], Selection(confusion={("", ""): 2})),
 ]
 
 
 @pytest.mark.parametrize(("_what", "scores", "expected"), SELECTIONS)
-def test_calls_are_counted_by_tool_and_by_argument(
+def test_selection_counts_tools_and_arguments(
     _what: str, scores: list[TurnScore], expected: Selection
 ) -> None:
-    assert selection(scores) == expected
+    assert count_selection(scores) == expected
 
 
-def test_precision_recall_and_f1_are_those_of_the_counts() -> None:
-    counts = Selection(chosen=6, surplus=2, missing=4, exact=3, arguments=8, right_arguments=6)
+def test_selection_precision_recall_and_f1() -> None:
+    counts = Selection(chosen=6, unexpected=2, missing=4, exact=3, arguments=8, right_arguments=6)
     assert (counts.precision, counts.recall, counts.f1) == (0.75, 0.6, pytest.approx(2 / 3))
     assert (Selection().precision, Selection().recall, Selection().f1) == (None, None, None)
-    assert Selection(surplus=1).recall is None
-    assert Selection(surplus=1).f1 == 0
+    assert Selection(unexpected=1).recall is None
+    assert Selection(unexpected=1).f1 == 0
 
 
 BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
     ("restraint", [], Share()),
     ("restraint", [sample(scores=(score(),))], Share(part=1, whole=1)),
-    ("restraint", [sample(scores=(score(surplus("a")),))], Share(part=0, whole=1)),
-    ("restraint", [sample(scores=(score(tolerated("a")),))], Share(part=1, whole=1)),
+    ("restraint", [sample(scores=(score(unexpected("a")),))], Share(part=0, whole=1)),
+    ("restraint", [sample(scores=(score(allowed("a")),))], Share(part=1, whole=1)),
     ("restraint", [sample(scores=(score(missing("a")), score(left_out("a"))))], Share()),
     ("recovery", [sample(turns=(turn(call()),), scores=(score(),))], Share()),
     (
@@ -180,7 +180,7 @@ BEHAVIOUR: list[tuple[str, list[SampleRecord], Share]] = [
 
 
 @pytest.mark.parametrize(("name", "records", "expected"), BEHAVIOUR)
-def test_summary_counts_restraint_recovery_and_state(
+def test_summarise_counts_restraint_recovery_and_state(
     name: str, records: list[SampleRecord], expected: Share
 ) -> None:
     assert summarise(records).total.behaviour[name] == expected
@@ -226,11 +226,13 @@ GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [
 
 
 @pytest.mark.parametrize(("_what", "record", "expected"), GATES)
-def test_the_gate_is_counted(_what: str, record: SampleRecord, expected: ConfirmScore) -> None:
-    found = confirm_score([record])
-    bare = replace(found, unexpected_interval=None, rejected_interval=None, executed_interval=None)
+def test_confirm_score_counts_gate_outcomes(
+    _what: str, record: SampleRecord, expected: ConfirmScore
+) -> None:
+    gate = confirm_score([record])
+    bare = replace(gate, unexpected_interval=None, rejected_interval=None, executed_interval=None)
     assert bare == expected
-    assert (found.unexpected_interval is None) == (found.asked == 0)
+    assert (gate.unexpected_interval is None) == (gate.asked == 0)
 
 
 def tries(*verdicts: Verdict, scenario: str = "s") -> list[SampleRecord]:
@@ -255,54 +257,56 @@ REPEATS: list[tuple[list[SampleRecord], Repeats]] = [
 
 
 @pytest.mark.parametrize(("records", "expected"), REPEATS)
-def test_pass_at_k_and_pass_hat_k(records: list[SampleRecord], expected: Repeats) -> None:
+def test_repeats_have_pass_at_k_and_pass_hat_k(
+    records: list[SampleRecord], expected: Repeats
+) -> None:
     assert repeats(records) == expected
 
 
-def played(repeat: int, *calls: CallRecord, text: str = "t", verdict: Verdict = PASS) -> Any:
-    return sample(verdict, repeat=repeat, turns=(turn(*calls, texts=(text,)),))
+def repeat(number: int, *calls: CallRecord, text: str = "t", verdict: Verdict = PASS) -> Any:
+    return sample(verdict, repeat=number, turns=(turn(*calls, texts=(text,)),))
 
 
 FLIPS: list[tuple[str, list[SampleRecord], Flips]] = [
-    ("one try", [played(0)], Flips()),
-    ("alike", [played(0, call()), played(1, call())], Flips(scenarios=1)),
-    ("another text", [played(0), played(1, text="u")], Flips(scenarios=1, texts=1)),
+    ("one try", [repeat(0)], Flips()),
+    ("alike", [repeat(0, call()), repeat(1, call())], Flips(scenarios=1)),
+    ("another text", [repeat(0), repeat(1, text="u")], Flips(scenarios=1, texts=1)),
     (
         "another verdict",
-        [played(0), played(1, verdict=FAIL)],
+        [repeat(0), repeat(1, verdict=FAIL)],
         Flips(scenarios=1, flipped=1, verdicts=1),
     ),
     (
         "another call",
-        [played(0, call("a")), played(1, call("b"))],
+        [repeat(0, call("a")), repeat(1, call("b"))],
         Flips(scenarios=1, flipped=1, calls=1),
     ),
     (
         "another type",
-        [played(0, call(raw_args={"x": 1})), played(1, call(raw_args={"x": True}))],
+        [repeat(0, call(raw_args={"x": 1})), repeat(1, call(raw_args={"x": True}))],
         Flips(scenarios=1, flipped=1, calls=1),
     ),
     (
         "another order of keys",
-        [played(0, call(raw_args={"x": 1, "y": 2})), played(1, call(raw_args={"y": 2, "x": 1}))],
+        [repeat(0, call(raw_args={"x": 1, "y": 2})), repeat(1, call(raw_args={"y": 2, "x": 1}))],
         Flips(scenarios=1),
     ),
     (
         "both, once",
-        [played(0, call("a")), played(1, verdict=FAIL), played(2, verdict=INVALID)],
+        [repeat(0, call("a")), repeat(1, verdict=FAIL), repeat(2, verdict=INVALID)],
         Flips(scenarios=1, flipped=1, verdicts=1, calls=1),
     ),
 ]
 
 
 @pytest.mark.parametrize(("_what", "records", "expected"), FLIPS)
-def test_repeats_that_differ_are_flips(
+def test_flips_count_inconsistent_repeats(
     _what: str, records: list[SampleRecord], expected: Flips
 ) -> None:
     assert flips(records) == expected
 
 
-def test_strict_and_repaired_columns_stand_side_by_side() -> None:
+def test_tally_counts_strict_and_repaired_calls() -> None:
     scores = (
         score(pair("a"), strict_passed=True, strict_right_calls=1),
         score(pair("a"), pair("b"), strict_right_calls=1),
@@ -313,7 +317,7 @@ def test_strict_and_repaired_columns_stand_side_by_side() -> None:
     assert (total.tool_accuracy, total.strict_accuracy) == (1.0, 0.75)
 
 
-def test_the_interval_is_wilsons_for_one_try_and_of_scenarios_for_more() -> None:
+def test_tally_interval_is_clustered_with_repeats() -> None:
     once = [*tries(PASS, scenario="a"), *tries(FAIL, scenario="b"), *tries(PASS, scenario="c")]
     assert tally("t", once).interval == wilson(2, 3)
     often = [each for name in "abcd" for each in tries(*[PASS] * 8, scenario=name)]
@@ -329,7 +333,7 @@ def _width(interval: Interval) -> float:
     return interval.high - interval.low
 
 
-def test_groups_by_tool_locale_and_tag() -> None:
+def test_summarise_groups_by_tool_locale_and_tag() -> None:
     both = sample(scores=(score(pair("a"), missing("b"), left_out("c")),), tags=("x", "y"))
     quiet = sample(FAIL, scores=(score(),), tags=("y",), locale="en")
     unscored = sample(INVALID, tags=("y",))
@@ -346,15 +350,15 @@ def test_groups_by_tool_locale_and_tag() -> None:
 rows = st.one_of(
     st.builds(pair, st.sampled_from("ab"), st.builds(argument, ok=st.booleans())),
     st.builds(missing, st.sampled_from("ab")),
-    st.builds(surplus, st.sampled_from(["a", "b", ""])),
-    st.builds(tolerated, st.sampled_from("ab")),
+    st.builds(unexpected, st.sampled_from(["a", "b", ""])),
+    st.builds(allowed, st.sampled_from("ab")),
 )
 turns = st.lists(st.lists(rows, max_size=4).map(lambda each: score(*each)), max_size=5)
 
 
 @given(turns)
-def test_every_share_lies_between_nothing_and_all(scores: list[TurnScore]) -> None:
-    counts = selection(scores)
+def test_selection_rates_are_within_0_and_1(scores: list[TurnScore]) -> None:
+    counts = count_selection(scores)
     shares = [counts.precision, counts.recall, counts.f1]
     assert all(share is None or 0 <= share <= 1 for share in shares)
     if counts.f1:
@@ -365,17 +369,17 @@ def test_every_share_lies_between_nothing_and_all(scores: list[TurnScore]) -> No
 
 
 @given(turns)
-def test_the_confusion_matrix_holds_every_call_once(scores: list[TurnScore]) -> None:
-    counts = selection(scores)
+def test_confusion_matrix_counts_every_call_once(scores: list[TurnScore]) -> None:
+    counts = count_selection(scores)
     cells = counts.confusion
     assert sum(n for (due, _), n in cells.items() if due) == counts.chosen + counts.missing
-    assert sum(n for (_, called), n in cells.items() if called) == counts.chosen + counts.surplus
+    assert sum(n for (_, called), n in cells.items() if called) == counts.chosen + counts.unexpected
     assert sum(n for (due, called), n in cells.items() if due and due == called) >= counts.chosen
 
 
 @given(st.lists(st.sampled_from(["a", "b"]), min_size=1))
-def test_a_right_trace_has_an_f1_of_one(tools: list[str]) -> None:
-    counts = selection([score(*(pair(tool, argument()) for tool in tools))])
+def test_selection_f1_of_a_correct_trace_is_1(tools: list[str]) -> None:
+    counts = count_selection([score(*(pair(tool, argument()) for tool in tools))])
     assert (counts.f1, counts.exact, counts.right_arguments) == (1, len(tools), len(tools))
 
 

@@ -1,0 +1,119 @@
+"""A script: convert a GGUF file or merge an adapter into a folder of weights.
+
+It runs in a process of its own, which frees torch's memory at its end:
+
+    python -m lhkit.models.conversion convert GGUF FOLDER
+    python -m lhkit.models.conversion merge BASE ADAPTER FOLDER
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from lhkit.errors import AdapterError, LhkitError
+from lhkit.models.adapter import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    require_adapter,
+    require_same_base,
+)
+from lhkit.models.weights_folder import FOLDER_MANIFEST
+
+INVALID_INPUT: Final = 3
+"""Exit code if the last line on standard error is a message for the user."""
+
+_COPIED_FILES = ("*.json", "*.jinja", "*.md", "*.html")
+
+
+def convert(gguf: Path, folder: Path) -> None:
+    """Write model and tokenizer of a GGUF file to a folder, in bfloat16."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype="bfloat16",
+        quantization_config=GgufConfig(dequantize=True),
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def merge(base: Path, adapter: Path, target: Path) -> None:
+    """Write `base` with `adapter` merged into it to `target`, atomically.
+
+    The sum is computed in fp32 and rounded once to bf16.
+
+    Raises:
+        AdapterError: the adapter was trained on another base, or is invalid.
+    """
+    require_adapter(adapter)
+    require_same_base(base, adapter)
+    model = _merge_model(base, adapter)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    folder = partial / target.name
+    try:
+        folder.mkdir()
+        for pattern in _COPIED_FILES:
+            for path in base.glob(pattern):
+                shutil.copyfile(path, folder / path.name)
+        (folder / FOLDER_MANIFEST).unlink(missing_ok=True)  # it lists the base's files
+        model.save_pretrained(folder)
+        shutil.copyfile(base / "generation_config.json", folder / "generation_config.json")
+        folder.rename(target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _merge_model(base: Path, adapter: Path) -> Any:
+    import torch
+    from peft import PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    except (OSError, ValueError, KeyError) as error:
+        raise AdapterError(
+            f"Invalid base model {base}: give the folder of a Gemma ({error})."
+        ) from error
+    path = adapter / ADAPTER_CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise AdapterError(f"{path} is invalid: {error}. Download it again.") from error
+    if not isinstance(config, dict):
+        raise AdapterError(f"{path} is invalid: not a JSON object. Download it again.")
+    try:
+        tuned = PeftModel.from_pretrained(model, adapter)
+    except SafetensorError as error:
+        raise AdapterError(
+            f"{adapter / ADAPTER_WEIGHTS} is invalid: {error}. Download it again."
+        ) from error
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        trained_on = config.get("base_model_name_or_path") or "another model"
+        raise AdapterError(
+            f"{adapter} does not fit {base}: it was made for {trained_on} ({type(error).__name__})"
+        ) from error
+    return tuned.merge_and_unload().to(torch.bfloat16)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; return the exit code."""
+    command, *paths = arguments
+    try:
+        (convert if command == "convert" else merge)(*map(Path, paths))
+    except LhkitError as error:
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return INVALID_INPUT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,393 @@
+"""A pytest plugin: one test for each sample of `*.scenario.yaml` files and of marked tests.
+
+`pytest --lhkit-toolset tools.py:toolset --lhkit-model gold` collects the files. In a module,
+`@pytest.mark.lhkit("shop.yaml", toolset="tools.py:toolset")` runs a test once for each sample, with
+the fixtures `scenario` and `lhkit_record`.
+
+A sample that fails is a failed test, an infrastructure error is an error. With `--lhkit-run NAME`
+the records become an ordinary run folder, and the next call runs only what is missing in it.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from lhkit.harness.plan import ModelSource, PlannedSample
+    from lhkit.harness.record import SampleRecord
+    from lhkit.harness.run import EncodedRecord
+    from lhkit.harness.scenario import Scenario
+    from lhkit.toolset import Toolset
+
+SUFFIXES = (".scenario.yaml", ".scenario.yml")
+_ATTEMPTS = 3
+_PLUGIN = pytest.StashKey["Plugin"]()
+
+
+class SampleFailedError(Exception):
+    """A sample failed; the message is the report."""
+
+
+class InfrastructureError(Exception):
+    """A sample could not be scored, because server or tools failed."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("lhkit", "lhkit: scenarios as tests")
+    group.addoption("--lhkit-toolset", metavar="REF", help="FILE.py:NAME or package.module:NAME.")
+    group.addoption("--lhkit-model", metavar="NAME", help="gold, silent, or a served model.")
+    group.addoption("--lhkit-base-url", metavar="URL", help="Address of a model server.")
+    group.addoption("--lhkit-dialect", metavar="NAME", default="json", help="As in lhkit eval.")
+    group.addoption("--lhkit-repeats", metavar="N", type=int, default=1, help="Runs a scenario.")
+    group.addoption("--lhkit-run", metavar="NAME", help="Write the records to runs/NAME.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark, and keep what the session shares."""
+    config.addinivalue_line(
+        "markers",
+        "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
+    )
+    plugin = Plugin(config)
+    config.stash[_PLUGIN] = plugin
+    config.pluginmanager.register(plugin, "lhkit-session")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
+    """Collect scenario files where a toolset is given."""
+    if file_path.name.endswith(SUFFIXES) and parent.config.getoption("--lhkit-toolset"):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a marked test once for each sample."""
+    mark = metafunc.definition.get_closest_marker("lhkit")
+    if mark is None:
+        return
+    toolset = mark.kwargs.get("toolset") or metafunc.config.getoption("--lhkit-toolset")
+    if not mark.args or not toolset:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: the mark lhkit needs scenario files and a toolset. "
+            'Write @pytest.mark.lhkit("shop.yaml", toolset="tools.py:toolset").'
+        )
+    folder = metafunc.definition.path.parent
+    paths = [folder / path for path in mark.args]
+    repeats = metafunc.config.getoption("--lhkit-repeats")
+    samples = list(_samples(paths, _absolute(toolset, folder), repeats))
+    metafunc.fixturenames += [n for n in ("lhkit_sample",) if n not in metafunc.fixturenames]
+    metafunc.parametrize("lhkit_sample", samples, ids=[sample.name for sample in samples])
+
+
+@pytest.fixture
+def scenario(lhkit_sample: "Sample") -> "Scenario":
+    """The scenario of a test that is marked with `lhkit`."""
+    return lhkit_sample.scenario
+
+
+@pytest.fixture
+def lhkit_record(lhkit_sample: "Sample", request: pytest.FixtureRequest) -> "SampleRecord":
+    """The record of the sample, run by the configured model.
+
+    An infrastructure error is an error of the test, and without a model the test is skipped. What
+    is required of the record is up to the test; `assert_passed(record)` requires a pass.
+    """
+    return request.config.stash[_PLUGIN].record(lhkit_sample, request.node)
+
+
+def assert_passed(record: "SampleRecord") -> None:
+    """Require that a sample passed and that no violation occurred.
+
+    Raises:
+        SampleFailedError: it did not; the message shows why, and the conversation.
+    """
+    from lhkit.harness.record import Severity, Verdict
+    from lhkit.harness.transcript import transcript
+    from lhkit.locales import load_catalog
+
+    score = record.judgement
+    occurred = [v for v in score.violations if v.severity is Severity.ESCAPED]
+    if score.verdict is Verdict.PASS and not occurred:
+        return
+    violations = [f"violation that occurred: {v.code} {v.detail}".rstrip() for v in occurred]
+    conversation = transcript(record, load_catalog("en"), max_chars=2_000)
+    raise SampleFailedError("\n".join([*score.reasons, *violations, "", conversation]))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One scenario and repeat of a file, and the reference of its toolset."""
+
+    path: Path
+    scenario: "Scenario"
+    repeat: int
+    toolset: str
+
+    @property
+    def name(self) -> str:
+        """The sample's id: `scenario`, or `scenario#2` for its second repeat."""
+        return self.scenario.id if self.repeat == 0 else f"{self.scenario.id}#{self.repeat + 1}"
+
+
+def _samples(paths: Sequence[Path], toolset: str, repeats: int) -> Iterator[Sample]:
+    from lhkit.harness.loader import load_scenarios
+
+    for path in paths:
+        for scenario in load_scenarios([path]):
+            for repeat in range(repeats):
+                yield Sample(path, scenario, repeat, toolset)
+
+
+def _absolute(toolset: str, folder: Path) -> str:
+    """Return a reference whose file is found whatever the working directory is."""
+    file, colon, name = toolset.rpartition(":")
+    is_relative = file.endswith(".py") and not Path(file).is_file() and (folder / file).is_file()
+    return f"{folder / file}{colon}{name}" if is_relative else toolset
+
+
+class ScenarioFile(pytest.File):
+    """A file of scenarios."""
+
+    def collect(self) -> Iterator["ScenarioItem"]:
+        """Yield one test for each sample."""
+        from lhkit.errors import LhkitError
+
+        toolset = _absolute(self.config.getoption("--lhkit-toolset"), self.path.parent)
+        try:
+            samples = list(_samples([self.path], toolset, self.config.getoption("--lhkit-repeats")))
+        except LhkitError as error:
+            raise self.CollectError(str(error)) from error
+        for sample in samples:
+            yield ScenarioItem.from_parent(self, name=sample.name, sample=sample)
+
+
+class ScenarioItem(pytest.Item):
+    """One sample."""
+
+    def __init__(self, *, sample: Sample, **more: Any) -> None:
+        super().__init__(**more)
+        self.sample = sample
+        self.record: SampleRecord | None = None
+
+    def setup(self) -> None:
+        """Run the sample, so that an infrastructure error is an error and no failure."""
+        self.record = self.config.stash[_PLUGIN].record(self.sample, self)
+
+    def runtest(self) -> None:
+        """Require a pass."""
+        if self.record is not None:
+            assert_passed(self.record)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show reasons and conversation in place of a traceback of lhkit."""
+        if isinstance(excinfo.value, SampleFailedError | InfrastructureError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Return where the sample is."""
+        return self.path, None, self.name
+
+
+@dataclass
+class _Finished:
+    """A run whose samples have been run already: `replay` writes their records."""
+
+    records: dict[tuple[str, int], "EncodedRecord"]
+    status: str = ""
+
+    async def run_sample(self, sample: "PlannedSample", attempt: int) -> "EncodedRecord":
+        """Return the finished sample."""
+        return self.records[sample.scenario.id, sample.repeat]
+
+    async def warm_up(self, samples: Sequence["PlannedSample"]) -> int:
+        """Do nothing: nothing is run."""
+        return 0
+
+
+@dataclass(eq=False)
+class Plugin:
+    """What one pytest process shares: the event loop, the model, the records."""
+
+    config: pytest.Config
+    _runner: asyncio.Runner | None = None
+    _stack: Any = None
+    _model: "ModelSource | None" = None
+    _toolsets: dict[str, "Toolset"] = field(default_factory=dict)
+    _earlier: dict[tuple[str, int], "SampleRecord"] | None = None
+    _lines: dict[str, dict[tuple[str, int], tuple[Path, str]]] = field(default_factory=dict)
+
+    def record(self, sample: Sample, item: pytest.Item) -> "SampleRecord":
+        """Run a sample, or take its record from the run folder, and keep it for the run.
+
+        Raises:
+            InfrastructureError: it cannot be scored.
+        """
+        from lhkit.errors import LhkitError
+        from lhkit.harness.record import Verdict, encode_record
+
+        try:
+            record: SampleRecord = self._run(self._recorded(sample))
+        except LhkitError as error:
+            raise InfrastructureError(str(error)) from error
+        if self.config.getoption("--lhkit-run"):
+            line = encode_record(record)
+            item.stash[_LINE] = [sample.toolset, str(sample.path), *_key(sample), line]
+        if record.judgement.verdict is Verdict.INVALID:
+            raise InfrastructureError("\n".join(record.judgement.reasons))
+        return record
+
+    async def _recorded(self, sample: Sample) -> "SampleRecord":
+        from lhkit.harness.plan import plan_run
+        from lhkit.harness.run import EncodedRecord
+        from lhkit.harness.run_options import ReplayOptions
+        from lhkit.harness.sample import SampleContext, run_planned_sample
+        from lhkit.harness.timings import WallClock
+
+        model, toolset = await self._opened_model(), self._toolset(sample.toolset)
+        plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
+        planned = plan.scenarios[0].sample(sample.repeat)
+        earlier = self._earlier_records().get(_key(sample))
+        if earlier is not None and earlier.content_hash == planned.content_hash:
+            return earlier
+        clock = asyncio.get_running_loop().time
+        context = SampleContext(
+            model=model,
+            toolset=toolset,
+            clock=clock,
+            options=ReplayOptions(),
+            begun_s=clock(),
+            started_at=None,
+            wall=WallClock(clock),
+        )
+        for attempt in range(1, _ATTEMPTS + 1):
+            record = await run_planned_sample(planned, context, attempt=attempt)
+            if EncodedRecord.from_record(record).cause is None:  # None unless the server failed
+                break
+        return record
+
+    def _earlier_records(self) -> dict[tuple[str, int], "SampleRecord"]:
+        from lhkit.harness.record import Verdict
+        from lhkit.harness.store import read_records
+
+        if self._earlier is None:
+            folder = self._folder()
+            records = read_records(folder) if folder and folder.is_dir() else ()
+            self._earlier = {
+                (record.sample_id.scenario, record.sample_id.repeat): record
+                for record in records
+                if record.judgement.verdict is not Verdict.INVALID
+            }
+        return self._earlier
+
+    async def _opened_model(self) -> "ModelSource":
+        """Return the model; without one, skip."""
+        from contextlib import AsyncExitStack
+
+        from lhkit.app import ModelChoice, open_model
+        from lhkit.scale import SCRIPTED
+        from lhkit.settings import load_settings
+
+        if self._model is not None:
+            return self._model
+        settings = load_settings()
+        name = self.config.getoption("--lhkit-model")
+        address = self.config.getoption("--lhkit-base-url")
+        if name in SCRIPTED and not address:
+            self._model = SCRIPTED[name]()
+            return self._model
+        address = address or settings.base_url
+        if not name and not address:
+            pytest.skip("no model: give --lhkit-model or --lhkit-base-url")
+        choice = ModelChoice(
+            name=name,
+            base_url=address,
+            api_key=settings.api_key,
+            dialect=self.config.getoption("--lhkit-dialect"),
+        )
+        self._stack = AsyncExitStack()
+        self._model = await self._stack.enter_async_context(open_model(choice, settings))
+        return self._model
+
+    def _toolset(self, reference: str) -> "Toolset":
+        from lhkit.settings import REPLY_TOKENS
+        from lhkit.toolset import limit_tokens, load_toolset
+
+        if reference not in self._toolsets:
+            self._toolsets[reference] = limit_tokens(load_toolset(reference), REPLY_TOKENS)
+        return self._toolsets[reference]
+
+    def _folder(self) -> Path | None:
+        name = self.config.getoption("--lhkit-run")
+        return self.config.rootpath / "runs" / name if name else None
+
+    def _run(self, work: Any) -> Any:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(work)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        """Send the record along with the report, from a worker of xdist to its controller."""
+        outcome: Any = yield
+        report = outcome.get_result()
+        if report.when == "setup" and _LINE in item.stash:
+            report.lhkit = item.stash[_LINE]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the records; in a worker of xdist nothing is done with them."""
+        if hasattr(report, "lhkit"):
+            toolset, path, scenario, repeat, line = report.lhkit
+            self._lines.setdefault(toolset, {})[scenario, repeat] = (Path(path), line)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the run folder, then close the model."""
+        try:
+            if self._lines and not hasattr(self.config, "workerinput"):
+                for toolset in self._lines:
+                    self._run(self._write(toolset))
+        finally:
+            if self._runner is not None:
+                if self._stack is not None:
+                    self._runner.run(self._stack.aclose())
+                self._runner.close()
+
+    async def _write(self, reference: str) -> None:
+        from lhkit.harness.loader import load_scenarios
+        from lhkit.harness.record import decode_record
+        from lhkit.harness.run import EncodedRecord, replay
+
+        lines = self._lines[reference]
+        repeats = self.config.getoption("--lhkit-repeats")
+        files = list(dict.fromkeys(path for path, _ in lines.values()))
+        scenarios = [
+            scenario
+            for scenario in load_scenarios(files)
+            if all((scenario.id, repeat) in lines for repeat in range(repeats))
+        ]
+        records = {}
+        for key, (_, line) in lines.items():
+            records[key] = EncodedRecord.from_record(decode_record(json.loads(line)))
+        await replay(
+            scenarios,
+            await self._opened_model(),
+            toolset=self._toolset(reference),
+            runner=_Finished(records),
+            run_dir=self._folder(),
+            repeats=repeats,
+            max_attempts=1,
+            progress=False,
+        )
+
+
+_LINE = pytest.StashKey[list[Any]]()
+
+
+def _key(sample: Sample) -> tuple[str, int]:
+    return sample.scenario.id, sample.repeat

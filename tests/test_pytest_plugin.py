@@ -1,0 +1,139 @@
+"""The pytest plugin, in projects of its users: a pytest of its own in a folder of its own."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lhkit.cli
+from tests.children import search_paths
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(lhkit.cli.__file__).parent / "project"
+TOOLSET = "--lhkit-toolset=tools.py:toolset"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return the folder of a user's project: a toolset and three scenarios."""
+    for name in ("tools.py", "shopping.scenario.yaml"):
+        shutil.copy(PROJECT / name, tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
+    """Run pytest as a user does; return its exit code and output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        cwd=folder,
+        env={
+            **search_paths(),
+            "PYTEST_ADDOPTS": "-p lhkit.pytest_plugin",
+            "HOME": str(folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def outcomes(output: str) -> dict[str, int]:
+    """Return the counts of the summary line."""
+    last = output.strip().splitlines()[-1]
+    return {word: int(count) for count, word in re.findall(r"(\d+) (\w+)", last) if word != "in"}
+
+
+def test_plugin_passes_each_sample_of_the_reference_model(project: Path) -> None:
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-repeats=2", "-v")
+    assert code == 0, output
+    assert outcomes(output)["passed"] == 6
+    assert "shopping.scenario.yaml::add#2 PASSED" in output
+
+
+def test_plugin_shows_why_a_sample_failed_and_what_was_said(project: Path) -> None:
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=silent")
+    assert code == 1
+    assert outcomes(output)["failed"] == 3
+    assert "add_item was expected and not called" in output
+    assert "Please add bread." in output
+    assert "pytest_plugin.py" not in output  # no traceback of ours
+
+
+def test_plugin_skips_with_one_sentence_without_a_model(project: Path) -> None:
+    code, output = run_pytest(project, TOOLSET, "-rs")
+    assert code == 0, output
+    assert outcomes(output)["skipped"] == 3
+    assert "no model: give --lhkit-model or --lhkit-base-url" in output
+
+
+def test_plugin_reports_a_failing_server_as_errors(project: Path) -> None:
+    code, output = run_pytest(project, TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
+    assert code == 1
+    counts = outcomes(output)
+    assert "failed" not in counts
+    assert counts.get("errors", counts.get("error")) == 3
+    assert "127.0.0.1:9" in output
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_plugin_writes_a_run_folder_and_resumes_it(project: Path, workers: tuple[str, ...]) -> None:
+    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly", *workers]
+    code, output = run_pytest(project, *options)
+    assert code == 0, output
+    run = lhkit.Run.load(project / "runs" / "nightly")
+    assert {record.judgement.verdict for record in run.records} == {"pass"}
+    assert len(run.records) == 3
+    before = (project / "runs" / "nightly" / "records.jsonl").read_bytes()
+    assert run_pytest(project, *options)[0] == 0
+    assert (project / "runs" / "nightly" / "records.jsonl").read_bytes() == before
+    manifest = json.loads((project / "runs" / "nightly" / "manifest.json").read_text())
+    assert [invocation["kept"] for invocation in manifest["invocations"]] == [0, 3]
+
+
+def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(project: Path) -> None:
+    (project / "conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef limit():\n    return 2\n"
+    )
+    (project / "test_shop.py").write_text(
+        "import pytest\n"
+        "from lhkit.pytest_plugin import assert_passed\n\n"
+        '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="tools.py:toolset")\n'
+        "def test_shop(scenario, lhkit_record, limit):\n"
+        "    assert_passed(lhkit_record)\n"
+        "    assert len(scenario.turns) < limit\n\n"
+        "def test_other():\n    pass\n"
+    )
+    code, output = run_pytest(project, "--lhkit-model=gold", "-v")
+    assert code == 0, output
+    assert outcomes(output)["passed"] == 4
+    assert "test_shop[list] PASSED" in output
+
+
+def test_plugin_names_file_and_line_of_a_broken_scenario(project: Path) -> None:
+    (project / "bad.scenario.yaml").write_text("- id: a\n  ac: b\n  colour: red\n")
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold")
+    assert code == 2
+    assert "bad.scenario.yaml:3" in output
+    assert "colour" in output
+
+
+def test_plugin_collects_nothing_without_a_toolset(project: Path) -> None:
+    code, output = run_pytest(project, "--lhkit-model=gold")
+    assert code == 5, output
+
+
+def test_plugin_costs_a_test_suite_without_scenarios_no_import(project: Path) -> None:
+    (project / "test_plain.py").write_text(
+        "import sys\n\ndef test_plain():\n"
+        "    assert not {'lhkit.harness', 'pandas', 'scipy'} & set(sys.modules)\n"
+    )
+    code, output = run_pytest(project)
+    assert code == 0, output
