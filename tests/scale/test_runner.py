@@ -247,7 +247,7 @@ async def test_repeated_losses_make_remaining_samples_invalid(
     run, runner = await played(scenarios, fake_cluster(*[0] * 40), tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
     assert run.records[0].evidence.fault == (
-        "not run_sample: 6 replicas were lost in a row without a finished sample (it was killed)"
+        "not tried: 6 replicas were lost in a row without a finished sample (it was killed)"
     )
     again, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
