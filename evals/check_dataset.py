@@ -128,13 +128,13 @@ def _mutation_check(report: MutationReport) -> Check:
     errors = [f"{outcome.scenario} {outcome.key}: invalid" for outcome in report.broken]
     if total.share < NOTICED_PERCENT:
         errors.append(f"less than {NOTICED_PERCENT}%")
-    figure = f"{total.noticed} / {total.tried} = {total.share:.1f}%"
+    figure = f"{total.noticed} / {total.run_sample} = {total.share:.1f}%"
     return Check(name="mistakes noticed", figure=figure, errors=errors)
 
 
 def _survivors_check(report: MutationReport, known: Survivors, ids: Collection[str]) -> Check:
     unlisted = report.unlisted(known)
-    outdated = [*report.outdated(known), *(key for key in known.reasons if key[0] not in ids)]
+    outdated = [*report.outdated(known), *(key for key in known if key[0] not in ids)]
     return Check(
         name="unnoticed mistakes have a reason",
         figure=f"{len(report.survivors) - len(unlisted)} / {len(report.survivors)}",

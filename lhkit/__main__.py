@@ -1,4 +1,4 @@
-"""The command's entry, and the only `asyncio.run`: a notebook has a loop of its own."""
+"""Entry point of the command line."""
 
 import asyncio
 import gc
@@ -6,48 +6,43 @@ import sys
 import traceback
 from contextlib import suppress
 
+from lhkit.cli.exit_codes import ExitCode
 from lhkit.streams import flush_streams, prepare_streams
 
-# As `lhkit.cli.finish` has them, which may not be loaded yet.
-_WORLD = 3
-_UNFORESEEN = 70
-_INTERRUPTED = 130
-
-COLLECTOR = (200_000, 30, 30)
-"""When Python looks for cycles. Modules, worlds and records are hundreds of thousands of objects
-that stay: with its own thresholds the search among them takes a tenth of a command, a third with a
-large world. mypy has these, too."""
+_GC_THRESHOLDS = (200_000, 30, 30)
+"""Rarer garbage collection, as in mypy: hundreds of thousands of modules and records stay alive."""
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C and faults end it the same way while it is still loading."""
-    gc.set_threshold(*COLLECTOR)
+    """Run the command line and exit; errors while it is loading are reported the same way."""
+    gc.set_threshold(*_GC_THRESHOLDS)
     prepare_streams()
+    code: int
     try:
         from lhkit.cli.parser import build_cli
 
         code = build_cli(asyncio.run)()
     except KeyboardInterrupt:
-        code = _INTERRUPTED
-    except OSError as error:  # a full disk under the help, say
-        _complain(f"the system refused this: {error}. Free some space or set the permissions.")
-        code = _WORLD
-    except Exception as error:  # noqa: BLE001 - 1 would read as a worse model
+        code = ExitCode.INTERRUPTED
+    except OSError as error:  # such as a full disk while the help is written
+        _print_error(f"operating system error: {error}. Free some space or set the permissions.")
+        code = ExitCode.INFRASTRUCTURE
+    except Exception as error:  # noqa: BLE001 - exit code 1 would mean a failed threshold
         with suppress(OSError):
             traceback.print_exc()
-        what = traceback.format_exception_only(error)[-1].strip()
-        _complain(f"unforeseen error: {what}. Report it with the traceback in the lines above.")
-        code = _UNFORESEEN
-    if (why := flush_streams()) and code == 0:
-        _complain(f"output is lost: {why}. Free some space.")
-        code = _WORLD
+        summary = traceback.format_exception_only(error)[-1].strip()
+        _print_error(f"unforeseen exception: {summary}. Report it with the traceback above.")
+        code = ExitCode.UNEXPECTED
+    if (reason := flush_streams()) and code == ExitCode.OK:
+        _print_error(f"the output is incomplete: {reason}. Free some space.")
+        code = ExitCode.INFRASTRUCTURE
     sys.exit(code)
 
 
-def _complain(sentence: str) -> None:
-    """Print a sentence without rich: the console's own packages may be what failed."""
+def _print_error(text: str) -> None:
+    """Print without rich, whose import may be what failed."""
     with suppress(OSError):
-        sys.stderr.write(f"lhkit: {sentence}\n")
+        sys.stderr.write(f"lhkit: {text}\n")
         sys.stderr.flush()
 
 

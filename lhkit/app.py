@@ -1,7 +1,4 @@
-"""The composition root: the one place where concrete parts are wired together.
-
-Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
-"""
+"""Composition root: open models and chats from settings and options."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -37,22 +34,29 @@ embedded_name = gemma.embedded_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """Which model to talk to: an embedded one by name, or any served one by address.
+    """A model: an embedded one by name, or one of a server by address.
 
-    `beside` are the addresses of more servers of the same model (see `connect_pool`).
+    Attributes:
+        name: of an embedded model, or as the server names it; None is the default.
+        base_url: address of the server; None for an embedded model.
+        more_urls: addresses of more servers of the same model (see `connect_pool`).
+        api_key: of the server.
+        dialect: format of tool calls.
+        constraint: of decoding.
+        tools: those that `constraint` has to support.
     """
 
     name: str | None = None
     base_url: str | None = None
-    beside: tuple[str, ...] = ()
+    more_urls: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     dialect: str = "json"
     constraint: Constraint = "off"
-    tools: Sequence[ToolSpec] = ()  # that `constraint` has to fit: those of the conversations
+    tools: Sequence[ToolSpec] = ()
 
     @property
     def is_embedded(self) -> bool:
-        """True if lhkit has to find or start the server itself."""
+        """True if lhkit finds or starts the server itself."""
         return self.base_url is None
 
 
@@ -60,19 +64,19 @@ class ModelChoice:
 async def open_model(
     choice: ModelChoice, settings: Settings, reports: Reports | None = None
 ) -> AsyncIterator[ChatModel]:
-    """Yield a connected model; a server that had to be started ends with the block.
+    """Yield a connected model; a server that was started for it stops with the block.
 
     Raises:
-        UsageError: no such embedded model, an address that is none, or tools that cannot have
-            the constraint.
-        SetupError: weights or server cannot be had.
-        ModelError: the server at the address does not answer as it should.
+        UsageError: the embedded model or address is invalid, or the tools do not support the
+            constraint.
+        SetupError: the weights cannot be prepared or the server does not start.
+        ModelError: the server at the address fails.
     """
     require_choice(choice, settings.runtime)
-    async with _served(choice, settings, reports or Reports()) as endpoint:
-        if choice.beside:
-            beside = [replace(endpoint, base_url=each) for each in choice.beside]
-            async with connect_pool([endpoint, *beside]) as pool:
+    async with _open_endpoint(choice, settings, reports or Reports()) as endpoint:
+        if choice.more_urls:
+            more = [replace(endpoint, base_url=url) for url in choice.more_urls]
+            async with connect_pool([endpoint, *more]) as pool:
                 yield pool
             return
         model = await served.connect(endpoint)
@@ -83,7 +87,7 @@ async def open_model(
 
 
 @asynccontextmanager
-async def _served(
+async def _open_endpoint(
     choice: ModelChoice, settings: Settings, reports: Reports
 ) -> AsyncIterator[Endpoint]:
     if choice.base_url is not None:
@@ -108,29 +112,30 @@ async def _served(
 
 
 def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
-    """Refuse what could be known to be wrong before anything is fetched, started or asked.
+    """Refuse an invalid choice before anything is downloaded, started or requested.
 
-    `runtime` is what would serve an embedded model.
+    Args:
+        choice: the model.
+        runtime: serves an embedded model.
 
     Raises:
-        UsageError: no such embedded model, dialect or constraint, an address that is none, or
-            what the runtime cannot do.
+        UsageError: the embedded model, dialect, constraint or address is invalid, or the runtime
+            does not support it.
     """
     if choice.base_url is None:
         embedded_name(choice.name)
-        _require_of(runtime, choice)
+        if runtime == LLAMA_CPP:
+            _require_for_llama_cpp(choice)
     else:
-        for each in (choice.base_url, *choice.beside):
-            require_address(each)
+        for address in (choice.base_url, *choice.more_urls):
+            require_address(address)
     served.require_constraint(choice.dialect, choice.constraint, choice.tools)
 
 
-def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
-    if runtime != LLAMA_CPP:
-        return
+def _require_for_llama_cpp(choice: ModelChoice) -> None:
     if choice.constraint != "off":
         raise UsageError(
-            "lhkit does not constrain what llama.cpp's server writes: give --constrain off, or "
+            "lhkit does not constrain decoding of llama.cpp's server: give --constrain off, or "
             f"--runtime {VLLM}"
         )
     if choice.dialect == OPENAI:
@@ -143,15 +148,20 @@ def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
 async def expected_identity(
     choice: ModelChoice, settings: Settings, report: WeightsReport = ignore_progress
 ) -> ModelIdentity | None:
-    """Return who would answer for `choice` if a server were started for it now.
+    """Return the identity of a model whose server would have to be started.
 
-    None where only asking tells: at an address, where a server is running already, where the
-    weights are not made yet, or of a llama.cpp, whose build only the server names. `report` is told
-    how far the reading of the weights is.
+    Args:
+        choice: the model.
+        settings: with the folder of the weights and the runtime.
+        report: called with the progress of reading the weights.
+
+    Returns:
+        None if only a server knows: at an address, if one is running, if the weights are not
+        prepared yet, or with llama.cpp.
 
     Raises:
-        UsageError: no such embedded model.
-        AdapterError: there is no adapter.
+        UsageError: the embedded model does not exist.
+        AdapterError: the adapter is missing.
         WeightsError: the weights cannot be read.
     """
     if not choice.is_embedded or settings.runtime == LLAMA_CPP:
@@ -184,7 +194,7 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
 def open_chat(
     model: ChatModel, session: Session, confirm: ConfirmGate | None, locale: str
 ) -> ChatController:
-    """Return a conversation over a toolset's session, with texts for the user in `locale`."""
+    """Return a chat with the tools of a session, with texts for the user in `locale`."""
     catalog = load_catalog(locale)
     return ChatController(
         model=model,
@@ -199,25 +209,25 @@ def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
     """Return the shipped scenarios with these ids, in this order.
 
     Raises:
-        UsageError: there is no such scenario; the message says where they stand.
+        UsageError: a scenario does not exist; the message names the folder.
     """
     known = {scenario.id: scenario for scenario in load_scenarios(scenario_paths("all"))}
-    if missing := [each for each in ids if each not in known]:
-        raise UsageError(f"no scenario {', '.join(missing)}: all stand in {scenario_folder()}")
-    return tuple(known[each] for each in ids)
+    if missing := [id_ for id_ in ids if id_ not in known]:
+        raise UsageError(f"no scenario {', '.join(missing)}: all are in {scenario_folder()}")
+    return tuple(known[id_] for id_ in ids)
 
 
 def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:
-    """Refuse scenarios of other tools that would be played with life-helper's, and fail there.
+    """Refuse scenarios of other tools with life-helper's toolset.
 
     Raises:
-        ScenarioError: `toolset` is the default one, and an expected call is of no tool of its.
+        ScenarioError: `toolset` is the default one and lacks the tool of an expected call.
     """
     if toolset != DEFAULT:
         return
     known = set(registry_of("ko"))
-    for each in scenarios:
-        for place, tool in each.unavailable_calls(known):
+    for scenario in scenarios:
+        for place, tool in scenario.unavailable_calls(known):
             raise ScenarioError(
                 f"{place}: life-helper has no tool {tool!r}: for other tools give their --toolset"
             )

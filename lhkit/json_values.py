@@ -168,7 +168,7 @@ def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
     try:
         return canonical(value) if sort_keys else compact(value)
     except NotJsonError:
-        return repr_of(value)
+        return safe_repr(value)
 
 
 def plain_or_repr(value: Any) -> Any:
@@ -177,11 +177,11 @@ def plain_or_repr(value: Any) -> Any:
         plain = plain_json(value)
         _dump(plain, sort_keys=False)
     except NotJsonError:
-        return repr_of(value)
+        return safe_repr(value)
     return plain
 
 
-def repr_of(value: Any) -> str:
+def safe_repr(value: Any) -> str:
     """Return the `repr` of a value, or its type if it has none, such as an integer too long."""
     try:
         return repr(value)

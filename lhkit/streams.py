@@ -1,4 +1,4 @@
-"""Standard streams that end no command: closed ones, broken pipes, letters a console lacks."""
+"""Make standard streams robust: closed streams, broken pipes, unencodable characters."""
 
 import io
 import os
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 
 class _Output(io.FileIO):
-    """A descriptor that drops what is written once its reader has left, so that work goes on."""
+    """A file descriptor that ignores broken pipes, so that the command continues."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -18,14 +18,14 @@ class _Output(io.FileIO):
 
 
 def prepare_streams() -> None:
-    """Open the null device for closed streams, and let output escape what it cannot encode.
+    """Open the null device for closed streams; escape what an output stream cannot encode.
 
-    A closed descriptor would be given to the next file or socket, which then receives whatever is
-    printed. Streams that something else has put in place (a test, a notebook) stay as they are.
+    Without this, the next file or socket gets a closed stream's descriptor and whatever is printed.
+    Streams that were replaced, by a test or a notebook, are left alone.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # in this order the lowest free descriptor is its own
-            stream = open(os.devnull, mode, encoding="utf-8", errors="backslashreplace")  # noqa: PTH123, SIM115 - stays open
+        if getattr(sys, name) is None:  # in this order each gets its own descriptor
+            stream = open(os.devnull, mode, encoding="utf-8", errors="backslashreplace")  # noqa: PTH123, SIM115 - never closed
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
@@ -48,17 +48,17 @@ def _escaping(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def flush_streams() -> str:
-    """Write what is still buffered; return why that failed, "" if it did not.
+    """Write what is buffered; return the reason of a failure, else "".
 
-    Python would end with a code of its own where this fails at exit.
+    If this failed at exit, Python would set an exit code of its own.
     """
-    why = ""
+    reason = ""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError) as error:  # a full disk; closed meanwhile
-            why = str(error)
+        except (OSError, ValueError) as error:  # a full disk; a closed stream
+            reason = str(error)
             with suppress(OSError, ValueError):
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, stream.fileno())
-    return why
+    return reason

@@ -131,7 +131,7 @@ def encode_tool_result(
             assert_never(safe)
 
 
-def envelope_bytes(result: ToolResult) -> int:
+def encoded_size(result: ToolResult) -> int:
     """Return the size of the whole encoded result in UTF-8 bytes.
 
     Raises:

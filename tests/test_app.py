@@ -17,7 +17,7 @@ def test_shipped_scenarios_come_in_the_order_asked_for() -> None:
 
 
 def test_a_scenario_that_is_not_shipped_is_named() -> None:
-    with pytest.raises(UsageError, match=r"no scenario ac99-made-up: all stand in .*ac"):
+    with pytest.raises(UsageError, match=r"no scenario ac99-made-up: all are in .*ac"):
         app.shipped_scenarios("ac06-caffeine-ko-01", "ac99-made-up")
 
 

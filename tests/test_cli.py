@@ -1,4 +1,4 @@
-"""The command line as a stranger meets it: sentences and exit codes, never a traceback."""
+"""The command line in processes of its own: messages and exit codes, never a traceback."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_it_says_its_version_and_helps() -> None:
+def test_cli_shows_version_and_help() -> None:
     assert __version__ in lhkit("--version").stdout
     helped = lhkit("--help")
     assert helped.returncode == 0
@@ -43,39 +43,14 @@ def test_it_says_its_version_and_helps() -> None:
 @pytest.mark.parametrize(
     ("args", "code", "sentence"),
     [
-        (["chat", "--model", "gpt"], 2, "Invalid embedded model 'gpt': choose one of gemma"),
-        (["chat", "--locale", "fr"], 2, "no locale 'fr'"),
-        (["chat", "--base-url", "localhost"], 2, "Invalid server address"),
-        (
-            ["chat", "--dialect", "xml", "--base-url", "http://127.0.0.1:9"],
-            2,
-            "Invalid dialect 'xml'",
-        ),
-        (
-            ["chat", "--constrain", "Auto"],
-            2,
-            "Invalid constraint 'Auto': choose one of off, auto, required",
-        ),
-        (
-            ["eval", "--constrain", "on", "--model", "gold"],
-            2,
-            "Invalid constraint 'on': choose one of off",
-        ),
-        (
-            ["eval", "--split", "train", "--model", "gold"],
-            2,
-            "Unknown split 'train': choose one of dev",
-        ),
+        (["chat", "--model", "gpt"], 2, "no embedded model 'gpt': choose one of gemma"),
+        (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
-        (["accept", "nowhere", "a"], 2, "nowhere is not a run folder"),
-        (["serve", "gpt"], 2, "Invalid embedded model 'gpt'"),
-        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
-        (["compare", "nowhere", "elsewhere"], 2, "nowhere is not a run folder"),
-        (["rescore", "nowhere"], 2, "nowhere is not a run folder"),
-        (["eval", "--model", "gold", "--baseline", "nowhere"], 2, "nowhere is not a run folder"),
+        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "'tpu' is not one of 'gpu', 'cpu'"),
+        (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
     ],
 )
-def test_wrong_use_is_one_sentence_and_an_exit_code(
+def test_cli_reports_invalid_usage_in_one_sentence(
     args: list[str], code: int, sentence: str, tmp_path: Path
 ) -> None:
     run = lhkit(*args, env={"LHKIT_DATA_DIR": str(tmp_path), "LHKIT_CACHE_DIR": str(tmp_path)})
@@ -83,7 +58,7 @@ def test_wrong_use_is_one_sentence_and_an_exit_code(
     assert sentence in run.stderr
 
 
-def test_a_wrong_base_url_says_what_to_do(tmp_path: Path) -> None:
+def test_chat_reports_unreachable_server(tmp_path: Path) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     run = lhkit("chat", "--base-url", address, env={"LHKIT_DATA_DIR": str(tmp_path)})
     assert run.returncode == 3
@@ -94,30 +69,22 @@ def test_a_wrong_base_url_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        (
-            "LHKIT_TIMEZONE",
-            "Mars/Olympus",
-            "Environment variable LHKIT_TIMEZONE is invalid: 'Mars/Olympus' is not an IANA",
-        ),
-        (
-            "LHKIT_LOCAL",
-            "en",
-            "Unknown environment variable LHKIT_LOCAL: did you mean LHKIT_LOCALE?",
-        ),
+        ("LHKIT_TIMEZONE", "Mars/Olympus", "LHKIT_TIMEZONE: 'Mars/Olympus' is no IANA time zone"),
+        ("LHKIT_LOCAL", "en", "LHKIT_LOCAL is no setting of lhkit: did you mean LHKIT_LOCALE?"),
     ],
 )
-def test_a_bad_environment_variable_is_named(
+def test_cli_reports_invalid_environment_variable(
     variable: str, value: str, sentence: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "runs"
     own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), variable: value}
     run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(folder), env=own)
     assert run.returncode == 2
-    assert f"lhkit: {sentence}" in run.stderr
+    assert f"lhkit: environment variable {sentence}" in run.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
+def test_chat_reports_invalid_database(tmp_path: Path) -> None:
     broken = tmp_path / "chat.sqlite3"
     broken.write_bytes(b"this is no database, but long enough to be read as one" * 50)
     run = lhkit("chat", "--db", str(broken), "--base-url", "http://127.0.0.1:9")
@@ -135,7 +102,7 @@ def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
         (("--constrain", "auto"), "gold-json-auto"),
     ],
 )
-def test_a_run_is_named_after_its_constraint_unless_it_is_off(
+def test_eval_run_name_contains_constraint(
     args: tuple[str, ...], folder: str, tmp_path: Path
 ) -> None:
     run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(tmp_path), *args)
@@ -143,7 +110,7 @@ def test_a_run_is_named_after_its_constraint_unless_it_is_off(
     assert [each.name for each in tmp_path.iterdir()] == [folder]
 
 
-def test_a_serve_line_is_printed_for_any_model() -> None:
+def test_serve_dry_run_prints_line_for_any_model() -> None:
     run = lhkit("serve", "google/gemma-3n-E2B-it", "--dry-run")
     assert run.returncode == 0
     assert run.stdout.startswith("vllm serve google/gemma-3n-E2B-it ")
@@ -151,14 +118,14 @@ def test_a_serve_line_is_printed_for_any_model() -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu"])
-def test_the_port_of_a_serve_line_is_the_one_that_was_asked_for(device: str) -> None:
+def test_serve_line_has_requested_port(device: str) -> None:
     model = "google/gemma-3n-E2B-it"
     run = lhkit("serve", model, "--dry-run", "--port", "8123", "--device", device)
     assert run.returncode == 0
     assert " --port 8123 " in run.stdout
 
 
-def test_another_model_is_served_by_vllms_own_command(tmp_path: Path) -> None:
+def test_serve_runs_vllm_for_other_models(tmp_path: Path) -> None:
     vllm = tmp_path / "vllm"
     vllm.write_text('#!/bin/sh\necho "ran: $@"\nexit 7\n', encoding="utf-8")
     vllm.chmod(0o755)
@@ -169,14 +136,14 @@ def test_another_model_is_served_by_vllms_own_command(tmp_path: Path) -> None:
     assert " --host 127.0.0.1 " in run.stdout
 
 
-def test_without_vllm_the_line_is_shown_and_the_next_step_said() -> None:
+def test_serve_without_vllm_prints_line_and_advice() -> None:
     run = lhkit("serve", "google/gemma-3-1b-it", env={"PATH": "/nonexistent"})
     assert run.returncode == 3
     assert run.stdout.startswith("vllm serve google/gemma-3-1b-it")
     assert "--dry-run" in run.stderr
 
 
-def test_ctrl_c_while_the_command_is_still_loading_is_an_interrupt_and_no_traceback(
+def test_main_reports_ctrl_c_while_loading_as_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Interrupting:

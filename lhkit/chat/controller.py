@@ -54,7 +54,7 @@ from lhkit.tool_results import (
     MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,
-    envelope_bytes,
+    encoded_size,
 )
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -297,7 +297,7 @@ class ChatController:
                 self._complete(pending, outcome)
 
     def _complete(self, pending: ToolCallMessage, outcome: ToolCallOutcome) -> None:
-        limit, size = self._assistant.max_result_bytes, envelope_bytes(outcome.result)
+        limit, size = self._assistant.max_result_bytes, encoded_size(outcome.result)
         if size > limit:
             _log.warning(
                 "%s returned %d bytes: the model reads at most max_result_bytes=%d (Assistant)",

@@ -1,4 +1,1 @@
-"""The command line: one file a command, and `parser` with their names and help.
-
-`options` holds what each command is asked for. Nothing that a notebook would need too.
-"""
+"""The command line: a module for each command, listed in `parser`; shared options in `options`."""

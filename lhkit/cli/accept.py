@@ -1,4 +1,4 @@
-"""`lhkit accept`: take what a model did as one more right way, in the scenario's own YAML."""
+"""`lhkit accept`: add an observed argument or phrase to the accepted ones of a scenario file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,16 +8,17 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.cli.command import Options, command
+from lhkit.cli.console import print_lines
 from lhkit.cli.options import RunFolder
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
-    Observed,
+    ObservedArgument,
     accept_argument,
     accept_phrase,
     observed_arguments,
-    refuse_changed,
-    schema_of,
+    require_unchanged,
+    tool_schema,
 )
 from lhkit.harness.loader import Sources, read_sources
 from lhkit.harness.manifest import Manifest
@@ -28,36 +29,39 @@ from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
 
-_MOST = 1_000_000
-"""A turn or a call beyond this number is a typing error."""
+_MAX_INDEX = 1_000_000
 
 
 class AcceptOptions(Options):
-    """What `lhkit accept` takes as right.
+    """Options of `lhkit accept`.
 
-    `sample` is a scenario, with `#2` behind it for its second repeat. `turn`, `call` and `arg`
-    choose among several wrong arguments; `phrase` takes words of the reply instead.
+    `turn`, `call` and `arg` choose among several wrong arguments; `phrase` accepts text of the
+    reply instead.
     """
 
     run: RunFolder
     sample: Annotated[
         str,
-        typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
+        typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second sample."),
     ]
-    turn: Annotated[int | None, typer.Option(min=0, max=_MOST, help="User turn, from 0.")] = None
-    call: Annotated[
-        int | None, typer.Option(min=0, max=_MOST, help="Call of the turn, from 0.")
+    turn: Annotated[
+        int | None, typer.Option(min=0, max=_MAX_INDEX, help="Index of the user turn, from 0.")
     ] = None
-    arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None
+    call: Annotated[
+        int | None,
+        typer.Option(min=0, max=_MAX_INDEX, help="Index of the tool call in the turn, from 0."),
+    ] = None
+    arg: Annotated[str | None, typer.Option(help="Name of the argument to accept.")] = None
     phrase: Annotated[
-        str | None, typer.Option(help="Words of the reply to accept, instead of an argument.")
+        str | None, typer.Option(help="Text of the reply to accept, instead of an argument.")
     ] = None
     paths: Annotated[
-        tuple[Path, ...], typer.Option("--scenarios", help="Files that hold the scenario.")
+        tuple[Path, ...],
+        typer.Option("--scenarios", help="Scenario files or folders; default: shipped."),
     ] = ()
-    is_dry: Annotated[bool, typer.Option("--dry-run", help="Show the change, write nothing.")] = (
-        False
-    )
+    is_dry: Annotated[
+        bool, typer.Option("--dry-run", help="Show the change without writing it.")
+    ] = False
 
 
 @command(
@@ -65,11 +69,11 @@ class AcceptOptions(Options):
     "lhkit accept runs/gemma-json SCENARIO --phrase noted --dry-run",
 )
 async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
-    """Show the change and write it, unless only a look is wanted.
+    """Show the change of the scenario file and write it, unless it is a dry run.
 
     Raises:
-        MissingRunError: there is no such run or sample.
-        UsageError: nothing, or not one thing, can be accepted; or the scenario changed.
+        MissingRunError: the run or sample does not exist.
+        UsageError: nothing or more than one argument can be accepted, or the scenario changed.
     """
     run = Run.load(options.run)
     record = _record(options, run)
@@ -82,8 +86,7 @@ async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
     if not options.is_dry:
         edit.file.write_bytes(edit.after.encode())
     key = "accept.dry" if options.is_dry else "accept.written"
-    words = printable(load_catalog(settings.locale).text(key, file=edit.file))
-    console.print(Text(words), soft_wrap=True)
+    print_lines([load_catalog(settings.locale).text(key, file=edit.file)], console)
     return 0
 
 
@@ -94,10 +97,10 @@ def _edit(
     origin = sources.origins.get(scenario_id)
     if origin is None:
         raise UsageError(
-            f"no scenario {scenario_id} in these files: name its file with --scenarios"
+            f"scenario {scenario_id} is not in these files: give its file with --scenarios"
         )
-    scenario = next(each for each in sources.scenarios if each.id == scenario_id)
-    refuse_changed(scenario, manifest)
+    scenario = next(s for s in sources.scenarios if s.id == scenario_id)
+    require_unchanged(scenario, manifest)
     text = origin.file.read_bytes().decode("utf-8")
     if options.phrase is not None:
         turn = options.turn or 0
@@ -105,38 +108,40 @@ def _edit(
             last = len(record.evidence.turns) - 1
             raise UsageError(f"{scenario_id} has no turn {turn}: give --turn 0 to {last}")
         return accept_phrase(options.phrase, turn, record.evidence.turns[turn].reply, origin, text)
-    chosen = _chosen(options, record)
-    return accept_argument(chosen, origin, schema_of(chosen, record, manifest), text)
+    observed = _observed_argument(options, record)
+    schema = tool_schema(observed, record, manifest)
+    return accept_argument(observed, origin, schema, text)
 
 
 def _record(options: AcceptOptions, run: Run) -> SampleRecord:
     try:
-        wanted = SampleId.parse(options.sample)
+        sample_id = SampleId.parse(options.sample)
     except ValueError as error:
         raise UsageError(str(error)) from error
     for record in run.records:
-        if record.sample_id == wanted:
+        if record.sample_id == sample_id:
             return record
     raise MissingRunError(
         f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#2"
     )
 
 
-def _chosen(options: AcceptOptions, record: SampleRecord) -> Observed:
+def _observed_argument(options: AcceptOptions, record: SampleRecord) -> ObservedArgument:
+    """Return the only wrong argument that the options select."""
     wrong = observed_arguments(record)
-    wanted = [
-        each
-        for each in wrong
-        if options.turn in {None, each.turn}
-        and options.call in {None, each.call}
-        and options.arg in {None, each.name}
+    selected = [
+        argument
+        for argument in wrong
+        if options.turn in {None, argument.turn}
+        and options.call in {None, argument.call}
+        and options.arg in {None, argument.name}
     ]
-    if len(wanted) == 1:
-        return wanted[0]
-    choices = "\n".join(f"  {each}" for each in wanted or wrong)
+    if len(selected) == 1:
+        return selected[0]
     if not wrong:
         raise UsageError(
-            f"{options.sample}: no call was expected with other arguments, so there is none to "
-            "accept: give --phrase for words of the reply, or widen the scenario by hand"
+            f"{options.sample}: no expected call has a wrong argument to accept. Give --phrase for "
+            "text of the reply, or edit the scenario by hand"
         )
+    choices = "\n".join(f"  {argument}" for argument in selected or wrong)
     raise UsageError(f"{options.sample}: choose one of\n{choices}")

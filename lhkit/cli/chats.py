@@ -1,61 +1,80 @@
-"""`lhkit chats`: list, show or forget kept chats."""
+"""`lhkit chats`: list, show or delete recorded chats."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from lhkit.cli.command import command
-from lhkit.cli.console import wide_console
-from lhkit.cli.options import USUAL_CHATS, ChatsFolder
+from lhkit.cli.command import Options, command
+from lhkit.cli.console import print_lines
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import DEFAULT_CHATS, ChatsFolder
 from lhkit.errors import UsageError
 from lhkit.harness.chats import forget_chats, load_chats
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.transcript import transcript
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
-from lhkit.text import one_line, printable
+from lhkit.text import one_line
 
-_SHOWN_CHARS = 60
-_MOST_CHARS = 1_000_000
+_MAX_LINE_CHARS = 60
+_MAX_CHARS = 1_000_000
+
+
+class ListOptions(Options):
+    """Options of `lhkit chats list`."""
+
+    folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder of recorded chats.")] = (
+        DEFAULT_CHATS
+    )
 
 
 @command("lhkit chats list runs/chats", name="list")
-async def list_chats(
-    folder: Annotated[Path, typer.Argument(file_okay=False)] = USUAL_CHATS, *, settings: Settings
-) -> int:
-    """Show a line for each chat that is kept in FOLDER, oldest first.
+async def list_chats(options: ListOptions, settings: Settings) -> int:
+    """List the chats in FOLDER, oldest first.
 
     Raises:
-        RunError: there are no chats in the folder, or a line is no record.
-        UsageError: it holds a run that was played.
+        RunError: the folder has no chats, or a record is invalid.
+        UsageError: the folder is a run of scenarios.
     """
     catalog = load_catalog(settings.locale)
-    records = load_chats(folder).records
-    _say([_told(record, catalog) for record in records])
-    _say([catalog.text("chats.count", count=len(records), folder=folder)])
-    return 0
+    records = load_chats(options.folder).records
+    print_lines(_summary(record, catalog) for record in records)
+    print_lines([catalog.text("chats.count", count=len(records), folder=options.folder)])
+    return ExitCode.OK
+
+
+class ShowOptions(Options):
+    """Options of `lhkit chats show`."""
+
+    name: Annotated[
+        str, typer.Argument(metavar="CHAT", help="Name of the chat, as in `lhkit chats list`.")
+    ]
+    folder: ChatsFolder = DEFAULT_CHATS
 
 
 @command("lhkit chats show chat-20260615-120000", name="show")
-async def show_chat(
-    name: Annotated[str, typer.Argument(metavar="CHAT", help="As `lhkit chats list` names it.")],
-    folder: ChatsFolder = USUAL_CHATS,
-    *,
-    settings: Settings,
-) -> int:
-    """Show a chat: its messages, calls, questions and answers.
+async def show_chat(options: ShowOptions, settings: Settings) -> int:
+    """Show a chat: messages, tool calls, confirmations.
 
     Raises:
-        RunError: there are no chats in the folder, or a line is no record.
-        UsageError: there is no such chat, or the folder holds a run that was played.
+        RunError: the folder has no chats, or a record is invalid.
+        UsageError: the chat does not exist, or the folder is a run of scenarios.
     """
-    record = load_chats(folder).sample(name).record
+    record = load_chats(options.folder).sample(options.name).record
     catalog = load_catalog(settings.locale)
-    _say([_told(record, catalog), transcript(record, catalog, max_chars=_MOST_CHARS)])
-    return 0
+    print_lines([_summary(record, catalog), transcript(record, catalog, max_chars=_MAX_CHARS)])
+    return ExitCode.OK
+
+
+class ForgetOptions(Options):
+    """Options of `lhkit chats forget`."""
+
+    names: Annotated[
+        tuple[str, ...], typer.Argument(metavar="CHAT", help="Names of the chats to delete.")
+    ] = ()
+    folder: ChatsFolder = DEFAULT_CHATS
+    is_all: Annotated[bool, typer.Option("--all", help="Delete all chats of the folder.")] = False
 
 
 @command(
@@ -63,37 +82,25 @@ async def show_chat(
     "lhkit chats forget --all --in runs/chats",
     name="forget",
 )
-async def remove_chats(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[CHAT]...", help="Names of chats.")
-    ] = None,
-    folder: ChatsFolder = USUAL_CHATS,
-    *,
-    is_all: Annotated[bool, typer.Option("--all", help="All that are kept in the folder.")] = False,
-    settings: Settings,
-) -> int:
-    """Remove chats from the disk; there is no way back.
+async def remove_chats(options: ForgetOptions, settings: Settings) -> int:
+    """Delete chats from the disk for good.
 
     Raises:
-        UsageError: it is not clear which, there is no such chat, or it is a run that was played.
-        RunError: there are no chats in the folder, it is in use, or cannot be written.
+        UsageError: names and `--all` are both given or both missing, a chat does not exist, or the
+            folder is a run of scenarios.
+        RunError: the folder has no chats, is in use, or cannot be written.
     """
-    if bool(names) is is_all:
-        raise UsageError("name the chats to forget, as `lhkit chats list` shows them, or --all")
+    if bool(options.names) is options.is_all:
+        raise UsageError("name the chats to delete, as `lhkit chats list` shows them, or --all")
     catalog = load_catalog(settings.locale)
-    gone = forget_chats(folder, None if is_all else names)
-    _say([*gone, catalog.text("chats.forgotten", count=len(gone), folder=folder)])
-    return 0
+    deleted = forget_chats(options.folder, None if options.is_all else options.names)
+    text = catalog.text("chats.forgotten", count=len(deleted), folder=options.folder)
+    print_lines([*deleted, text])
+    return ExitCode.OK
 
 
-def _told(record: SampleRecord, catalog: Catalog) -> str:
+def _summary(record: SampleRecord, catalog: Catalog) -> str:
     turns = record.evidence.turns
-    began = one_line(turns[0].user, max_chars=_SHOWN_CHARS) if turns else ""
-    counted = catalog.text("chats.turns", count=len(turns))
-    return f"{record.sample_id} · {record.locale} · {counted} · {began}"
-
-
-def _say(lines: Sequence[str]) -> None:
-    console = wide_console()
-    for line in lines:
-        console.print(Text(printable(line)), soft_wrap=True)
+    first = one_line(turns[0].user, max_chars=_MAX_LINE_CHARS) if turns else ""
+    count = catalog.text("chats.turns", count=len(turns))
+    return f"{record.sample_id} · {record.locale} · {count} · {first}"

@@ -1,89 +1,79 @@
-"""How a function becomes a command: its parameters are the options.
+"""Turn an async function and its `Options` into a typer command."""
 
-A command is a module of this package whose docstring begins with its name, such as
-"`lhkit lint`: check scenarios …". In it, `command` marks the function that runs; with a `name` it
-is one of several, such as `lhkit chats list`. A parameter is an option or an argument if its type
-is `Annotated` with a `typer.Option`, a `typer.Argument` or a described pydantic `Field`. One whose
-type is a pydantic model stands for the model's fields. `settings` is passed to all.
-"""
-
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from inspect import Parameter, Signature, cleandoc, signature
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from inspect import Parameter, Signature, cleandoc
 from itertools import pairwise
-from types import GenericAlias, ModuleType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import GenericAlias, ModuleType
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from pydantic import BaseModel, ConfigDict
-from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
 
-from lhkit.cli.finish import Run, finish
+from lhkit.cli.finish import Runner, finish
 from lhkit.settings import validate_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 
+_MAY_BE_EMPTY = "--stress"  # the only option with a meaningful empty value: no stress
+
 
 class Options(BaseModel):
-    """Options of a command as one value."""
+    """Options of a command: each field annotated with a typer option or argument."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-_MAY_BE_EMPTY = "--stress"
-"""The only option that may have an empty value: no stress."""
-
-
 def command(*examples: str, name: str = "") -> Callable[[_Function], _Function]:
-    """Mark an async function as the command of its module; it returns the exit code.
+    """Mark an async function `(options, settings) -> exit code` as a command of its module.
 
     Args:
-        examples: lines that are shown under the help of the command.
-        name: the command in a group, such as `list` of `lhkit chats list`; the docstring of the
-            function is then its help.
+        examples: command lines shown under the help.
+        name: the subcommand, such as `list` of `lhkit chats list`; its help is the first paragraph
+            of the function's docstring.
     """
 
     def mark(function: _Function) -> _Function:
-        function.__dict__["examples"], function.__dict__["command_name"] = examples, name
+        function.__dict__.update(examples=examples, subcommand=name)
         return function
 
     return mark
 
 
-def typer_of(module: ModuleType, name: str, summary: str, run: Run) -> typer.Typer:
-    """Return the command or the group of a module.
+def build_command(module: ModuleType, name: str, summary: str, run: Runner) -> typer.Typer:
+    """Return the command, or the group of subcommands, that a module defines.
 
     Args:
-        module: a module of this package.
-        name: the name of its command.
+        module: a module with functions marked by `command`.
+        name: the name of the command.
         summary: the help of the command or the group.
         run: runs a coroutine to its end.
     """
-    marked = [each for each in vars(module).values() if hasattr(each, "command_name")]
-    found = typer.Typer(add_completion=False, no_args_is_help=True)
-    for function in marked:
-        in_group = function.command_name
-        found.command(
-            in_group or name,
+    functions = [value for value in vars(module).values() if hasattr(value, "subcommand")]
+    app = typer.Typer(add_completion=False, no_args_is_help=True)
+    for function in functions:
+        subcommand = function.subcommand
+        app.command(
+            subcommand or name,
             cls=_Command,
-            help=cleandoc(function.__doc__).partition("\n\n")[0] if in_group else summary,
-            epilog=shown_examples(function.examples),
-        )(_callback(function, run))
-    if marked[0].command_name:
-        firsts = (each.examples[0] for each in marked)
-        found.callback(help=summary, epilog=shown_examples(firsts))(lambda: None)
-    return found
+            help=cleandoc(function.__doc__).partition("\n\n")[0] if subcommand else summary,
+            epilog=format_examples(function.examples),
+        )(_typer_callback(function, run))
+    if functions[0].subcommand:
+        examples = (function.examples[0] for function in functions)
+        app.callback(help=summary, epilog=format_examples(examples))(lambda: None)
+    return app
 
 
-def shown_examples(lines: Iterator[str] | Sequence[str]) -> str:
-    """Return examples as they are shown under a help text."""
+def format_examples(lines: Iterable[str]) -> str:
+    """Return example command lines as text for the end of a help page."""
     return "\n".join(f"$ {line}" for line in lines)
 
 
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse the empty value of an unset variable in a script, which would have no effect."""
+        """Refuse empty values: an unset variable of a script would go unnoticed."""
         for before, word in pairwise(("", *args)):
             is_joined = word.startswith("--") and word.endswith("=")  # --option=
             option = word[:-1] if is_joined else before if before.startswith("-") else "an argument"
@@ -93,94 +83,29 @@ class _Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def _callback(function: Callable[..., Any], run: Run) -> Callable[..., None]:
-    """Return what typer calls: it takes the options one by one."""
-    hints = get_type_hints(function, include_extras=True)
-    parameters: list[Parameter] = []
-    models: dict[str, type[BaseModel]] = {}
-    for name, given in signature(function).parameters.items():
-        hint = hints[name]
-        if isinstance(hint, type) and issubclass(hint, BaseModel) and name != "settings":
-            models[name] = hint
-            for field_name, field in hint.model_fields.items():
-                default = Parameter.empty if field.is_required() else field.get_default()
-                parameters += _parameter(field_name, field.annotation, [field], default)
-        elif get_origin(hint) is Annotated:
-            kind, *metadata = get_args(hint)
-            parameters += _parameter(name, kind, metadata, given.default)
+def _typer_callback(function: Callable[..., Any], run: Runner) -> Callable[..., None]:
+    """Return a function with one parameter an option, which runs the command."""
+    options_type: type[Options] = get_type_hints(function)["options"]
 
-    def called(**given: Any) -> None:
-        values = {name: value for name, value in given.items() if value is not None}
+    def callback(**values: Any) -> None:
+        given = {name: value for name, value in values.items() if value is not None}
+        finish(run, lambda settings: function(validate_options(options_type, **given), settings))
 
-        def started(settings: Any) -> Coroutine[Any, Any, int]:
-            made = {
-                name: validate_options(
-                    model, **{k: v for k, v in values.items() if k in model.model_fields}
+    signature = Signature(list(_parameters(options_type)))
+    callback.__signature__ = signature  # type: ignore[attr-defined]
+    return callback
+
+
+def _parameters(options_type: type[Options]) -> Iterator[Parameter]:
+    for name, field in options_type.model_fields.items():
+        kind: Any = field.annotation
+        if get_origin(kind) is tuple:  # typer knows lists of any length, but no such tuples
+            kind = GenericAlias(list, get_args(kind)[:1])
+        for option in field.metadata:
+            if isinstance(option, OptionInfo | ArgumentInfo):
+                yield Parameter(
+                    name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if field.is_required() else field.get_default() or None,
+                    annotation=Annotated[kind, option],
                 )
-                for name, model in models.items()
-            }
-            inside = {field for model in models.values() for field in model.model_fields}
-            others = {name: value for name, value in values.items() if name not in inside}
-            coroutine: Coroutine[Any, Any, int] = function(**others, **made, settings=settings)
-            return coroutine
-
-        finish(run, started)
-
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return called
-
-
-def _parameter(name: str, kind: Any, metadata: Sequence[Any], default: Any) -> Iterator[Parameter]:
-    """Yield an option or an argument as typer takes it; nothing for a field that is neither."""
-    found = next(filter(None, (_option(each, name, kind) for each in metadata)), None)
-    if found is not None:
-        yield Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=None if default == () else default,
-            annotation=Annotated[_plain(kind), found],
-        )
-
-
-def _option(metadata: Any, name: str, kind: Any) -> OptionInfo | ArgumentInfo | None:
-    """Return the option that a part of an annotation describes."""
-    if isinstance(metadata, OptionInfo | ArgumentInfo):
-        return metadata
-    if not isinstance(metadata, FieldInfo):
-        return None
-    for each in metadata.metadata:
-        if isinstance(each, OptionInfo | ArgumentInfo):
-            return each
-    if metadata.description is None:
-        return None
-    bounds = {name: getattr(each, name) for each in metadata.metadata for name in _bounds(each)}
-    more: Any = metadata.json_schema_extra or {}
-    is_flag = kind is bool  # without --no-…
-    flag = more.get("option") or (f"--{name.replace('_', '-')}" if is_flag else None)
-    option: OptionInfo = typer.Option(
-        *((flag,) if flag else ()),
-        help=metadata.description,
-        min=bounds.get("ge"),
-        max=bounds.get("le"),
-        metavar=more.get("metavar"),
-    )
-    return option
-
-
-def _bounds(metadata: Any) -> list[str]:
-    return [name for name in ("ge", "le") if hasattr(metadata, name)]
-
-
-def _plain(kind: Any) -> Any:
-    """Return a type that typer knows: words for a choice, a list for a tuple of any length."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _plain(inner[0])
-    if origin is Literal:
-        return str
-    if origin is tuple:
-        return GenericAlias(list, (_plain(inner[0]),))
-    if origin in {Union, UnionType}:
-        (one,) = [each for each in inner if each is not type(None)]
-        return _plain(one) | None
-    return kind

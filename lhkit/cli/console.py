@@ -1,24 +1,29 @@
-"""The console of the commands that show runs, and the exit codes of those that judge them."""
+"""Consoles and printing for commands."""
 
 import json
+from collections.abc import Iterable
 
 from rich.console import Console
+from rich.text import Text
 
 from lhkit.harness.report.terminal import WIDTH
-
-EXIT_MISSED = 1
-"""Something that was asked for by an option was not reached."""
-EXIT_INVALID = 3
-"""Samples are left that say nothing, so nobody can tell."""
+from lhkit.text import printable
 
 
 def wide_console() -> Console:
-    """Return a console that does not cut the table where nobody sees the width."""
+    """Return a console that does not cut tables when the output is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH)
 
 
+def print_lines(lines: Iterable[str], console: Console | None = None) -> None:
+    """Print lines unwrapped, with control characters escaped."""
+    console = console or wide_console()
+    for line in lines:
+        console.print(Text(printable(line)), soft_wrap=True)
+
+
 def print_json(console: Console, value: object) -> None:
-    """Print a value as JSON; what the console cannot encode as JSON's own escapes."""
+    """Print a value as JSON, escaping what the console cannot encode."""
     is_unicode = console.encoding.startswith("utf")
     console.out(json.dumps(value, ensure_ascii=not is_unicode, indent=1), highlight=False)

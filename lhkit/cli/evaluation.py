@@ -1,36 +1,88 @@
-"""One run as `eval` and `matrix` play it: what is asked, of which model, into which folder."""
+"""One planned run of `lhkit eval` or of an arm of `lhkit matrix`, and the model that it opens."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from lhkit import app, scale
-from lhkit.cli.overrides import served_by
-from lhkit.cli.source import Opened, source_of
-from lhkit.errors import UsageError
+from lhkit.cli.options import apply_server_options
+from lhkit.cli.progress import open_model, setup_progress
+from lhkit.errors import RunError, UsageError
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.plan import ModelSource, Plan, plan_run
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.run_options import RunOptions
+from lhkit.harness.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import Stress, parse_stress, stressed
+from lhkit.locales import Catalog
+from lhkit.models import served
+from lhkit.models.base import ModelRequest
+from lhkit.models.pool import ServerPool
+from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, require_constraint
+from lhkit.models.server import StartProgress
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import MAX_NUM_SEQS
-from lhkit.scale import SCRIPTED, Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
+from lhkit.responses import ModelIdentity
+from lhkit.scale import (
+    SCRIPTED,
+    Cluster,
+    Placement,
+    RaySampleRunner,
+    ReplicaConfig,
+    Resources,
+)
 from lhkit.settings import Settings, hardware
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import Toolset, limit_tokens, registry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedModel:
+    """A model that is ready to run samples.
+
+    Attributes:
+        source: the model; with `replicas` it only carries their identity.
+        server_s: seconds that a server took to start for it.
+        replicas: run the samples instead of this process.
+    """
+
+    source: ModelSource
+    server_s: float = 0.0
+    replicas: RaySampleRunner | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """Default number of conversations at once."""
+        if self.replicas is not None:
+            return min(MAX_CONCURRENCY, self.replicas.concurrency)
+        return source_concurrency(self.source)
+
+    def warnings(self, catalog: Catalog) -> Iterator[str]:
+        """Yield which servers were dropped and how many replicas died."""
+        if isinstance(self.source, ServerPool):
+            for address in self.source.failed_addresses:
+                yield catalog.text("eval.left", address=address)
+        if self.replicas is not None and (losses := self.replicas.losses):
+            yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])
+
+
+def source_concurrency(source: ModelSource) -> int:
+    """Return how many conversations the servers of a model run at once."""
+    if callable(source):
+        return UNKNOWN_CONCURRENCY
+    servers = len(source) if isinstance(source, ServerPool) else 1
+    return min(MAX_CONCURRENCY, servers * served.default_concurrency(source.identity))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One run, checked before anything is started. `toolset` is not under stress yet."""
+    """A run whose options were checked before anything starts; `toolset` is without stress."""
 
     options: RunOptions
     scenarios: tuple[Scenario, ...]
@@ -42,16 +94,12 @@ class Evaluation:
 
     @property
     def is_scripted(self) -> bool:
-        """Whether a script plays, and no served model."""
+        """True if the model is scripted, such as gold or silent."""
         return self.choice.is_embedded and self.choice.name in SCRIPTED
-
-    def under_stress(self, source: ModelSource) -> tuple[ModelSource, Toolset]:
-        """Return model and toolset as they are played."""
-        return stressed(source, self.toolset, self.stress)
 
     def plan(self, source: ModelSource) -> Plan:
         """Return the plan of the run with a model."""
-        model, toolset = self.under_stress(source)
+        model, toolset = stressed(source, self.toolset, self.stress)
         return plan_run(
             self.scenarios,
             model,
@@ -60,14 +108,14 @@ class Evaluation:
             user=self.options.user,
         )
 
-    async def play(self, opened: Opened, provenance: Provenance, **more: Any) -> Run:
-        """Play what is missing in the folder; `more` are arguments of `replay`."""
-        model, toolset = self.under_stress(opened.source)
+    async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
+        """Run the missing samples; `arguments` are further ones of `replay`."""
+        model, toolset = stressed(opened.source, self.toolset, self.stress)
         return await replay(
             self.scenarios,
             model,
             toolset=toolset,
-            runner=opened.runner,
+            runner=opened.replicas,
             run_dir=self.folder,
             repeats=self.options.repeats,
             user=self.options.user,
@@ -76,18 +124,17 @@ class Evaluation:
             keep_prompts=self.options.keep_prompts,
             keep_states=self.options.keep_states,
             provenance=provenance,
-            **more,
+            **arguments,
         )
 
     @asynccontextmanager
-    async def on_replicas(
+    async def open_replicas(
         self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
-    ) -> AsyncIterator[Opened]:
-        """Yield replicas that play."""
+    ) -> AsyncIterator[OpenedModel]:
+        """Yield replicas on a cluster; `on_wait` is called while there is no room for them."""
         placement, choice = cluster.placement, self.choice
-        base_urls = () if choice.base_url is None else (choice.base_url, *choice.beside)
-        own = RunOptions.model_validate(self.options, from_attributes=True)
-        options = own.model_copy(
+        base_urls = () if choice.base_url is None else (choice.base_url, *choice.more_urls)
+        options = self.options.model_copy(
             update={
                 "toolset": cluster.toolset,
                 "base_urls": base_urls,
@@ -101,13 +148,68 @@ class Evaluation:
         else:
             concurrency = scale.GPU_CONCURRENCY if placement.gpus else MAX_NUM_SEQS
         config = ReplicaConfig(options=options, gpus=placement.gpus, concurrency=concurrency)
-        played = [each.with_user(self.options.user) for each in self.scenarios]
-        async with RaySampleRunner(cluster, config, played, on_wait=on_wait) as runner:
-            source = source_of(choice, runner)
-            yield Opened(source=source, server_s=runner.server_s, runner=runner)
+        scenarios = [scenario.with_user(self.options.user) for scenario in self.scenarios]
+        async with RaySampleRunner(cluster, config, scenarios, on_wait=on_wait) as replicas:
+            source = (
+                SCRIPTED[choice.name]()
+                if self.is_scripted
+                else _identity_model(replicas.identity or ModelIdentity(model=""))
+            )
+            yield OpenedModel(source=source, server_s=replicas.server_s, replicas=replicas)
 
 
-def prepared(
+@asynccontextmanager
+async def open_source(
+    choice: app.ModelChoice,
+    settings: Settings,
+    is_complete: Callable[[ModelSource], bool],
+    replicas: AbstractAsyncContextManager[OpenedModel] | None = None,
+) -> AsyncIterator[OpenedModel]:
+    """Yield the model of a run; start no server if every sample is already recorded.
+
+    Args:
+        choice: the model; without an address, `gold` and `silent` are scripted models.
+        settings: where weights and servers are.
+        is_complete: returns whether a run of this model has no missing sample.
+        replicas: opens Ray replicas, if they run the samples.
+
+    Raises:
+        LhkitError: the model cannot be opened.
+    """
+    is_scripted = choice.is_embedded and choice.name in SCRIPTED
+    if is_scripted and replicas is None:
+        yield OpenedModel(source=SCRIPTED[choice.name]())
+        return
+    if not is_scripted and "/" not in (choice.name or ""):
+        with setup_progress() as progress:
+            identity = await app.expected_identity(choice, settings, progress.weights)
+        if identity and is_complete(source := _identity_model(identity)):
+            yield OpenedModel(source=source)
+            return
+    if replicas is not None:
+        async with replicas as opened:
+            yield opened
+        return
+    server_s = 0.0
+
+    def record_start(progress: StartProgress) -> None:
+        nonlocal server_s
+        server_s = progress.elapsed_s
+
+    async with open_model(choice, settings, record_start) as model:
+        yield OpenedModel(source=model, server_s=server_s)
+
+
+def _identity_model(identity: ModelIdentity) -> ModelSource:
+    """Return a model with an identity that answers no request."""
+
+    def refuse(_: ModelRequest) -> NoReturn:
+        raise RunError("records were removed while the run started: give the same command again")
+
+    return ScriptedModel(refuse, identity=identity)
+
+
+def prepare_evaluation(
     options: RunOptions,
     scenarios: tuple[Scenario, ...],
     toolset: Toolset,
@@ -116,33 +218,35 @@ def prepared(
     settings: Settings,
     placement: Placement | None,
 ) -> Evaluation:
-    """Return a run, after checking all that can be checked before a server is started.
+    """Return a run after checking everything that needs no server.
 
     Raises:
-        UsageError: an option is not valid, or does not go with another.
-        MissingPackageError: Ray is asked for and not installed.
+        UsageError: an option is invalid or contradicts another.
+        MissingPackageError: Ray is requested and not installed.
     """
     stress = parse_stress(options.stress)
-    addresses = addresses_of(options.base_urls)
-    settings = served_by(settings, options.runtime, options.dtype, *addresses, settings.base_url)
+    addresses = parse_addresses(options.base_urls)
+    settings = apply_server_options(
+        settings, options.runtime, options.dtype, *addresses, settings.base_url
+    )
     options.require_few(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)
     toolset = scale.with_instructions(
         limit_tokens(toolset, options.max_tokens), options.instructions
     )
-    is_script = not addresses and options.model in SCRIPTED
-    base_url = addresses[0] if addresses else None if is_script else settings.base_url
+    is_scripted = not addresses and options.model in SCRIPTED
+    base_url = addresses[0] if addresses else None if is_scripted else settings.base_url
     choice = app.ModelChoice(
         name=options.model,
         base_url=base_url,
-        beside=addresses[1:],
+        more_urls=addresses[1:],
         api_key=settings.api_key,
         dialect=options.dialect,
         constraint=options.constraint,
         tools=_constrained_tools(options, toolset, scenarios),
     )
-    if not is_script:
+    if not is_scripted:
         require = app.require_choice if placement is None else scale.require_model
         require(choice, settings.runtime)
     return Evaluation(
@@ -159,43 +263,49 @@ def prepared(
 def _constrained_tools(
     options: RunOptions, toolset: Toolset, scenarios: Iterable[Scenario]
 ) -> tuple[ToolDefinition, ...]:
-    """Return the tools that decoding is constrained to, as the first scenario has them.
+    """Return the tools of the first scenario, which decoding is constrained to.
 
     Raises:
-        UsageError: in a language of the scenarios the tools cannot have this constraint.
+        UsageError: the tools in a language of the scenarios do not support this constraint.
     """
-    firsts: dict[str, Scenario] = {}
-    for each in scenarios if options.constraint != "off" else ():
-        firsts.setdefault(each.locale, each)
-    tools = [registry_of(toolset, each.world, each.locale).definitions for each in firsts.values()]
-    for spoken in tools or [()]:
-        require_constraint(options.dialect, options.constraint, spoken)
+    first_by_locale: dict[str, Scenario] = {}
+    for scenario in scenarios if options.constraint != "off" else ():
+        first_by_locale.setdefault(scenario.locale, scenario)
+    tools = [
+        registry_of(toolset, scenario.world, scenario.locale).definitions
+        for scenario in first_by_locale.values()
+    ]
+    for definitions in tools or [()]:
+        require_constraint(options.dialect, options.constraint, definitions)
     return tools[0] if tools else ()
 
 
-def addresses_of(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the addresses of one model's servers; `@FILE` stands for a file with one a line.
+def parse_addresses(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the server addresses given by `--base-url`.
 
-    Blank lines and what follows a `#` are left out.
+    `@FILE` is a file with one address a line; blank lines and comments after `#` are ignored.
 
     Raises:
-        UsageError: a file cannot be read or names none, an address is not valid or there twice.
+        UsageError: a file cannot be read or is empty, or an address is invalid or repeated.
     """
-    found: list[str] = []
-    for word in words:
-        listed = _listed(Path(word[1:])) if word.startswith("@") else [word]
-        if not listed:
-            raise UsageError(f"--base-url {word}: there is no address in it: write one a line")
-        found += listed
-    for each in found:
-        require_address(each)
-    roots = Counter(Endpoint(base_url=each).root for each in found)
-    if twice := [root for root, count in roots.items() if count > 1]:
-        raise UsageError(f"--base-url {twice[0]} is given {roots[twice[0]]} times: give it once")
-    return tuple(found)
+    addresses: list[str] = []
+    for value in values:
+        if not value.startswith("@"):
+            addresses.append(value)
+        elif listed := _read_addresses(Path(value[1:])):
+            addresses += listed
+        else:
+            raise UsageError(f"--base-url {value}: the file has no address. Write one a line")
+    for address in addresses:
+        require_address(address)
+    roots = Counter(Endpoint(base_url=address).root for address in addresses)
+    for root, count in roots.items():
+        if count > 1:
+            raise UsageError(f"--base-url {root} is given {count} times: give it once")
+    return tuple(addresses)
 
 
-def _listed(path: Path) -> list[str]:
+def _read_addresses(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -205,8 +315,8 @@ def _listed(path: Path) -> list[str]:
     return [address for line in lines if (address := line.partition("#")[0].strip())]
 
 
-async def provenance_of(settings: Settings) -> Provenance:
-    """Return what only the command line knows of a run that begins now."""
+async def read_provenance(settings: Settings) -> Provenance:
+    """Return start time, git commit and hardware of a run that starts now."""
     commit = None
     try:
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""`lhkit export`: write a run for OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
+"""`lhkit export`: write a run as messages, Parquet, Inspect log, traces or training data."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -8,11 +8,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 import typer
-from rich.text import Text
 
 from lhkit.cli.command import Options, command
-from lhkit.cli.console import wide_console
-from lhkit.cli.options import SHAPE, Locale
+from lhkit.cli.console import print_lines
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import Locale
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_atomically
 from lhkit.harness.corrections import read_conversations
@@ -29,20 +29,19 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
-from lhkit.locales import load_catalog
+from lhkit.locales import Catalog, load_catalog
 from lhkit.redaction import masked
 from lhkit.settings import Settings
-from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
-_TRACES = "/v1/traces"
-_SEND_S = 30.0
-_SHOWN_CHARS = 200
-_SHOWN_BYTES = 64 << 10
+_TRACES_PATH = "/v1/traces"
+_TIMEOUT_S = 30.0
+_MAX_ERROR_CHARS = 200
+_MAX_ERROR_BYTES = 64 << 10
 
 
 class ExportOptions(Options):
-    """What `lhkit export` writes: a run, in each format that has a place.
+    """Options of `lhkit export`: each format that is given a file is written.
 
     `scenarios`, `reviewed`, `held_out` and `toolset` are for `sft`, which needs no run.
     """
@@ -53,23 +52,24 @@ class ExportOptions(Options):
     openai_messages: Annotated[
         Path | None,
         typer.Option(
-            dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
+            dir_okay=False, help="JSON Lines file of conversations in OpenAI's message format."
         ),
     ] = None
     sft: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="Training conversations: passed samples of RUN, or references of --scenarios.",
+            help="JSON Lines file of training conversations: passed samples of RUN, or reference "
+            "calls of --scenarios.",
         ),
     ] = None
     scenarios: Annotated[
         tuple[Path, ...],
-        typer.Option("--scenarios", help="For --sft: scenario files, with RUN those of the run."),
+        typer.Option("--scenarios", help="For --sft: scenario files; with RUN, those of the run."),
     ] = ()
     reviewed: Annotated[
         tuple[Path, ...],
-        typer.Option("--reviewed", dir_okay=False, help="For --sft: a file of Review.to_training."),
+        typer.Option("--reviewed", dir_okay=False, help="For --sft: file of Review.to_training."),
     ] = ()
     held_out: Annotated[
         tuple[Path, ...],
@@ -81,25 +81,27 @@ class ExportOptions(Options):
     parquet: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", file_okay=False, help="Tables: samples, turns, calls and more."
+            metavar="FOLDER",
+            file_okay=False,
+            help="Folder of Parquet tables: samples, turns, calls and more.",
         ),
     ] = None
     inspect: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="A log for `inspect view`, such as run.eval."),
+        typer.Option(dir_okay=False, help="Log file for `inspect view`, such as run.eval."),
     ] = None
     otel: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|URL",
-            help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
+            help="OpenTelemetry traces: a file, or a receiver such as http://127.0.0.1:4318.",
         ),
     ] = None
     toolset: Annotated[
         str | None,
         typer.Option(
-            metavar=SHAPE,
-            help="Tools of your own; package.module:NAME works too. Default: life-helper.",
+            metavar="FILE.py:NAME",
+            help="For --sft: your own toolset, or package.module:NAME. Default: life-helper.",
         ),
     ] = None
     locale: Locale = None
@@ -112,101 +114,99 @@ class ExportOptions(Options):
     "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
 )
 async def export_run(options: ExportOptions, settings: Settings) -> int:
-    """Write a run in each format that was asked for; return the exit code.
+    """Write a run in each requested format; return the exit code.
 
     Raises:
-        UsageError: no run or nothing was asked for, Inspect would not know the file by its name,
-            or there is nothing to train on.
-        RunError: there is no run, a line of it is broken, a file cannot be written, or a receiver
-            of traces does not take them.
-        MissingPackageError: a package of the extra `export` is not there.
+        UsageError: the run or a format is missing, the name of the Inspect log is invalid, or there
+            is nothing to train on.
+        RunError: the run is invalid, a file cannot be written, or a receiver refuses the traces.
+        MissingPackageError: a package of the extra `export` is not installed.
     """
     if options.sft is None and (options.scenarios or options.reviewed or options.held_out):
         raise UsageError("--scenarios, --reviewed and --held-out belong to --sft: give --sft FILE")
+    catalog = load_catalog(settings.locale)
     if options.sft is not None:
-        await _export_sft(options, options.sft, settings)
+        await _export_sft(options, options.sft, catalog)
     if options.folder is None:
         if options.sft is not None:
-            return 0
+            return ExitCode.OK
         raise UsageError("RUN: name the folder of a run")
-    wanted = list(_wanted(options))
-    if not wanted and options.otel is None:
+    files = list(_requested_files(options))
+    if not files and options.otel is None:
         if options.sft is not None:
-            return 0
+            return ExitCode.OK
         raise UsageError(
             "nothing to write: give --openai-messages, --sft, --parquet, --inspect or --otel"
         )
     if options.inspect is not None and options.inspect.suffix != ".eval":
-        raise UsageError(f"{options.inspect}: Inspect knows its logs by their ending: give .eval")
+        raise UsageError(f"{options.inspect} is not a valid name of an Inspect log: give .eval")
     run = Run.load(options.folder, keep_records=False)
-    catalog, console = load_catalog(settings.locale), wide_console()
-
-    def tell(place: Path | str) -> None:
-        words = catalog.text("export.written", path=place, count=len(run.records))
-        console.print(Text(printable(words)), soft_wrap=True)
-
-    for path, folder, write in wanted:
+    count = len(run.records)
+    for path, folder, write in files:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write(run, path)
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error}): choose another place") from error
-        tell(path)
-    if options.otel is not None and _is_address(options.otel):
-        tell(await _send(run, options.otel))
-    return 0
+        print_lines([catalog.text("export.written", path=path, count=count)])
+    if options.otel is not None and _is_url(options.otel):
+        url = await _send_traces(run, options.otel)
+        print_lines([catalog.text("export.written", path=url, count=count)])
+    return ExitCode.OK
 
 
-def _wanted(options: ExportOptions) -> Iterator[tuple[Path, Path, Callable[[Run, Path], object]]]:
-    """Yield each place, the folder that it needs, and what writes there."""
+def _requested_files(
+    options: ExportOptions,
+) -> Iterator[tuple[Path, Path, Callable[[Run, Path], object]]]:
+    """Yield the path of each file, the folder to create, and the function that writes it."""
     if options.openai_messages is not None:
         yield options.openai_messages, options.openai_messages.parent, write_openai_messages
     if options.parquet is not None:
         yield options.parquet, options.parquet, write_parquet
     if options.inspect is not None:
         yield options.inspect, options.inspect.parent, write_inspect
-    if options.otel is not None and not _is_address(options.otel):
+    if options.otel is not None and not _is_url(options.otel):
         yield Path(options.otel), Path(options.otel).parent, _write_traces
 
 
-async def _export_sft(options: ExportOptions, file: Path, settings: Settings) -> None:
+async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> None:
     """Write training conversations and print how many were left out.
 
     Raises:
-        UsageError: there is no source, a source is not valid, or no conversation remains.
-        RunError: the run or the file cannot be read or written.
+        UsageError: there is no source, a source is invalid, or no conversation remains.
+        RunError: the run cannot be read, or the file cannot be written.
     """
     if options.folder is None and not (options.scenarios or options.reviewed):
         raise UsageError("--sft: give the folder of a RUN, --scenarios or --reviewed")
     toolset = load(options.toolset or DEFAULT)
     held_out = load_scenarios(options.held_out) if options.held_out else ()
     scenarios = load_scenarios(options.scenarios) if options.scenarios else ()
-    talks = [talk for path in options.reviewed for talk in read_conversations(path)]
+    corrected = [talk for path in options.reviewed for talk in read_conversations(path)]
     sources: list[Iterable[SftConversation]] = []
     if options.folder is not None:
         run = Run.load(options.folder, keep_records=False)
         sources.append(run_conversations(run, toolset, scenarios))
     elif scenarios:
         sources.append(await reference_conversations(scenarios, toolset))
-    if talks:
-        sources.append(await reviewed_conversations(talks, toolset))
+    if corrected:
+        sources.append(await reviewed_conversations(corrected, toolset))
     messages = (turn.user for scenario in held_out for turn in scenario.turns)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         counts = write_sft(chain.from_iterable(sources), file, messages)
     except OSError as error:
         raise RunError(f"{file} cannot be written ({error}): choose another place") from error
-    words = load_catalog(settings.locale).text(
+    text = catalog.text(
         "export.sft",
         path=file,
         count=counts.written,
         held_out=counts.held_out,
         repeated=counts.repeated,
     )
-    wide_console().print(Text(printable(words)), soft_wrap=True)
+    print_lines([text])
 
 
-def _is_address(place: str) -> bool:
+def _is_url(place: str) -> bool:
     return place.startswith(("http://", "https://"))
 
 
@@ -214,37 +214,41 @@ def _write_traces(run: Run, file: Path) -> None:
     write_atomically(file, (request + b"\n" for request in trace_lines(run)))
 
 
-async def _send(run: Run, address: str) -> str:
-    """Send the traces to a receiver of OTLP over HTTP; return where they went.
+async def _send_traces(run: Run, address: str) -> str:
+    """Send the traces to a receiver of OTLP over HTTP; return its URL.
 
     Raises:
-        RunError: it cannot be reached, or refuses them.
+        RunError: the receiver cannot be reached or refuses the traces.
     """
     parts = urlsplit(address)
-    path = parts.path if parts.path.strip("/") else _TRACES
+    path = parts.path if parts.path.strip("/") else _TRACES_PATH
     url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
     headers = {"Content-Type": "application/x-protobuf"}
-    timeout = aiohttp.ClientTimeout(total=_SEND_S)
+    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
         async with aiohttp.ClientSession(
             timeout=timeout, headers=headers, auto_decompress=False
         ) as session:
             for request in trace_requests(run):
-                async with session.post(url, data=request, allow_redirects=False) as answer:
-                    if location := answer.headers.get("Location"):
-                        raise RunError(
-                            f"{url} redirects to {masked(location)[:_SHOWN_CHARS]}, and traces go "
-                            "only to the address that was given: give that one if you trust it"
-                        )
-                    if not answer.ok:
-                        piece = await answer.content.read(_SHOWN_BYTES)
-                        said = masked(piece.decode("utf-8", "replace"))[:_SHOWN_CHARS]
-                        raise RunError(
-                            f"{url} refuses the traces ({answer.status} {said}): give the address "
-                            "of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318"
-                        )
+                async with session.post(url, data=request, allow_redirects=False) as response:
+                    await _require_accepted(response, url)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise RunError(
             f"{url} cannot be reached ({type(error).__name__}): start the receiver, or write a file"
         ) from error
     return url
+
+
+async def _require_accepted(response: aiohttp.ClientResponse, url: str) -> None:
+    if location := response.headers.get("Location"):
+        raise RunError(
+            f"{url} redirects to {masked(location)[:_MAX_ERROR_CHARS]}, and traces are sent only "
+            "to the given address: give that one if you trust it"
+        )
+    if not response.ok:
+        body = await response.content.read(_MAX_ERROR_BYTES)
+        text = masked(body.decode("utf-8", "replace"))[:_MAX_ERROR_CHARS]
+        raise RunError(
+            f"{url} refuses the traces ({response.status} {text}): give the address of a receiver "
+            "of OTLP over HTTP, such as http://127.0.0.1:4318"
+        )

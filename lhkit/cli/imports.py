@@ -1,4 +1,4 @@
-"""`lhkit import`: make scenarios and a toolset of recorded chats, or of a benchmark."""
+"""`lhkit import`: create scenarios and a toolset from recorded chats or a benchmark."""
 
 import asyncio
 import shutil
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 from tqdm import tqdm
 
-from lhkit.cli.command import command
-from lhkit.cli.console import wide_console
-from lhkit.cli.options import SHAPE, AsJsonl, NewFolder
+from lhkit.cli.command import Options, command
+from lhkit.cli.console import print_lines
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import AsJsonl, NewFolder
 from lhkit.errors import UsageError
 from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.written import yaml_text
+from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
 from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.imported import Imported, ImportedFile, Loss
@@ -31,20 +31,43 @@ from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.toolset import load
 
-EXIT_LEFT_OUT = 1
 TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
-_SHOWN_REASONS = 3
-_MOST_WORDS = 300
-"""Characters of the source that a note quotes."""
+_MAX_REASONS = 3
+_MAX_QUOTED_CHARS = 300
 
-
-_TEXTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
+_WRITERS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
     "yaml": yaml_text,
-    "jsonl": lambda scenarios: "".join(f"{compact(each)}\n" for each in scenarios),
+    "jsonl": lambda scenarios: "".join(f"{compact(scenario)}\n" for scenario in scenarios),
 }
-"""How scenarios are written, by the ending of their file."""
+"""Functions that write scenarios, by file extension."""
+
+
+class MessagesOptions(Options):
+    """Options of `lhkit import openai-messages`."""
+
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="Recorded chats as JSON or JSON Lines.")
+    ]
+    into: NewFolder
+    tools: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON file of the tools, in OpenAI's format."),
+    ] = None
+    handlers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Functions (data, **args) that implement the tools; without them, recorded "
+            "results are replayed.",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON file with the initial data of --handlers."),
+    ] = None
+    as_jsonl: AsJsonl = False
 
 
 @command(
@@ -52,95 +75,81 @@ _TEXTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
     "lhkit import openai-messages chats.json --handlers mine.py:own --into mine",
     name="openai-messages",
 )
-async def import_chats(
-    file: Annotated[
-        Path, typer.Argument(dir_okay=False, help="Recorded chats: JSON, or one a line.")
-    ],
-    *,
-    into: NewFolder,
-    tools: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="JSON of the tools, as OpenAI's API takes it."),
-    ] = None,
-    handlers: Annotated[
-        str | None,
-        typer.Option(
-            metavar=SHAPE,
-            help="Functions (data, **args) that do the work; else results are played back.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="JSON that the functions begin with.")
-    ] = None,
-    as_jsonl: AsJsonl = False,
-    settings: Settings,
-) -> int:
-    """Recorded chats with tool calls: each becomes a scenario that can be played at once.
+async def import_chats(options: MessagesOptions, settings: Settings) -> int:
+    """Import recorded chats with tool calls, one scenario each.
 
-    Returns 1 if a chat had to be left out.
+    Returns `FAILED` if a chat is left out.
 
     Raises:
-        UsageError: a file is not there or is wrong, data have no functions, or something is in the
-            folder already.
+        UsageError: a file is missing or invalid, `--data` is given without `--handlers`, or the
+            folder is not empty.
     """
-    if data is not None and handlers is None:
+    if options.data is not None and options.handlers is None:
         raise UsageError("--data is what --handlers begin with: give both")
-    _require_free(into)
-    imported = await import_messages(file, tools=tools, functions=handlers, data=data)
-    return await _settle(imported, into, settings, as_jsonl=as_jsonl)
+    _require_empty(options.into)
+    imported = await import_messages(
+        options.file, tools=options.tools, functions=options.handlers, data=options.data
+    )
+    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
+
+
+class BfclOptions(Options):
+    """Options of `lhkit import bfcl`."""
+
+    path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")]
+    into: NewFolder
+    as_jsonl: AsJsonl = False
 
 
 @command("lhkit import bfcl .venv/lib/python3.11/site-packages --into bfcl", name="bfcl")
-async def import_bfcl_tasks(
-    path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")],
-    *,
-    into: NewFolder,
-    as_jsonl: AsJsonl = False,
-    settings: Settings,
-) -> int:
-    """BFCL's multi-turn conversations, played with its own classes.
+async def import_bfcl_tasks(options: BfclOptions, settings: Settings) -> int:
+    """Import BFCL's multi-turn conversations, with its own classes as tools.
 
-    Returns 1 if a task had to be left out.
+    Returns `FAILED` if a task is left out.
 
     Raises:
-        UsageError: the benchmark is not there, or something is in the folder already.
+        UsageError: the benchmark is missing, or the folder is not empty.
     """
-    _require_free(into)
-    return await _settle(import_bfcl(path), into, settings, as_jsonl=as_jsonl)
+    _require_empty(options.into)
+    imported = import_bfcl(options.path)
+    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
+
+
+class TauOptions(Options):
+    """Options of `lhkit import tau`."""
+
+    path: Annotated[
+        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+    ]
+    into: NewFolder
+    split: Annotated[
+        str, typer.Option(help="test (what tau-bench reports), dev, train (retail only), or all.")
+    ] = "test"
+    as_jsonl: AsJsonl = False
 
 
 @command("lhkit import tau ~/tau-bench --into tau", name="tau")
-async def import_tau_tasks(
-    path: Annotated[
-        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
-    ],
-    *,
-    into: NewFolder,
-    split: Annotated[
-        str, typer.Option(help="test (what tau-bench reports), dev, train (retail's), or all.")
-    ] = "test",
-    as_jsonl: AsJsonl = False,
-    settings: Settings,
-) -> int:
-    """tau-bench's airline and retail tasks, played with its own tools on its own data.
+async def import_tau_tasks(options: TauOptions, settings: Settings) -> int:
+    """Import tau-bench's airline and retail tasks, with its own tools and data.
 
-    Returns 1 if a task had to be left out.
+    Returns `FAILED` if a task is left out.
 
     Raises:
-        UsageError: the benchmark is not there, or something is in the folder already.
+        UsageError: the benchmark is missing, or the folder is not empty.
     """
-    _require_free(into)
-    return await _settle(import_tau(path, split), into, settings, as_jsonl=as_jsonl)
+    _require_empty(options.into)
+    imported = import_tau(options.path, options.split)
+    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
 
 
-def _require_free(into: Path) -> None:
+def _require_empty(into: Path) -> None:
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise UsageError(f"{into} is there already: name a new folder with --into")
+        raise UsageError(f"{into} exists already: name a new folder with --into")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What became of a suite: `findings` are the errors of those that were left out, by id."""
+class _CheckedSuite:
+    """A written suite, with the lint errors of the scenarios that were left out, by id."""
 
     suite: ImportedFile
     file: Path
@@ -148,104 +157,107 @@ class _Outcome:
 
     @property
     def kept(self) -> int:
-        """The scenarios in the file."""
+        """Number of scenarios in the file."""
         return len(self.suite.scenarios) - len(self.findings)
 
     @property
     def golds(self) -> int:
-        """The golds that pass."""
-        failed = (
-            found for found in self.findings.values() if {each.code for each in found} & NO_GOLD
+        """Number of scenarios whose reference calls pass."""
+        failed = sum(
+            any(finding.code in NO_GOLD for finding in findings)
+            for findings in self.findings.values()
         )
-        return len(self.suite.scenarios) - sum(1 for _ in failed)
+        return len(self.suite.scenarios) - failed
 
 
 @contextmanager
-def _whole_or_nothing(into: Path) -> Iterator[None]:
-    """Remove what was written into a new or empty folder if an error comes midway."""
-    is_there = into.exists()
+def _removed_on_error(folder: Path) -> Iterator[None]:
+    """Remove what was written into a new or empty folder if an exception is raised."""
+    exists = folder.exists()
     try:
         yield
     except BaseException:
-        shutil.rmtree(into, ignore_errors=True)
-        if is_there:
-            into.mkdir()
+        shutil.rmtree(folder, ignore_errors=True)
+        if exists:
+            folder.mkdir()
         raise
 
 
-async def _settle(imported: Imported, into: Path, settings: Settings, *, as_jsonl: bool) -> int:
-    """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
-    ending = "jsonl" if as_jsonl else "yaml"
-    with _whole_or_nothing(into):
-        _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
+async def _write_scenarios(
+    imported: Imported, into: Path, settings: Settings, *, as_jsonl: bool
+) -> int:
+    """Write the folder with the scenarios that pass lint, and print a summary."""
+    extension = "jsonl" if as_jsonl else "yaml"
+    with _removed_on_error(into):
+        _write_files(into, {**imported.files, TOOLSET_FILE: imported.toolset})
         total = sum(len(suite.scenarios) for suite in imported.suites)
         with tqdm(total=total, unit="scenario", disable=None) as bar:
-            outcomes = [
-                await _checked(suite, into, ending, bar.update) for suite in imported.suites
+            suites = [
+                await _check_suite(suite, into, extension, bar.update) for suite in imported.suites
             ]
         catalog = load_catalog(settings.locale)
-        told = list(_summary(outcomes, into, catalog))
-        notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
-        _write(into, {NOTES_FILE: notes})
-    last = catalog.text("import.notes", file=into / NOTES_FILE)
-    for line in (*told, last):
-        wide_console().print(Text(printable(line)), soft_wrap=True)
-    is_left_out = any(loss.code == "invalid" for loss in imported.losses)
-    return EXIT_LEFT_OUT if is_left_out or any(each.findings for each in outcomes) else 0
+        summary = list(_summary_lines(suites, into, catalog))
+        notes = "\n".join((*_note_lines(summary, suites, imported.losses, catalog), ""))
+        _write_files(into, {NOTES_FILE: notes})
+    print_lines([*summary, catalog.text("import.notes", file=into / NOTES_FILE)])
+    is_incomplete = any(suite.findings for suite in suites) or any(
+        loss.code == "invalid" for loss in imported.losses
+    )
+    return ExitCode.FAILED if is_incomplete else ExitCode.OK
 
 
-def _write(into: Path, files: Mapping[str, str]) -> None:
-    into.mkdir(parents=True, exist_ok=True)
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (into / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
 
 
-async def _checked(
-    suite: ImportedFile, into: Path, ending: str, tick: Callable[[], object]
-) -> _Outcome:
-    """Write a suite, and write it again without what lint refuses."""
-    name, text = f"{suite.file}.{ending}", _TEXTS[ending]
+async def _check_suite(
+    suite: ImportedFile, into: Path, extension: str, tick: Callable[[], object]
+) -> _CheckedSuite:
+    """Write a suite, lint it, and write it again without the scenarios that have errors."""
+    name, write = f"{suite.file}.{extension}", _WRITERS[extension]
     file = into / name
-    _write(into, {name: text(suite.scenarios)})
-    findings: dict[str, list[Finding]] = defaultdict(list)
+    _write_files(into, {name: write(suite.scenarios)})
+    errors: dict[str, list[Finding]] = defaultdict(list)
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
     for finding in await lint(read_sources([file]), toolset, tick=tick):
         if finding.level is Level.ERROR:
-            findings[finding.scenario].append(finding)
-    kept = [each for each in suite.scenarios if each["id"] not in findings]
-    if not kept:
+            errors[finding.scenario].append(finding)
+    valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]
+    if not valid:
         await asyncio.to_thread(file.unlink)
-    elif findings:
-        _write(into, {name: text(kept)})
-    return _Outcome(suite=suite, file=file, findings=findings)
+    elif errors:
+        _write_files(into, {name: write(valid)})
+    return _CheckedSuite(suite=suite, file=file, findings=errors)
 
 
-def _summary(outcomes: Sequence[_Outcome], into: Path, catalog: Catalog) -> Iterator[str]:
-    for each in outcomes:
-        yield catalog.text(
-            "import.scenarios", file=each.file, kept=each.kept, total=len(each.suite.scenarios)
-        )
-        yield catalog.text("import.golds", golds=each.golds, total=len(each.suite.scenarios))
-        if each.kept:
-            reference = f"{into / TOOLSET_FILE}:{each.suite.name}"
-            yield f"lhkit eval {each.file} --toolset {reference} --model gold"
+def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog) -> Iterator[str]:
+    for checked in suites:
+        total = len(checked.suite.scenarios)
+        yield catalog.text("import.scenarios", file=checked.file, kept=checked.kept, total=total)
+        yield catalog.text("import.golds", golds=checked.golds, total=total)
+        if checked.kept:
+            reference = f"{into / TOOLSET_FILE}:{checked.suite.name}"
+            yield f"lhkit eval {checked.file} --toolset {reference} --model gold"
 
 
-def _notes(
-    told: Sequence[str],
-    outcomes: Sequence[_Outcome],
+def _note_lines(
+    summary: Sequence[str],
+    suites: Sequence[_CheckedSuite],
     losses: Sequence[Loss],
     catalog: Catalog,
 ) -> Iterator[str]:
+    """Yield the lines of the notes, in Markdown."""
     yield f"# {catalog.text('import.title')}"
     yield ""
-    yield from (f"- {line}" for line in told)
-    left_out = [(name, found) for each in outcomes for name, found in each.findings.items()]
+    yield from (f"- {line}" for line in summary)
+    left_out = [(name, found) for suite in suites for name, found in suite.findings.items()]
     if left_out:
         yield from ("", f"## {catalog.text('import.left_out')}", "")
-    for name, found in left_out:
-        messages = list(dict.fromkeys(each.message for each in found))
-        yield f"- {name}: {'; '.join(messages[:_SHOWN_REASONS])}"
+    for name, findings in left_out:
+        messages = list(dict.fromkeys(finding.message for finding in findings))
+        yield f"- {name}: {'; '.join(messages[:_MAX_REASONS])}"
     by_code: dict[str, list[Loss]] = defaultdict(list)
     for loss in losses:
         by_code[loss.code].append(loss)
@@ -260,6 +272,7 @@ def _notes(
 
 
 def _place(loss: Loss) -> str:
-    words = " ".join(loss.detail.split())
-    words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
-    return printable(f"{loss.where}: {words}" if words else loss.where)
+    detail = " ".join(loss.detail.split())
+    if len(detail) > _MAX_QUOTED_CHARS:
+        detail = f"{detail[:_MAX_QUOTED_CHARS]}…"
+    return printable(f"{loss.where}: {detail}" if detail else loss.where)

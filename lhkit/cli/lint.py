@@ -1,77 +1,66 @@
-"""`lhkit lint`: check scenarios against tools and data: faults with file, line and field."""
+"""`lhkit lint`: check scenarios against tools and data."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
-from lhkit.cli.options import Paths
-from lhkit.harness.author.checks import Finding, Level
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
-from lhkit.harness.run_options import ToolsetReference
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import Catalog, load_catalog
+from lhkit.locales import load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 
-EXIT_UNFIT = 1
+_STYLES = {Level.ERROR: "red", Level.WARNING: "yellow"}
 
 
 class LintOptions(Options):
-    """Which scenarios `lhkit lint` checks: all shipped ones where there are no `paths`."""
+    """Options of `lhkit lint`; without paths, all shipped scenarios are checked."""
 
     paths: Paths = ()
-    toolset: ToolsetReference = DEFAULT_TOOLSET
-    as_json: Annotated[bool, typer.Option("--json", help="Findings as JSON.")] = False
+    toolset: Toolset = DEFAULT_TOOLSET
+    as_json: AsJson = False
 
 
 @command("lhkit lint datasets/ac/dev", "lhkit lint mine.yaml --toolset mine.py:own --json")
 async def lint_paths(options: LintOptions, settings: Settings) -> int:
-    """Show what is wrong with the scenarios.
+    """Print the findings; return `FAILED` if one is an error.
 
     Raises:
-        UsageError: a file is not there or cannot be read, or the toolset is none.
+        UsageError: a file cannot be read, or the toolset is invalid.
     """
-    where = scenarios_at(options.paths, options.toolset)
+    paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    sources = read_sources(where)
+    sources = read_sources(paths)
     findings = await lint(sources, toolset)
+    counts = Counter(finding.level for finding in findings)
+    exit_code = ExitCode.FAILED if counts[Level.ERROR] else ExitCode.OK
     console = Console()
     if options.as_json:
-        print_json(console, [asdict(each) for each in findings])
-    else:
-        catalog = load_catalog(settings.locale)
-        refused = len({fault.file for fault in sources.faults})
-        counts = (len(sources.scenarios), refused)
-        _show_findings(findings, counts, console, catalog)
-        if options.toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
-            console.print(catalog.text("lint.other_tools"), soft_wrap=True)
-    return EXIT_UNFIT if any(each.level is Level.ERROR for each in findings) else 0
-
-
-def _show_findings(
-    findings: Sequence[Finding], read: tuple[int, int], console: Console, catalog: Catalog
-) -> None:
-    """Show each finding, and how many scenarios were read and files refused."""
-    styles = {Level.ERROR: "red", Level.WARNING: "yellow"}
+        print_json(console, [asdict(finding) for finding in findings])
+        return exit_code
     for finding in findings:
-        console.print(Text(printable(str(finding)), style=styles[finding.level]), soft_wrap=True)
-    counts = Counter(finding.level for finding in findings)
-    scenarios, files = read
+        text = Text(printable(str(finding)), style=_STYLES[finding.level])
+        console.print(text, soft_wrap=True)
+    catalog = load_catalog(settings.locale)
+    refused = len({fault.file for fault in sources.faults})
     console.print(
         catalog.text(
             "lint.counts",
-            scenarios=scenarios,
-            refused=catalog.text("lint.refused", files=files) if files else "",
+            scenarios=len(sources.scenarios),
+            refused=catalog.text("lint.refused", files=refused) if refused else "",
             errors=counts[Level.ERROR],
             warnings=counts[Level.WARNING],
         )
     )
+    if options.toolset == DEFAULT and any(f.code == "unknown_tool" for f in findings):
+        console.print(catalog.text("lint.other_tools"), soft_wrap=True)
+    return exit_code

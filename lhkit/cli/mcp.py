@@ -1,16 +1,29 @@
-"""`lhkit mcp`: tools for other MCP clients."""
+"""`lhkit mcp`: serve tools to MCP clients."""
 
 from typing import Annotated
 
 import typer
 
-from lhkit.cli.chat import ChatOptions, open_talk
-from lhkit.cli.command import command
-from lhkit.cli.options import Database, Locale, OpenedToolset, World
+from lhkit.cli.chat import open_live_session
+from lhkit.cli.command import Options, command
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import Database, Locale, Toolset, World
 from lhkit.errors import MissingPackageError
 from lhkit.locales import load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import closing_session
+
+
+class McpServeOptions(Options):
+    """Options of `lhkit mcp serve`."""
+
+    toolset: Toolset = DEFAULT_TOOLSET
+    world: World = None
+    file: Database = None
+    locale: Locale = None
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="Write even if the client cannot ask its user.")
+    ] = False
 
 
 @command(
@@ -18,21 +31,11 @@ from lhkit.toolset import closing_session
     "lhkit mcp serve --allow-writes --locale en",
     name="serve",
 )
-async def serve_tools(
-    *,
-    toolset: OpenedToolset = DEFAULT_TOOLSET,
-    world: World = None,
-    file: Database = None,
-    locale: Locale = None,
-    allow_writes: Annotated[
-        bool, typer.Option("--allow-writes", help="Also for a client that cannot ask its person.")
-    ] = False,
-    settings: Settings,
-) -> int:
-    """Serve tools by MCP on standard input and output; a client's person is asked to write.
+async def serve_tools(options: McpServeOptions, settings: Settings) -> int:
+    """Serve tools by MCP on standard input and output; the client's user confirms writes.
 
     Raises:
-        LhkitError: the toolset or its data cannot be had, or the SDK is not installed.
+        LhkitError: the toolset or its data cannot be opened, or the SDK is not installed.
     """
     try:
         from lhkit.mcp.serving import McpServing
@@ -41,15 +44,14 @@ async def serve_tools(
             "lhkit mcp serve needs the package mcp: install lhkit[mcp], or in a clone run make venv"
         ) from error
 
-    told = settings.model_copy(update={"locale": locale or settings.locale})
-    talk = ChatOptions(toolset=toolset, world=world, file=file)
-    surroundings = open_talk(talk, told)
-    with closing_session(surroundings.session) as session:
+    settings = settings.model_copy(update={"locale": options.locale or settings.locale})
+    live = open_live_session(options.toolset, options.world, options.file, settings)
+    with closing_session(live.session) as session:
         serving = McpServing(
             session,
-            name=surroundings.toolset_name,
-            catalog=load_catalog(told.locale),
-            allow_writes=allow_writes,
+            name=live.toolset_name,
+            catalog=load_catalog(settings.locale),
+            allow_writes=options.allow_writes,
         )
         await serving.run()
-    return 0
+    return ExitCode.OK

@@ -1,12 +1,7 @@
-"""The command line: one command for each module of this package that names one.
+"""The commands of `lhkit`: their names, help, and the modules that are loaded when they run."""
 
-A module is loaded when its command is called; the list of all is made from their first lines.
-"""
-
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,93 +10,101 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from lhkit import __version__
-from lhkit.cli.command import shown_examples, typer_of
-from lhkit.cli.finish import EXIT_MISUSE, Run
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.finish import Runner
 
-_HELP = """A small local Gemma in front of tools that change real data.
+_HELP = """Put a small local model in front of tools that change data, and evaluate it.
 
-Exit codes: 0 all well, 1 a threshold was missed or a violation happened, 2 wrong use,
-3 infrastructure error, 70 an unforeseen exception, 130 interrupted.
+Exit codes: 0 success, 1 missed threshold or violation, 2 invalid usage,
+3 infrastructure error, 70 unforeseen exception, 130 interrupted.
 """
 
-EXAMPLES = (
-    "lhkit eval --model gold",
-    "lhkit chat --base-url http://127.0.0.1:8000",
-    "lhkit eval --help",
-)
+_EXAMPLES = """$ lhkit eval --model gold
+$ lhkit chat --base-url http://127.0.0.1:8000
+$ lhkit eval --help"""
 
-_FIRST_LINE = re.compile(r'"""`lhkit ([a-z]+)`: (.+?)(?:""")?\n')
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
+    "chat": ("chat", "Chat in the terminal; each write asks y/N first."),
+    "chats": ("chats", "List, show or delete recorded chats."),
+    "compare": ("compare", "Compare two runs sample by sample."),
+    "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
+    "eval": ("evaluate", "Run scenarios against a model and score them; run again to resume."),
+    "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),
+    "import": ("imports", "Create scenarios and a toolset from recorded chats or a benchmark."),
+    "lint": ("lint", "Check scenarios against tools and data."),
+    "matrix": ("matrix", "Run the missing arms of a suite and show one table."),
+    "mcp": ("mcp", "Serve tools to MCP clients."),
+    "mutate": ("mutate", "Test whether scenarios detect mistakes in reference calls."),
+    "prompt": ("prompt", "Show the prompt of the first turn, with tokens per part."),
+    "report": ("report", "Write a run as HTML, Markdown or JUnit XML."),
+    "rescore": ("rescore", "Score a run again with current scorers and scenarios."),
+    "serve": ("serve", "Serve a model until Ctrl-C; chat and eval find an embedded one."),
+}
+"""Module of `lhkit.cli` and help, by command."""
 
 
-def build_cli(run: Run) -> Callable[[], int]:
-    """Return the command line as a function that gives the exit code."""
-    cli = build_parser(run)
+def build_cli(run: Runner) -> Callable[[], int]:
+    """Return a function that parses `sys.argv`, runs the command and returns its exit code."""
+    app = build_parser(run)
 
-    def called() -> int:
+    def call() -> int:
         try:
-            cli()
-        except SystemExit as left:
-            return left.code if isinstance(left.code, int) else EXIT_MISUSE
-        return 0
+            app()
+        except SystemExit as error:
+            return error.code if isinstance(error.code, int) else ExitCode.USAGE
+        return ExitCode.OK
 
-    return called
+    return call
 
 
-def build_parser(run: Run) -> typer.Typer:
-    """Return all commands with their options, their help and the examples beneath it."""
+def build_parser(run: Runner) -> typer.Typer:
+    """Return the typer application; `run` runs a command's coroutine to its end."""
 
     class Commands(TyperGroup):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.commands.update({each.name or "": each for each in _commands(run)})
+            self.commands.update({name: LazyCommand(name, run) for name in COMMANDS})
 
-    cli = typer.Typer(
-        cls=Commands,
-        help=_HELP,
-        epilog=shown_examples(EXAMPLES),
-        no_args_is_help=True,
-        add_completion=False,
+    app = typer.Typer(
+        cls=Commands, help=_HELP, epilog=_EXAMPLES, no_args_is_help=True, add_completion=False
     )
 
-    @cli.callback()
+    @app.callback()
     def root(
         _version: Annotated[
             bool,
-            typer.Option("--version", help="Show the version.", callback=_show, is_eager=True),
+            typer.Option(
+                "--version", help="Show the version.", callback=_show_version, is_eager=True
+            ),
         ] = False,
     ) -> None:
         pass
 
-    return cli
+    return app
 
 
 class LazyCommand(TyperCommand):
-    """A command whose module is loaded when it is called."""
+    """A command that imports its module only when it is called."""
 
-    def __init__(self, name: str, summary: str, module: str, run: Run) -> None:
-        super().__init__(name, help=summary)
-        self._module, self._run = module, run
+    def __init__(self, name: str, run: Runner) -> None:
+        self._module, self._summary = COMMANDS[name]
+        self._run = run
+        super().__init__(name, help=self._summary)
 
-    def loaded(self) -> Any:
-        """Return the command itself."""
+    def load(self) -> Any:
+        """Import the module and return the command or group that it defines."""
+        from lhkit.cli.command import build_command
+
         module = import_module(f"lhkit.cli.{self._module}")
-        return get_command(typer_of(module, str(self.name), str(self.help), self._run))
+        return get_command(build_command(module, str(self.name), self._summary, self._run))
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **more: Any) -> Any:
-        """Read the words of the command."""
-        return self.loaded().make_context(info_name, args, parent, **more)
+        """Parse the arguments with the loaded command."""
+        return self.load().make_context(info_name, args, parent, **more)
 
 
-def _commands(run: Run) -> Iterator[LazyCommand]:
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        with file.open(encoding="utf-8") as lines:
-            found = _FIRST_LINE.match(next(lines, ""))
-        if found:
-            name, summary = found.groups()
-            yield LazyCommand(name, f"{summary[0].upper()}{summary[1:]}", file.stem, run)
-
-
-def _show(is_wanted: bool) -> None:
-    if is_wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         Console().print(f"lhkit {__version__}")
         raise typer.Exit

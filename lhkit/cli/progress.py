@@ -1,4 +1,4 @@
-"""One live line on standard error while weights and server are made ready."""
+"""Progress on standard error while weights are prepared and a server starts."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -11,7 +11,7 @@ from rich.status import Status
 from rich.text import Text
 from tqdm import tqdm
 
-from lhkit.app import ModelChoice, open_model
+from lhkit import app
 from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
 from lhkit.models.server import StartProgress, StartReport, ignore_start_progress
@@ -21,37 +21,37 @@ from lhkit.text import printable
 
 
 @asynccontextmanager
-async def opened_model(
-    choice: ModelChoice, settings: Settings, heard: StartReport = ignore_start_progress
+async def open_model(
+    choice: app.ModelChoice, settings: Settings, on_start: StartReport = ignore_start_progress
 ) -> AsyncIterator[ChatModel]:
-    """Yield a connected model, as `app.open_model` does, and show how it is coming along.
+    """Yield a connected model, as `app.open_model` does, and show the progress of its start.
 
-    `heard` is also told how the start of a server is coming along.
+    `on_start` is also called with the progress of a server's start.
 
     Raises:
-        LhkitError: the model cannot be had.
+        LhkitError: the model cannot be opened.
     """
     async with AsyncExitStack() as stack:
-        with setup_progress() as shown:
+        with setup_progress() as progress:
 
-            def server(progress: StartProgress) -> None:
-                heard(progress)
-                shown.server(progress)
+            def report_server(server: StartProgress) -> None:
+                on_start(server)
+                progress.server(server)
 
-            reports = replace(shown, server=server)
-            model = await stack.enter_async_context(open_model(choice, settings, reports))
+            reports = replace(progress, server=report_server)
+            model = await stack.enter_async_context(app.open_model(choice, settings, reports))
         yield model
 
 
 @contextmanager
 def setup_progress() -> Iterator[Reports]:
-    """Yield the receivers of progress; the lines are gone or finished when the block ends."""
+    """Yield progress callbacks that draw live lines until the block ends."""
     with closing(_WeightsLine()) as weights, closing(_ServerLine()) as server:
         yield Reports(weights=weights, server=server)
 
 
 class _WeightsLine:
-    """Draws the making of the weights: a byte bar in a terminal, one line a step elsewhere."""
+    """Show the preparation of weights: a bar in a terminal, one line a step elsewhere."""
 
     def __init__(self) -> None:
         self._bar: tqdm[NoReturn] = tqdm(
@@ -60,22 +60,18 @@ class _WeightsLine:
         self._step = ""
 
     def __call__(self, progress: WeightsProgress) -> None:
-        """Draw where the making is."""
+        """Show a step."""
         if progress.stage in {WeightsStage.NOTICE, WeightsStage.WAITING}:
             tqdm.write(progress.text, file=sys.stderr)
-        elif self._bar.disable:
-            self._step_line(progress)
-        else:
+        elif not self._bar.disable:
             self._draw(progress)
-
-    def close(self) -> None:
-        """Leave a clean line."""
-        self._bar.close()
-
-    def _step_line(self, progress: WeightsProgress) -> None:
-        if progress.text != self._step:
+        elif progress.text != self._step:
             self._step = progress.text
             tqdm.write(progress.text, file=sys.stderr)
+
+    def close(self) -> None:
+        """Remove the line."""
+        self._bar.close()
 
     def _draw(self, progress: WeightsProgress) -> None:
         elapsed = f" {progress.elapsed_s:.0f} s" if progress.elapsed_s else ""
@@ -86,7 +82,7 @@ class _WeightsLine:
 
 
 class _ServerLine:
-    """Draws the start of a server: live in a terminal, one line a stage elsewhere."""
+    """Show the start of a server: a live line in a terminal, one line a stage elsewhere."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -94,21 +90,17 @@ class _ServerLine:
         self._stage: str | None = None
 
     def __call__(self, progress: StartProgress) -> None:
-        """Draw where the start is."""
-        words = Text(printable(_words(progress)))
+        """Show a stage."""
+        stage = f": {progress.stage}" if progress.stage else ""
+        line = f"{progress.engine} is starting, {progress.elapsed_s:.0f} s{stage}"
+        text = Text(printable(f"{line} (log: {progress.log_path})"))
         if self._console.is_terminal:
-            self._status.update(words)
+            self._status.update(text)
             self._status.start()
         elif progress.stage != self._stage:
             self._stage = progress.stage
-            self._console.print(words, soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
 
     def close(self) -> None:
-        """Leave a clean line."""
+        """Remove the line."""
         self._status.stop()
-
-
-def _words(progress: StartProgress) -> str:
-    stage = f": {progress.stage}" if progress.stage else ""
-    log = f"(log: {progress.log_path})"
-    return f"{progress.engine} is starting, {progress.elapsed_s:.0f} s{stage} {log}"

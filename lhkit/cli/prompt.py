@@ -1,4 +1,4 @@
-"""`lhkit prompt`: show what a model would read at the first turn, with tokens per part."""
+"""`lhkit prompt`: show the prompt of the first turn, with tokens per part."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from rich.text import Text
 from lhkit import embedded
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
-from lhkit.cli.options import LOCALES, OpenedToolset, Paths
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset
 from lhkit.errors import UsageError
 from lhkit.harness.faults import did_you_mean
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.run_options import DialectName
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
@@ -32,35 +32,40 @@ from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened
 
-Measure: TypeAlias = Callable[[str], int]
+TokenCounter: TypeAlias = Callable[[str], int]
 
 
 class PromptOptions(Options):
-    """What `lhkit prompt` shows. Without `paths` and `scenario` nobody has said anything yet.
+    """Options of `lhkit prompt`.
 
-    `scenario` is an id in `paths`, by default of the shipped ones; without it the first of `paths`
-    is taken.
+    Without `paths` and `scenario` there is no user message. `paths` are by default the shipped
+    scenarios.
     """
 
     paths: Paths = ()
     scenario: Annotated[
         str | None,
-        typer.Option(help="Id of the scenario that is opened. Default: the first of PATHS."),
+        typer.Option(help="Id of the scenario. Default: the first of PATHS."),
     ] = None
-    toolset: OpenedToolset = DEFAULT_TOOLSET
-    dialect: DialectName = "json"
+    toolset: Toolset = DEFAULT_TOOLSET
+    dialect: Dialect = "json"
     locale: Annotated[
-        str | None, typer.Option(help=f"{LOCALES}. Default: the scenario's, else as in chat.")
+        str | None, typer.Option(help=f"{LOCALES}. Default: that of the scenario, else of chat.")
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Prompt and counts as JSON.")] = False
+    as_json: AsJson = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPart:
-    """How much of a prompt is due to one part. `tokens` is None where nothing counts them.
+    """The size of a part of a prompt.
 
-    `kind` is `instructions`, `tool` (then `tool` is its name), `context`, `user`, `protocol` (what
-    the dialect itself says) or `total`.
+    Attributes:
+        kind: `instructions`, `tool`, `context`, `user`, `protocol` (text of the dialect itself) or
+            `total`.
+        tool: name of the tool, if it is one.
+        tokens: None without a tokenizer.
+        characters: number of characters.
+        bytes: number of bytes in UTF-8.
     """
 
     kind: str
@@ -71,21 +76,24 @@ class PromptPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Opening:
-    """All that a model reads before its first message."""
+class _Prompt:
+    """The parts of a prompt before the first message of the model."""
 
     instructions: str
     tools: tuple[ToolDefinition, ...]
     context: str
-    words: str
+    user: str
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, dialect: str) -> str:
-        """Return it as a server gets it; of one that renders itself, messages and tools."""
-        said = (UserMessage(text=self.words, context=self.context),)
+        """Return the rendered prompt, or messages and tools as JSON if the server renders it."""
+        messages = (UserMessage(text=self.user, context=self.context),)
         if dialect != OPENAI:
-            return DIALECTS[dialect].encode(said, self.tools, self.instructions)
-        body = {"messages": chat_messages(said, self.instructions), "tools": chat_tools(self.tools)}
+            return DIALECTS[dialect].encode(messages, self.tools, self.instructions)
+        body = {
+            "messages": chat_messages(messages, self.instructions),
+            "tools": chat_tools(self.tools),
+        }
         return json.dumps(body, ensure_ascii=False, indent=1)
 
 
@@ -97,70 +105,70 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     """Print the prompt of the first turn and the size of its parts; return the exit code.
 
     Raises:
-        UsageError: there is no such toolset, dialect or scenario, or the toolset's code fails.
-        ScenarioError: a scenario is not well-formed.
-        WeightsError: the tokenizer is broken.
+        UsageError: the toolset, dialect or scenario is invalid, or the toolset's code fails.
+        ScenarioError: a scenario is invalid.
+        WeightsError: the tokenizer is invalid.
     """
     require_constraint(options.dialect, "off", ())
-    opening = _opening(options, settings)
-    tokens = _tokens(settings)
-    text = opening.text(options.dialect)
-    parts = _parts(opening, options.dialect, tokens)
+    prompt = _first_prompt(options, settings)
+    count_tokens = _token_counter(settings)
+    text = prompt.text(options.dialect)
+    parts = _measure_parts(prompt, options.dialect, count_tokens)
     console = Console()
     if options.as_json:
-        told = {
+        report = {
             "dialect": options.dialect,
             "prompt": text,
             "parts": [asdict(p) for p in parts],
-            "left_out": dict(opening.left_out),
+            "left_out": dict(prompt.left_out),
         }
-        print_json(console, told)
-        return 0
+        print_json(console, report)
+        return ExitCode.OK
     catalog = load_catalog(settings.locale)
     console.print(Text(printable(text)), soft_wrap=True)
     console.print(_table(parts, catalog))
-    for name, reason in opening.left_out.items():
+    for name, reason in prompt.left_out.items():
         warning = catalog.text("prompt.left_out", tool=name, reason=reason)
         console.print(Text(printable(warning), style="yellow"), soft_wrap=True)
     if options.dialect == OPENAI:
         console.print(catalog.text("prompt.server_renders"), soft_wrap=True)
-    if tokens is None:
+    if count_tokens is None:
         console.print(catalog.text("prompt.no_tokenizer"), soft_wrap=True)
-    return 0
+    return ExitCode.OK
 
 
-def _opening(options: PromptOptions, settings: Settings) -> _Opening:
+def _first_prompt(options: PromptOptions, settings: Settings) -> _Prompt:
     toolset = load(options.toolset)
-    scenario = _scenario(options)
-    world = {"now": settings.now().isoformat(timespec="seconds")}
+    scenario = _find_scenario(options)
+    empty = {"now": settings.now().isoformat(timespec="seconds")}
     locale = options.locale or (scenario.locale if scenario else settings.locale)
-    words = scenario.turns[0].user if scenario else ""
-    with opened(toolset, scenario.world if scenario else world, locale) as session:
+    user = scenario.turns[0].user if scenario else ""
+    with opened(toolset, scenario.world if scenario else empty, locale) as session:
         assistant = assistant_of(session)
-        return _Opening(
+        return _Prompt(
             instructions=assistant.instructions,
             tools=session.registry.definitions,
-            context=assistant.context(words),
-            words=words,
+            context=assistant.context(user),
+            user=user,
             left_out=session.registry.left_out,
         )
 
 
-def _scenario(options: PromptOptions) -> Scenario | None:
+def _find_scenario(options: PromptOptions) -> Scenario | None:
     if not options.paths and options.scenario is None:
         return None
     scenarios = load_scenarios(scenarios_at(options.paths, options.toolset))
     if options.scenario is None:
         return scenarios[0]
-    known = {each.id: each for each in scenarios}
-    if options.scenario not in known:
-        near = did_you_mean(options.scenario, tuple(known)) or ": give the id of one"
-        raise UsageError(f"--scenario {options.scenario}: no such scenario in these files{near}")
-    return known[options.scenario]
+    by_id = {scenario.id: scenario for scenario in scenarios}
+    if options.scenario not in by_id:
+        hint = did_you_mean(options.scenario, tuple(by_id)) or ": give the id of one"
+        raise UsageError(f"--scenario {options.scenario}: no such scenario in these files{hint}")
+    return by_id[options.scenario]
 
 
-def _tokens(settings: Settings) -> Measure | None:
-    """Return what counts tokens with the embedded tokenizer; None if it is not on this machine."""
+def _token_counter(settings: Settings) -> TokenCounter | None:
+    """Return a counter that uses the embedded tokenizer; None if it is not installed."""
     if find_spec("tokenizers") is None:
         return None
     for name in EMBEDDED_NAMES:
@@ -171,43 +179,44 @@ def _tokens(settings: Settings) -> Measure | None:
     return None
 
 
-def _parts(opening: _Opening, dialect: str, tokens: Measure | None) -> tuple[PromptPart, ...]:
-    """Return the size of each part, of the rest, which is the protocol's, and of all.
+def _measure_parts(
+    prompt: _Prompt, dialect: str, count_tokens: TokenCounter | None
+) -> tuple[PromptPart, ...]:
+    """Return the size of each part, of the rest (the protocol), and of the whole prompt.
 
-    A part is worth what the prompt grows by, so that any dialect will do. A tool is added once
-    more for it: without the only one all words about tools would go, too.
+    The size of a part is what the prompt grows by, in any dialect. A tool is measured by adding it
+    a second time: removing an only tool would also remove the dialect's text about tools.
     """
 
-    def sizes(changed: _Opening) -> tuple[int, int, int]:
+    def sizes(changed: _Prompt) -> tuple[int, int, int]:
         text = changed.text(dialect)
-        return (tokens(text) if tokens else 0, len(text), len(text.encode()))
+        return (count_tokens(text) if count_tokens else 0, len(text), len(text.encode()))
 
-    whole = sizes(opening)
-
-    def part(kind: str, more: Sequence[int], less: Sequence[int], tool: str = "") -> PromptPart:
-        counted, characters, octets = (a - b for a, b in zip(more, less, strict=True))
+    def part(
+        kind: str, larger: Sequence[int], smaller: Sequence[int], tool: str = ""
+    ) -> PromptPart:
+        tokens, characters, octets = (a - b for a, b in zip(larger, smaller, strict=True))
         return PromptPart(
             kind=kind,
             tool=tool,
-            tokens=counted if tokens else None,
+            tokens=tokens if count_tokens else None,
             characters=characters,
             bytes=octets,
         )
 
+    whole = sizes(prompt)
     parts = (
-        part("instructions", whole, sizes(replace(opening, instructions=""))),
+        part("instructions", whole, sizes(replace(prompt, instructions=""))),
         *(
-            part("tool", sizes(replace(opening, tools=(*opening.tools, each))), whole, each.name)
-            for each in opening.tools
+            part("tool", sizes(replace(prompt, tools=(*prompt.tools, tool))), whole, tool.name)
+            for tool in prompt.tools
         ),
-        part("context", whole, sizes(replace(opening, context=""))),
-        part("user", whole, sizes(replace(opening, words=""))),
+        part("context", whole, sizes(replace(prompt, context=""))),
+        part("user", whole, sizes(replace(prompt, user=""))),
     )
-    told = [
-        sum(each)
-        for each in zip(*((p.tokens or 0, p.characters, p.bytes) for p in parts), strict=True)
-    ]
-    return (*parts, part("protocol", whole, told), part("total", whole, (0, 0, 0)))
+    rows = ((p.tokens or 0, p.characters, p.bytes) for p in parts)
+    sums = [sum(column) for column in zip(*rows, strict=True)]
+    return (*parts, part("protocol", whole, sums), part("total", whole, (0, 0, 0)))
 
 
 def _table(parts: Sequence[PromptPart], catalog: Catalog) -> Table:
@@ -216,7 +225,7 @@ def _table(parts: Sequence[PromptPart], catalog: Catalog) -> Table:
     for name in ("tokens", "characters", "bytes"):
         table.add_column(catalog.text(f"prompt.{name}"), justify="right")
     for part in parts:
-        words = Text(printable(part.tool or catalog.text(f"prompt.{part.kind}")))
+        label = Text(printable(part.tool or catalog.text(f"prompt.{part.kind}")))
         tokens = NOTHING if part.tokens is None else str(part.tokens)
-        table.add_row(words, tokens, str(part.characters), str(part.bytes))
+        table.add_row(label, tokens, str(part.characters), str(part.bytes))
     return table

@@ -1,4 +1,4 @@
-"""`lhkit report`: write a run down: HTML for people, Markdown for a pull request, XML for CI."""
+"""`lhkit report`: write a run as HTML, Markdown or JUnit XML."""
 
 import sys
 from pathlib import Path
@@ -6,37 +6,36 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from lhkit.cli.command import Options, command
+from lhkit.cli.console import print_lines
+from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import RunFolder
 from lhkit.errors import RunError
 from lhkit.files import write_atomically
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
-from lhkit.text import printable, whole_unicode
+from lhkit.text import whole_unicode
 
 STDOUT = Path("-")
 
 
 class ReportOptions(Options):
-    """What `lhkit report` writes; without any file, the HTML report goes into the run's folder."""
+    """Options of `lhkit report`; without any file, HTML is written into the run folder."""
 
     folder: RunFolder
     html: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="One self-contained file. Default: RUN/report.html."),
+        typer.Option(dir_okay=False, help="HTML file. Default: RUN/report.html."),
     ] = None
     markdown: Annotated[
         Path | None,
-        typer.Option(
-            dir_okay=False, allow_dash=True, help="For a pull request; - writes to the terminal."
-        ),
+        typer.Option(dir_okay=False, allow_dash=True, help="Markdown file; - is the terminal."),
     ] = None
-    junit: Annotated[Path | None, typer.Option(dir_okay=False, help="JUnit XML for CI.")] = None
+    junit: Annotated[Path | None, typer.Option(dir_okay=False, help="JUnit XML file.")] = None
     baseline: Annotated[
-        Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
+        Path | None, typer.Option(metavar="BASELINE", help="Run to compare with.")
     ] = None
 
 
@@ -44,11 +43,11 @@ class ReportOptions(Options):
     "lhkit report runs/gemma-json", "lhkit report runs/gemma-json --junit junit.xml --markdown -"
 )
 async def report_run(options: ReportOptions, settings: Settings) -> int:
-    """Write what was asked for; return the exit code.
+    """Write the requested files; return the exit code.
 
     Raises:
-        RunError: there is no run in a folder, or a file cannot be written.
-        MissingPackageError: the packages of the extra `report` are not there.
+        RunError: a run cannot be read, or a file cannot be written.
+        MissingPackageError: the packages of the extra `report` are not installed.
     """
     from lhkit.harness.report.junit import junit_xml
     from lhkit.harness.report.markdown import markdown
@@ -68,18 +67,16 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         write_report(options.markdown, markdown(run, catalog, name=name, baseline=baseline))
     if options.junit is not None:
         write_report(options.junit, junit_xml(run, catalog, name=name))
-    for path in (html, options.markdown, options.junit):
-        if path is not None and path != STDOUT:
-            words = printable(catalog.text("report.written", path=path))
-            console.print(Text(words), soft_wrap=True)
-    return 0
+    written = [p for p in (html, options.markdown, options.junit) if p not in {None, STDOUT}]
+    print_lines((catalog.text("report.written", path=path) for path in written), console)
+    return ExitCode.OK
 
 
 def write_report(path: Path, content: str) -> None:
-    """Write a file, or to standard output where `path` is a dash; replace a symbolic link.
+    """Write a file, or standard output if `path` is a dash; a symbolic link is replaced.
 
     Raises:
-        RunError: the disk does not take it.
+        RunError: the file cannot be written.
     """
     if path in {STDOUT, Path("/dev/stdout")}:
         sys.stdout.write(content)

@@ -1,25 +1,27 @@
-"""`lhkit serve`: serve a model until Ctrl-C; chat and eval find the embedded one."""
+"""`lhkit serve`: serve a model until Ctrl-C."""
 
 import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from lhkit import app, embedded
 from lhkit.cli.command import command
-from lhkit.cli.overrides import served_by
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import apply_server_options
 from lhkit.cli.progress import setup_progress
 from lhkit.cli.serve_line import (
     GGUF,
     ServeOptions,
-    embedded_line,
-    not_by_llama_cpp,
-    own_name,
-    refuse_lora,
-    say_dtype,
-    say_left_out,
-    serve_line,
+    folder_name,
+    print_dtype,
+    print_embedded_line,
+    print_left_out,
+    require_no_lora,
+    run_serve_line,
+    unsupported_folder,
 )
 from lhkit.errors import ServerStartError, UsageError
 from lhkit.models.adapter import read_lora, with_lora
@@ -31,7 +33,7 @@ from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import LLAMA_CPP, Settings
 from lhkit.text import printable
 
-_WATCH_S = 0.5
+_POLL_S = 0.5
 
 
 @command(
@@ -41,106 +43,106 @@ _WATCH_S = 0.5
     "lhkit serve --lora tuned",
 )
 async def serve_model(options: ServeOptions, settings: Settings) -> int:
-    """Serve until Ctrl-C or SIGTERM, or only print the line that does; return the exit code.
+    """Serve until Ctrl-C or SIGTERM, or print the command line; return the exit code.
 
-    The embedded models and a folder of `weights`, under its name, are lhkit's own to serve: they
-    can be found. Any other line is run as it is printed, and the exit code is that of the server. A
-    GGUF file is served by llama.cpp, any other name by vLLM.
+    Embedded models and a folder of weights are advertised to other commands. A GGUF file is served
+    by llama.cpp and any other name by vLLM, with the printed command line and its exit code.
 
     Raises:
-        UsageError: no such model or device, options that do not go together, no model in the
-            folder, or one with a name that is taken.
-        MissingPackageError: vLLM, or for a file llama.cpp, is not installed here.
+        UsageError: the model, device or folder is invalid, or options contradict each other.
+        MissingPackageError: vLLM, or llama.cpp for a file, is not installed.
         WeightsError: the folder cannot be read.
-        SetupError: the server cannot be started, or died.
+        SetupError: the server does not start, or stops by itself.
     """
     if options.weights is not None and options.model is not None:
         raise UsageError(f"--weights is served instead of {options.model}: leave one of them out")
     if options.weights is not None and options.lora is not None:
         raise UsageError("--weights is a whole model: leave --lora out, or give its base as MODEL")
     model = options.model or (EMBEDDED if options.lora is None else BASE)
-    if options.weights is None and _is_served_by_a_line(model, options):
+    is_dry_other = options.dry_run and model not in EMBEDDED_NAMES
+    is_external = "/" in model or model.endswith(GGUF) or is_dry_other
+    if options.weights is None and is_external:
         if options.runtime is not None:
             raise UsageError(f"--runtime is for gemma and gemma-base, not for {model}")
         dtype = {} if options.dtype is None else {"dtype": options.dtype}
-        return await serve_line(model, options, settings.model_copy(update=dtype))
+        return await run_serve_line(model, options, settings.model_copy(update=dtype))
     if options.device is not None:
         raise UsageError(f"--device is for org/model, not for {options.weights or model}")
-    serve = embedded_line if options.dry_run else _serve_embedded
-    return await serve(model, options, served_by(settings, options.runtime, options.dtype))
-
-
-def _is_served_by_a_line(model: str, options: ServeOptions) -> bool:
-    is_dry_other = options.dry_run and model not in EMBEDDED_NAMES
-    return "/" in model or model.endswith(GGUF) or is_dry_other
+    serve = print_embedded_line if options.dry_run else _serve_embedded
+    settings = apply_server_options(settings, options.runtime, options.dtype)
+    return await serve(model, options, settings)
 
 
 async def _serve_embedded(model: str, options: ServeOptions, settings: Settings) -> int:
     weights = options.weights
     if weights is not None and settings.runtime == LLAMA_CPP:
-        raise not_by_llama_cpp(weights)
+        raise unsupported_folder(weights)
     if options.lora is not None:
         return await _serve_lora(model, options.lora, options, settings)
-    name = app.embedded_name(model) if weights is None else own_name(weights)
-    running = await _running(name, weights, settings)
+    name = app.embedded_name(model) if weights is None else folder_name(weights)
+    running = await _find_running(name, weights, settings)
     if running is not None:
-        return _say_served(name, running)
-    say_dtype(settings)
+        return _print_served(name, running)
+    print_dtype(settings)
     with setup_progress() as reports:
-        server = await _server(name, reports, options, settings)
+        server = await _create_server(name, reports, options, settings)
         if isinstance(server.settings, ServerSettings):
-            say_left_out(server.settings.left_out, settings)
+            print_left_out(server.settings.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(name, server, settings)
 
 
-def _say_served(name: str, running: RunningServer) -> int:
+def _print_served(name: str, running: RunningServer) -> int:
     dtype = f" in {running.dtype}" if running.dtype else ""
-    words = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
-    Console(markup=False).print(printable(words), soft_wrap=True)
-    return 0
+    text = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
+    Console(markup=False).print(printable(text), soft_wrap=True)
+    return ExitCode.OK
 
 
 async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings: Settings) -> int:
-    """Serve an embedded model with an adapter beside it."""
+    """Serve an embedded model with a LoRA adapter."""
     if settings.runtime == LLAMA_CPP:
-        refuse_lora(options)
+        require_no_lora(options)
     base = app.embedded_name(model)
-    await read_lora(folder, settings.cache_dir, base=base)  # before the base is made
-    say_dtype(settings)
+    await read_lora(
+        folder, settings.cache_dir, base=base
+    )  # before the weights of the base are prepared
+    print_dtype(settings)
     with setup_progress() as reports:
-        own = await _server(base, reports, options, settings)
-        if not isinstance(own.settings, ServerSettings):
-            raise UsageError("--lora is served by vLLM")
+        base_server = await _create_server(base, reports, options, settings)
+        if not isinstance(base_server.settings, ServerSettings):
+            raise UsageError("--lora needs --runtime vllm")
         lora = await read_lora(
-            folder, settings.cache_dir, base=base, base_sha256=own.settings.weights_sha256
+            folder, settings.cache_dir, base=base, base_sha256=base_server.settings.weights_sha256
         )
-        plan = with_lora(own.settings, lora)
+        plan = with_lora(base_server.settings, lora)
         running = await find_running_server(settings.cache_dir, lora.name, model=plan.model)
         if running is not None and {*lora.modules} <= {*running.options}:
-            return _say_served(lora.name, running)
+            return _print_served(lora.name, running)
         server = LocalServer(plan, report=reports.server)
-        say_left_out(plan.left_out, settings)
+        print_left_out(plan.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(lora.name, server, settings)
 
 
 async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> int:
-    """Let others find a server that has started, until it is told to end."""
-    console = Console(markup=False)  # a folder may be called [red]
+    """Advertise a started server until Ctrl-C or SIGTERM."""
+    console = Console(markup=False)  # the name of a folder may look like markup
     try:
         await embedded.require_same_weights(server, settings)
         async with register_server(settings.cache_dir, server):
-            words = f"{name} is served at {server.base_url}. Ctrl-C ends it."
-            console.print(printable(words), soft_wrap=True)
+            text = f"{name} is served at {server.base_url}. Ctrl-C ends it."
+            console.print(printable(text), soft_wrap=True)
             console.print(printable(f"log: {server.settings.log_path}"))
-            await _until_told(server)
+            await _wait_for_signal(server)
     finally:
         await server.__aexit__(None, None, None)
-    return 0
+    return ExitCode.OK
 
 
-async def _running(name: str, weights: Path | None, settings: Settings) -> RunningServer | None:
+async def _find_running(
+    name: str, weights: Path | None, settings: Settings
+) -> RunningServer | None:
     if weights is None:
         return await embedded.running_server(name, settings)
     folder = await asyncio.to_thread(weights.resolve)
@@ -150,12 +152,11 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
     if running is None:
         return None
     sha256 = await weights_sha256(folder, settings.cache_dir)
-    return (
-        running if weights_alias(sha256) in running.options else None
-    )  # else trained anew meanwhile
+    has_same_weights = weights_alias(sha256) in running.options
+    return running if has_same_weights else None
 
 
-async def _server(
+async def _create_server(
     name: str, reports: embedded.Reports, options: ServeOptions, settings: Settings
 ) -> LocalServer:
     if options.weights is None:
@@ -183,16 +184,14 @@ async def _server(
     return LocalServer(plan, report=reports.server)
 
 
-async def _until_told(server: LocalServer) -> None:
-    told = asyncio.Event()
+async def _wait_for_signal(server: LocalServer) -> None:
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
-    while not told.is_set():
+        loop.add_signal_handler(number, stop.set)
+    while not stop.is_set():
         if not server.running:
             log = server.settings.log_path
-            raise ServerStartError(f"the server has ended by itself: read its log {log}")
-        try:
-            await asyncio.wait_for(told.wait(), _WATCH_S)
-        except TimeoutError:
-            continue
+            raise ServerStartError(f"the server has stopped by itself: read its log {log}")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _POLL_S)

@@ -1,7 +1,6 @@
-"""A chat in a terminal: streams words, shows a line a tool call.
+"""Chat in a terminal: streams text and shows a line per tool call.
 
-Only shows and reads: the conversation itself is the controller's. All model text, tool names and
-data are untrusted and shown without control characters.
+Model text, tool names and data are untrusted and shown without control characters.
 """
 
 import asyncio
@@ -31,11 +30,11 @@ from lhkit.responses import Finished, TextDelta
 from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
-_SHOWN_ARGS_CHARS = 100
+_MAX_ARGS_CHARS = 100
 
 
 class TypedGate:
-    """A terminal's gate that reports, for the records, that the answer was typed."""
+    """A terminal gate whose decisions are recorded as typed."""
 
     is_person = True
 
@@ -44,59 +43,61 @@ class TypedGate:
         self.fill_in = gate.fill_in
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
-        """Return the answer that was typed."""
+        """Ask and return the typed decision."""
         is_yes = await self._gate.confirm(request)
         return Decision(QuestionOutcome.TYPED_YES if is_yes else QuestionOutcome.TYPED_NO)
 
 
 class TerminalChat:
-    """Runs a conversation until the user ends it.
+    """Runs a conversation until the user quits.
 
     Args:
         controller: the conversation.
-        surroundings: what it is about: it is saved with the world before and after.
-        read: gives the lines of the user.
-        console: where all is shown.
-        catalog: the words.
-        now: the clock that saved talks are named by.
-        keeper: keeps the talk; None where the user did not ask for it.
+        live: the session of its tools.
+        read: reads a line of the user.
+        console: output.
+        catalog: texts.
+        now: clock for the names of saved chats.
+        recorder: records the conversation, if the user asked for it.
     """
 
     def __init__(
         self,
         controller: ChatController,
-        surroundings: LiveSession,
+        live: LiveSession,
         *,
         read: LineReader,
         console: Console,
         catalog: Catalog,
         now: Callable[[], datetime],
-        keeper: ChatRecorder | None = None,
+        recorder: ChatRecorder | None = None,
     ) -> None:
         self._controller = controller
-        self._surroundings = surroundings
+        self._live = live
         self._read = read
         self._console = console
         self._catalog = catalog
         self._now = now
-        self._keeper = keeper
-        self._begun = surroundings.world()
+        self._recorder = recorder
+        self._initial_state = live.world()
         self._is_mid_line = False
 
     async def run(self, *, model_name: str) -> None:
-        """Read, answer, repeat; returns at /quit or the end of input."""
+        """Read and answer lines until /quit or the end of input."""
         unsubscribe = self._controller.subscribe(self._show)
-        self._line(self._catalog.text("terminal.welcome", model=model_name), style="dim")
-        if self._keeper is not None:
-            self._line(self._catalog.text("notebook.kept", folder=self._keeper.folder), style="dim")
+        self._print(self._catalog.text("terminal.welcome", model=model_name), style="dim")
+        if self._recorder is not None:
+            self._print(
+                self._catalog.text("notebook.kept", folder=self._recorder.folder), style="dim"
+            )
         try:
-            while await self._one_line():
+            while await self._handle_line():
                 pass
         finally:
             unsubscribe()
-        self._line(self._catalog.text("terminal.bye"), style="dim")
+        self._print(self._catalog.text("terminal.bye"), style="dim")
 
-    async def _one_line(self) -> bool:
+    async def _handle_line(self) -> bool:
         try:
             line = await self._read(f"{self._catalog.text('terminal.you')}> ")
         except EOFError:
@@ -104,33 +105,33 @@ class TerminalChat:
         except KeyboardInterrupt:
             return True
         if line.strip().startswith("/"):
-            return await self._command(line.strip())
-        with _stops_on_interrupt(self._controller):
+            return await self._run_command(line.strip())
+        with _stop_on_interrupt(self._controller):
             await self._controller.user_turn(line)
-        self._write_down()
+        self._record_turn()
         return True
 
-    async def _command(self, command: str) -> bool:
+    async def _run_command(self, command: str) -> bool:
         name, _, rest = command.partition(" ")
         match name:
             case "/quit":
                 return False
             case "/clear":
                 self._controller.clear()
-                self._begun = self._surroundings.world()
-                if self._keeper is not None:
-                    self._keeper.begin()
-                self._line(self._catalog.text("terminal.cleared"), style="dim")
+                self._initial_state = self._live.world()
+                if self._recorder is not None:
+                    self._recorder.begin()
+                self._print(self._catalog.text("terminal.cleared"), style="dim")
             case "/retry":
-                with _stops_on_interrupt(self._controller):
+                with _stop_on_interrupt(self._controller):
                     await self._controller.retry()
-                self._write_down()
+                self._record_turn()
             case "/save":
                 self._save(rest.strip())
             case "/help":
-                self._line(self._catalog.text("terminal.help"))
+                self._print(self._catalog.text("terminal.help"))
             case _:
-                self._line(self._catalog.text("terminal.unknown_command", command=command))
+                self._print(self._catalog.text("terminal.unknown_command", command=command))
         return True
 
     def _save(self, file: str) -> None:
@@ -139,34 +140,34 @@ class TerminalChat:
         try:
             text = scenario_from_chat(
                 self._controller.state.messages,
-                begun=self._begun,
-                ended=self._surroundings.world(),
-                destructive=self._surroundings.session.registry.destructive,
+                begun=self._initial_state,
+                ended=self._live.world(),
+                destructive=self._live.session.registry.destructive,
                 locale=self._catalog.locale,
                 scenario_id=name,
-                ac=self._surroundings.criterion(),
-                row_keys=self._surroundings.row_keys(),
+                ac=self._live.criterion(),
+                row_keys=self._live.row_keys(),
             )
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as saved:  # another's file is not written over
+            with path.open("x", encoding="utf-8") as saved:  # never overwrite a file
                 saved.write(text)
         except (UsageError, OSError) as error:
-            self._line(str(error), style="red")
+            self._print(str(error), style="red")
             return
-        self._line(self._catalog.text("terminal.saved", path=path), style="dim")
+        self._print(self._catalog.text("terminal.saved", path=path), style="dim")
 
-    def _write_down(self) -> None:
-        """Keep the turn that ended; a fault is told, and the next turn brings this one along."""
-        if self._keeper is None:
+    def _record_turn(self) -> None:
+        """Record the finished turn; after an error, the next turn records it too."""
+        if self._recorder is None:
             return
         try:
-            self._keeper.save(self._catalog.locale)
+            self._recorder.save(self._catalog.locale)
         except (LhkitError, OSError) as error:
-            self._line(str(error), style="red")
+            self._print(str(error), style="red")
 
     def _show(self, event: ChatEvent) -> None:
-        if self._keeper is not None:
-            self._keeper.handle(event)
+        if self._recorder is not None:
+            self._recorder.handle(event)
         match event:
             case TextDelta(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)
@@ -176,7 +177,7 @@ class TerminalChat:
             case CallCompleted(message=message):
                 self._show_call(message)
             case SystemMessage(text=text):
-                self._line(text, style="yellow")
+                self._print(text, style="yellow")
             case TurnEnded(reason=reason, error=error, detail=detail):
                 self._show_end(reason, error, detail)
             case _:
@@ -186,9 +187,8 @@ class TerminalChat:
         self._end_line()
         handler_s = message.outcome.handler_s if message.outcome else 0.0
         outcome, style = self._outcome(message.result)
-        name = message.name or "?"
-        line = f"  ⚙ {name} {visible(_short(message))} → {outcome} ({handler_s * 1000:.0f} ms)"
-        self._line(line, style=style)
+        call = f"{message.name or '?'} {visible(_shown_arguments(message))}"
+        self._print(f"  ⚙ {call} → {outcome} ({handler_s * 1000:.0f} ms)", style=style)
 
     def _outcome(self, result: ToolResult) -> tuple[str, str]:
         match result:
@@ -205,13 +205,13 @@ class TerminalChat:
     def _show_end(self, reason: EndReason, error: str | None, detail: str | None) -> None:
         self._end_line()
         if error is not None:
-            self._line(error, style="red")
+            self._print(error, style="red")
         if detail is not None:
-            self._line(detail, style="dim")
+            self._print(detail, style="dim")
         if reason is EndReason.STOPPED:
-            self._line(self._catalog.text("chat.stopped"), style="dim")
+            self._print(self._catalog.text("chat.stopped"), style="dim")
 
-    def _line(self, text: str, *, style: str = "") -> None:
+    def _print(self, text: str, *, style: str = "") -> None:
         shown = visible(text, keep_emoji=True)
         self._console.print(Text(shown, style=style), soft_wrap=True)
 
@@ -222,8 +222,8 @@ class TerminalChat:
 
 
 @contextmanager
-def _stops_on_interrupt(controller: ChatController) -> Iterator[None]:
-    """Let Ctrl-C stop the answer instead of the program, where the loop supports it."""
+def _stop_on_interrupt(controller: ChatController) -> Iterator[None]:
+    """Let Ctrl-C stop the answer instead of the program, if the event loop supports it."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGINT, controller.stop)
@@ -236,9 +236,9 @@ def _stops_on_interrupt(controller: ChatController) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-def _short(message: ToolCallMessage) -> str:
+def _shown_arguments(message: ToolCallMessage) -> str:
     try:
         text = compact(message.args) if message.name else message.raw
     except NotJsonError:
         text = message.raw
-    return text if len(text) <= _SHOWN_ARGS_CHARS else text[:_SHOWN_ARGS_CHARS] + "…"
+    return text if len(text) <= _MAX_ARGS_CHARS else text[:_MAX_ARGS_CHARS] + "…"

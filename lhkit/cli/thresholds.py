@@ -1,10 +1,10 @@
-"""What a run must reach to end with exit code 0, and a sentence for each thing missed. Pure."""
+"""Thresholds of a run, and the exit code that they lead to."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lhkit.cli.console import EXIT_INVALID, EXIT_MISSED
+from lhkit.cli.exit_codes import ExitCode
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Comparison
@@ -16,11 +16,12 @@ from lhkit.locales import Catalog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What is asked of a run; None asks nothing.
+    """Requirements on a run; None requires nothing.
 
-    `fail_under`: the lowest pass rate in percent. `max_violations`: the most attempted violations;
-    escaped ones are never allowed. `baseline`: a run that must not be better, told by the paired
-    test at 5 %.
+    Attributes:
+        fail_under: the lowest pass rate in percent.
+        max_violations: the most blocked violations; one that occurred is never allowed.
+        baseline: a run that must not be better, by the paired test at 5 %.
     """
 
     fail_under: float | None = None
@@ -28,22 +29,24 @@ class Thresholds:
     baseline: Run | None = None
 
 
-def require_percent(floor: float | None, name: str) -> None:
-    """Refuse a share where percent are meant: a floor that nothing could miss.
+def require_percent(value: float | None, name: str) -> None:
+    """Refuse a fraction where a percentage is meant.
 
     Raises:
-        UsageError: `floor` is between 0 and 1; the message says what to give as `name`.
+        UsageError: `value` is between 0 and 1; the message calls it `name`.
     """
-    if floor is not None and 0 < floor < 1:
-        raise UsageError(f"{name} is in percent: for a share of {floor:g} give {100 * floor:g}")
+    if value is not None and 0 < value < 1:
+        raise UsageError(f"{name} is in percent: for a share of {value:g} give {100 * value:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What became of the thresholds: what there is to say, and what was missed.
+class ThresholdResult:
+    """Missed thresholds and remarks on a run, as sentences.
 
-    `missed` is what no second try of the `invalid` samples can mend; what it still could stands in
-    the remarks.
+    Attributes:
+        remarks: sentences that do not change the exit code.
+        missed: thresholds that are missed even if every invalid sample passes later.
+        invalid: number of invalid samples.
     """
 
     remarks: tuple[str, ...] = ()
@@ -51,65 +54,64 @@ class Judged:
     invalid: int = 0
 
     @property
-    def exit_code(self) -> int:
-        """1 for a finding, 3 where the world has to be asked again first, else 0."""
+    def exit_code(self) -> ExitCode:
+        """`FAILED` if a threshold is missed, else `INFRASTRUCTURE` if samples are invalid."""
         if self.missed:
-            return EXIT_MISSED
-        return EXIT_INVALID if self.invalid else 0
+            return ExitCode.FAILED
+        return ExitCode.INFRASTRUCTURE if self.invalid else ExitCode.OK
 
 
-def judged(run: Run, thresholds: Thresholds, catalog: Catalog) -> Judged:
-    """Return what a run reached; with nothing asked, escaped violations are still missed.
+def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResult:
+    """Return which thresholds a run misses.
 
-    Invalid samples say nothing of the model, so a threshold counts as missed only if it would be
-    even if all of them passed at their next try. A violation that escaped has happened: it counts,
-    whatever became of its sample.
+    Invalid samples say nothing about the model: a threshold is missed only if it would be missed
+    with all of them passing. A violation that occurred counts in any sample.
     """
     invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
-    missed, remarks = _looked_at(run, thresholds, catalog)
+    missed, remarks = _check(run, thresholds, catalog)
     if not invalid:
-        return Judged(remarks=remarks, missed=missed)
-    told = catalog.text("eval.invalid", count=invalid)
+        return ThresholdResult(remarks=remarks, missed=missed)
+    remarks = (catalog.text("eval.invalid", count=invalid), *remarks)
     if not missed:
-        return Judged(remarks=(told, *remarks), invalid=invalid)
-    best = replace(run, records=tuple(map(_at_best, run.records)))
-    certain = tuple(line for line in _looked_at(best, thresholds, catalog)[0])
-    if certain:
-        return Judged(remarks=(told, *remarks), missed=missed, invalid=invalid)
-    has_valid = invalid < len(run.records)
+        return ThresholdResult(remarks=remarks, invalid=invalid)
+    best_case = replace(run, records=tuple(map(_best_case, run.records)))
+    if _check(best_case, thresholds, catalog)[0]:
+        return ThresholdResult(remarks=remarks, missed=missed, invalid=invalid)
+    provisional = missed if invalid < len(run.records) else ()  # without samples there is no rate
     undecided = catalog.text("eval.undecided", count=invalid)
-    seen = missed if has_valid else ()  # a rate of nothing is none
-    return Judged(remarks=(told, *remarks, *seen, undecided), invalid=invalid)
+    return ThresholdResult(remarks=(*remarks, *provisional, undecided), invalid=invalid)
 
 
-def _at_best(record: SampleRecord) -> SampleRecord:
-    """Return what a record may be after the next try; what has happened stays."""
+def _best_case(record: SampleRecord) -> SampleRecord:
+    """Return an invalid record as passed, with the violations that occurred."""
     if record.judgement.verdict is not Verdict.INVALID:
         return record
-    happened = tuple(
-        each for each in record.judgement.violations if each.severity is Severity.ESCAPED
+    occurred = tuple(
+        violation
+        for violation in record.judgement.violations
+        if violation.severity is Severity.ESCAPED
     )
-    best = replace(record.judgement, verdict=Verdict.PASS, violations=happened)
-    return replace(record, judgement=best)
+    judgement = replace(record.judgement, verdict=Verdict.PASS, violations=occurred)
+    return replace(record, judgement=judgement)
 
 
-def _looked_at(
+def _check(
     run: Run, thresholds: Thresholds, catalog: Catalog
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what a run misses as it stands, and what else there is to say."""
-    missed = tuple(_missed(run, thresholds, catalog))
+    """Return sentences on what a run misses, invalid samples left out, and remarks."""
+    missed = tuple(_missed_limits(run, thresholds, catalog))
     if thresholds.baseline is None:
         return missed, ()
     comparison = compare(thresholds.baseline, run)
-    said = comparison_sentence(comparison, catalog)
-    worse = tuple(_worse(comparison, said, catalog))
-    remarks = () if said in worse else (said,)
+    result = comparison_sentence(comparison, catalog)
+    regressions = tuple(_regressions(comparison, result, catalog))
+    remarks = () if result in regressions else (result,)
     if comparison.changed_scenarios:
         remarks = (*remarks, changed_scenarios_warning(comparison, catalog))
-    return (*missed, *worse), remarks
+    return (*missed, *regressions), remarks
 
 
-def _missed(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
+def _missed_limits(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
     verdicts = Counter(record.judgement.verdict for record in run.records)
     valid = verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]
     rate, least = 100 * (verdicts[Verdict.PASS] / (valid or 1)), thresholds.fail_under
@@ -118,17 +120,16 @@ def _missed(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]
     severities = Counter(
         violation.severity for record in run.records for violation in record.judgement.violations
     )
-    attempted, most = severities[Severity.ATTEMPTED], thresholds.max_violations
-    if most is not None and attempted > most:
-        yield catalog.text("eval.too_many", count=attempted, most=most)
-    escaped = severities[Severity.ESCAPED]
-    if escaped:
-        yield catalog.text("eval.escaped", count=escaped)
+    blocked, most = severities[Severity.ATTEMPTED], thresholds.max_violations
+    if most is not None and blocked > most:
+        yield catalog.text("eval.too_many", count=blocked, most=most)
+    if occurred := severities[Severity.ESCAPED]:
+        yield catalog.text("eval.escaped", count=occurred)
 
 
-def _worse(comparison: Comparison, said: str, catalog: Catalog) -> Iterator[str]:
+def _regressions(comparison: Comparison, result: str, catalog: Catalog) -> Iterator[str]:
     if comparison.outcome in {"worse", "no_pairs"}:
-        yield said
+        yield result
     if comparison.newly_occurred:
         samples = [str(pair.sample_id) for pair in comparison.newly_occurred]
         yield catalog.text(

@@ -1,4 +1,4 @@
-"""The lines of a person: typed into a terminal, or of a pipe or a file in its place."""
+"""Input lines of a chat: from a terminal, a pipe or a file."""
 
 import asyncio
 import os
@@ -15,26 +15,26 @@ LineReader: TypeAlias = Callable[[str], Awaitable[str]]
 Raises EOFError at the end of input, KeyboardInterrupt on Ctrl-C.
 """
 
-_PIECE_BYTES = 4096
+_CHUNK_BYTES = 4096
 
 
 class InputLines(Protocol):
-    """Where the lines of a person come from."""
+    """A source of input lines."""
 
     async def read(self, prompt: str) -> str:
         """Show a prompt and return one line, as `LineReader`."""
         ...
 
     async def forget(self) -> bool:
-        """Make sure that no line from before now answers a question, as `TerminalGate` asks."""
+        """Discard lines typed before a question; return whether there were any."""
         ...
 
 
 class TypedLines:
-    """Lines that are typed into a terminal, with editing and history.
+    """Lines typed into a terminal, with editing and history.
 
-    What is typed while the model speaks is the next line of the chat, unless a question comes
-    first: then it is thrown away, and the chat says so.
+    What is typed while the model answers is the next message, unless a question comes first: then
+    it is discarded.
     """
 
     def __init__(self) -> None:
@@ -47,58 +47,57 @@ class TypedLines:
         return str(await self._session.prompt_async(prompt))
 
     async def forget(self) -> bool:
-        """Throw away what was typed so far, and for the length of the guard."""
+        """Discard what was typed until now and during the guard time."""
         return await forget_typed()
 
 
 class PipedLines:
-    """Lines of a pipe or a file in place of a terminal, for scripts.
+    """Lines of a pipe or a file, for scripts.
 
-    Each prompt takes one line, each question too, so that a script stays in step with the chat. A
-    line that could be read before the question was shown is no answer to it, whatever it says: the
-    question then takes that line and is answered no. So a file, or text piped in at once, can say
-    no but never yes; a program that waits for the question before it writes can say both.
+    A prompt takes one line, and so does a question. A line that was readable before the question
+    was shown is taken, but the answer is no. So a file can never confirm a write; a program that
+    waits for the question can.
 
     Args:
-        descriptor: the file descriptor to read from; UTF-8.
+        descriptor: file descriptor to read UTF-8 from.
     """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._rest = b""
+        self._buffer = b""
         self._has_ended = False
         self._is_early = False
 
     async def read(self, prompt: str) -> str:
-        """Show a prompt and return one line, which is shown, too; empty for an early answer."""
+        """Show a prompt, then return and echo one line; empty for an early answer."""
         is_early, self._is_early = self._is_early, False
         sys.stdout.write(prompt)
         sys.stdout.flush()
-        while b"\n" not in self._rest and not self._has_ended:
-            await self._until_readable()
-            piece = os.read(self._descriptor, _PIECE_BYTES)
-            self._rest += piece
-            self._has_ended = not piece
-        if not self._rest:
+        while b"\n" not in self._buffer and not self._has_ended:
+            await self._wait_readable()
+            chunk = os.read(self._descriptor, _CHUNK_BYTES)
+            self._buffer += chunk
+            self._has_ended = not chunk
+        if not self._buffer:
             raise EOFError
-        line, _, self._rest = self._rest.partition(b"\n")
+        line, _, self._buffer = self._buffer.partition(b"\n")
         text = line.decode("utf-8", "replace")
         sys.stdout.write(f"{text}\n")
         return "" if is_early else text
 
     async def forget(self) -> bool:
-        """Make the next line, if there is one already, no answer."""
-        if not self._rest and self._is_readable():
-            self._rest = os.read(self._descriptor, _PIECE_BYTES)
-            self._has_ended = not self._rest
-        self._is_early = bool(self._rest)
+        """Mark a line that is already readable as an early answer."""
+        if not self._buffer and self._is_readable():
+            self._buffer = os.read(self._descriptor, _CHUNK_BYTES)
+            self._has_ended = not self._buffer
+        self._is_early = bool(self._buffer)
         return self._is_early
 
     def _is_readable(self) -> bool:
         return bool(select.select([self._descriptor], [], [], 0)[0])
 
-    async def _until_readable(self) -> None:
-        if self._is_readable():  # also: a file, which no event loop can wait for
+    async def _wait_readable(self) -> None:
+        if self._is_readable():  # also a file, which an event loop cannot watch
             return
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
@@ -110,5 +109,5 @@ class PipedLines:
 
 
 def input_lines() -> InputLines:
-    """Return the lines of the terminal, or of what stands in its place."""
+    """Return lines of the terminal, or of the pipe or file on standard input."""
     return TypedLines() if sys.stdin.isatty() else PipedLines(sys.stdin.fileno())

@@ -149,7 +149,7 @@ class Filled:
     faults: Mapping[str, str]
 
 
-def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
+def parse_form(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
     """Return the form for the schema of an MCP server.
 
     Args:

@@ -15,10 +15,10 @@ from lhkit.toolset import (
     Session,
     Toolset,
     closing_session,
-    locales_of,
     name_of,
     open_session,
     state_of,
+    supported_locales,
     user_code,
 )
 
@@ -120,7 +120,7 @@ class LiveSession:
 
     def locales(self) -> tuple[str, ...]:
         """Return the languages that both lhkit and the tools support."""
-        return locales_of(self._toolset, self.world())
+        return supported_locales(self._toolset, self.world())
 
     def set_locale(self, locale: str) -> None:
         """Change the language of the tools, with the same data.

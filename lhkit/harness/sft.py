@@ -11,10 +11,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from lhkit.errors import UsageError
 from lhkit.files import write_atomically
-from lhkit.harness.author.reference import TurnTrace, gold_model, trace_model
+from lhkit.harness.author.reference import PLAIN_REPLY, TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import (
     BROKEN_CALLS,
-    NO_REPLY,
     CorrectedConversation,
     CorrectedTurn,
     broken_call,
@@ -229,7 +228,7 @@ async def reviewed_conversations(
                 messages=tuple(
                     (ToolCall(name=call.tool, args=dict(call.args)),) for call in turn.calls
                 ),
-                words=turn.reply or NO_REPLY,
+                reply=turn.reply or PLAIN_REPLY,
             )
             for turn in by_id[scenario.id].turns
         ]

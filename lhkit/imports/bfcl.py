@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.author.written import changes, literals
+from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import guess_read_tools
 from lhkit.imports.imported import Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import JSON, compact
@@ -390,7 +390,7 @@ def _turn_changes(
 
 
 def _changed(before: State, after: State) -> dict[str, Any]:
-    return changes(before, after, dict.fromkeys(before, ("name",)))
+    return expected_changes(before, after, dict.fromkeys(before, ("name",)))
 
 
 def _parse_call(source: str, registry: ToolRegistry) -> ToolCall:

@@ -12,7 +12,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
-from lhkit.harness.author.written import changes, literals, spoken
+from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals
 from lhkit.harness.sample import run_sample
 from lhkit.harness.sessions import read_row_keys
 from lhkit.imports.functions import (
@@ -187,7 +187,7 @@ class _Converter:
             "id": name,
             "ac": criterion,
             "tags": ["recorded"],
-            "locale": spoken([turn.user for turn in self.reader.turns], "en"),
+            "locale": detect_locale([turn.user for turn in self.reader.turns], "en"),
             "world": world,
             "turns": [self._convert_turn(turn, losses) for turn in self.reader.turns],
         }
@@ -201,7 +201,9 @@ class _Converter:
                 scenario["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, scenario["locale"]) as session:
             keys = read_row_keys(session, record.evidence.initial_state)
-        return scenario | changes(record.evidence.initial_state, record.evidence.final_state, keys)
+        return scenario | expected_changes(
+            record.evidence.initial_state, record.evidence.final_state, keys
+        )
 
     def _recorded_results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
         for recorded in (recorded for turn in self.reader.turns for recorded in turn.calls):

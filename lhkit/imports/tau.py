@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.author.written import changes, literals
+from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import (
     KEY,
     Function,
@@ -244,4 +244,4 @@ def _convert_tasks(domain: Domain, split: str, losses: list[Loss]) -> Iterator[d
             "turns": [turn],
             # the agent may name them in any message
             **({"reply": {"all_of": outputs}} if outputs else {}),
-        } | changes(before, after, dict.fromkeys(before.keys() | after.keys(), (KEY,)))
+        } | expected_changes(before, after, dict.fromkeys(before.keys() | after.keys(), (KEY,)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ConfigDict
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, form_of
+from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, parse_form
 from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import McpServerError, UsageError
 from lhkit.json_values import JSON, compact, plain_json
@@ -58,7 +58,7 @@ class Elicitations:
         if running is None or running[0] is None:
             return DECLINED
         try:
-            form = form_of(schema, message, catalog)
+            form = parse_form(schema, message, catalog)
         except UnsupportedFormError as error:
             _log.warning("%s: its form is declined: %s", self.server_name, error)
             return DECLINED

@@ -43,7 +43,7 @@ from lhkit.responses import (
     ToolCallParsed,
 )
 from lhkit.text import printable
-from lhkit.tool_results import MAX_RESULT_BYTES, envelope, envelope_bytes
+from lhkit.tool_results import MAX_RESULT_BYTES, encoded_size, envelope
 
 VERSION: Final = 2
 
@@ -398,7 +398,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
         return {"from": "user" if isinstance(message, UserMessage) else "model", **plain(message)}
     call = message.call
     optional = {"text": message.text, "index": message.index, "raw": call.raw}
-    if envelope_bytes(message.result) > message.max_bytes:  # only then the model reads these
+    if encoded_size(message.result) > message.max_bytes:  # only then the model reads these
         optional["hint"] = message.hint
         if message.max_bytes != MAX_RESULT_BYTES:
             optional["max_bytes"] = message.max_bytes

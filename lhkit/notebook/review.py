@@ -11,8 +11,8 @@ from lhkit.files import write_atomically
 from lhkit.harness.author.accept import (
     accept_argument,
     observed_arguments,
-    refuse_changed,
-    schema_of,
+    require_unchanged,
+    tool_schema,
 )
 from lhkit.harness.corrections import (
     CorrectedConversation,
@@ -231,11 +231,11 @@ class Review(Board[ReviewState]):
             arguments = [arg for arg in observed_arguments(record) if self._is_right(record, arg)]
             if not arguments or name not in scenarios:
                 continue
-            refuse_changed(scenarios[name], self._run.manifest)
+            require_unchanged(scenarios[name], self._run.manifest)
             origin = self._sources.origins[name]
             for argument in arguments:
                 text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
-                schema = schema_of(argument, record, self._run.manifest)
+                schema = tool_schema(argument, record, self._run.manifest)
                 texts[origin.file] = accept_argument(argument, origin, schema, text).after
         return _write_files(texts)
 

@@ -179,7 +179,7 @@ class Replica:
             choice = app.ModelChoice(
                 name=options.model,
                 base_url=first,
-                beside=tuple(others),
+                more_urls=tuple(others),
                 api_key=settings.api_key,
                 dialect=options.dialect,
                 constraint=options.constraint,

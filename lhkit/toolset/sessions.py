@@ -15,7 +15,7 @@ from typing import Any
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
-from lhkit.json_values import MAX_DEPTH, NotJsonError, plain_json, repr_of
+from lhkit.json_values import MAX_DEPTH, NotJsonError, plain_json, safe_repr
 from lhkit.locales import available_locales
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import Rows, Session, Toolset, name_of
@@ -165,7 +165,7 @@ def tool_programs(session: Session) -> dict[str, str]:
         return {str(key): str(value) for key, value in runs_on().items()}
 
 
-def locales_of(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
+def supported_locales(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the languages that both lhkit and a toolset support, sorted.
 
     The toolset's `locales`, else those in which it opens `world`.
@@ -244,7 +244,7 @@ def _json_faults(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
             if isinstance(key, str):
                 yield from _json_faults(inner, f"{path}.{key}" if path else key, depth + 1)
             else:
-                shown = f"{repr_of(key)} ({_type_name(key)})"
+                shown = f"{safe_repr(key)} ({_type_name(key)})"
                 yield f"{path or 'it'} has the key {shown}: keys must be strings"
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
@@ -253,7 +253,7 @@ def _json_faults(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
         try:
             plain_json(value)
         except NotJsonError:
-            shown = " ".join(repr_of(value).split())[:60]
+            shown = " ".join(safe_repr(value).split())[:60]
             how = "give a string, a number, a list or an object instead"
             yield f"{path} is {_type_name(value)} ({shown}), which is not JSON: {how}"
 

@@ -12,6 +12,7 @@ from lhkit.cli.parser import LazyCommand, build_parser
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.gemma import EMBEDDED_NAMES
+from lhkit.models.served import CONSTRAINTS
 from lhkit.scale import SCRIPTED
 from tests.docs.command_lines import read_line
 
@@ -24,7 +25,7 @@ def examples(command: Any, name: str = "") -> Iterator[tuple[str, list[str]]]:
     """Yield each command below `command`, by its full name, with its examples."""
     yield name, [line.removeprefix("$ ") for line in (command.epilog or "").splitlines()]
     for inner in getattr(command, "commands", {}).values():
-        loaded = inner.loaded() if isinstance(inner, LazyCommand) else inner
+        loaded = inner.load() if isinstance(inner, LazyCommand) else inner
         yield from examples(loaded, f"{name} {inner.name}".strip())
 
 
@@ -40,19 +41,19 @@ def helped(command: str) -> str:
     return shown.output
 
 
-def test_every_command_has_an_example() -> None:
+def test_help_has_examples_for_every_command() -> None:
     assert {"eval", "chats list", "import bfcl", "mcp serve"} | GROUPS <= set(EXAMPLES)
     assert all(EXAMPLES.values())
 
 
 @pytest.mark.parametrize(("command", "line"), LINES, ids=[line for _, line in LINES])
-def test_an_example_is_taken_by_the_parser_of_its_command(command: str, line: str) -> None:
+def test_help_examples_parse(command: str, line: str) -> None:
     called = read_line(line)
     assert called == command or (command in GROUPS and called.startswith(command))
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
-def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) -> None:
+def test_help_fits_80_columns(command: str) -> None:
     shown = helped(command)
     lines = [line.strip() for line in shown.splitlines()]
     assert [line for line in EXAMPLES[command] if f"$ {line}" not in lines] == []
@@ -61,26 +62,24 @@ def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) ->
 
 
 @pytest.mark.parametrize("command", ["chat", "compare"])
-def test_help_names_every_language_that_there_is(command: str) -> None:
+def test_help_names_all_locales(command: str) -> None:
     words = set(helped(command).replace(".", " ").split())
     assert set(available_locales()) <= words
 
 
-def test_help_names_every_dialect_that_is_registered() -> None:
+def test_help_names_all_dialects() -> None:
     for command in ("eval", "chat", "doctor"):
         words = set(re.findall(r"\w+", helped(command)))
         assert {*DIALECTS, "openai"} <= words
 
 
-@pytest.mark.parametrize(
-    "name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, SCRIPTED)]
-)
-def test_help_names_every_constraint_and_model(name: str) -> None:
+@pytest.mark.parametrize("name", [*CONSTRAINTS, *EMBEDDED_NAMES, *filter(None, SCRIPTED)])
+def test_help_names_all_constraints_and_models(name: str) -> None:
     assert name in re.findall(r"[\w-]+", helped("eval"))
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("lhkit eval --fail-below 85", "No such option"),
         ("lhkit rescore --into rescored", "Missing parameter: run"),
@@ -88,6 +87,6 @@ def test_help_names_every_constraint_and_model(name: str) -> None:
         ("lhkit evaluate", "evaluate"),
     ],
 )
-def test_a_line_that_the_parser_refuses_is_noticed(line: str, told: str) -> None:
-    with pytest.raises(Exception, match=told):
+def test_read_line_refuses_invalid_command_line(line: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
         read_line(line)

@@ -1,4 +1,4 @@
-"""What is typed is what a command gets; what is not typed is what its options say by themselves."""
+"""Options that are typed, and defaults of those that are not."""
 
 from collections.abc import Coroutine
 from pathlib import Path
@@ -10,16 +10,19 @@ from typer.testing import CliRunner
 from lhkit.cli.accept import AcceptOptions
 from lhkit.cli.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
-from lhkit.cli.evaluate import EvalOptions
+from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.export import ExportOptions
+from lhkit.cli.imports import MessagesOptions
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.matrix import MatrixOptions
+from lhkit.cli.mcp import McpServeOptions
 from lhkit.cli.mutate import MutateOptions
 from lhkit.cli.parser import build_parser
 from lhkit.cli.prompt import PromptOptions
 from lhkit.cli.report import ReportOptions
 from lhkit.cli.rescore import RescoreOptions
 from lhkit.cli.serve_line import ServeOptions
+from lhkit.harness.run_options import RunOptions
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
@@ -30,9 +33,7 @@ def taken(line: str) -> Any:
     found = []
 
     def run(command: Coroutine[Any, Any, int]) -> int:
-        taken = dict(command.cr_frame.f_locals)
-        del taken["settings"]
-        found.append(taken.get("options", taken))
+        found.append(command.cr_frame.f_locals["options"])
         command.close()
         return 0
 
@@ -51,13 +52,7 @@ def taken(line: str) -> Any:
         ("serve", ServeOptions()),
         (
             "mcp serve",
-            {
-                "toolset": "life-helper",
-                "world": None,
-                "file": None,
-                "locale": None,
-                "allow_writes": False,
-            },
+            McpServeOptions(),
         ),
         ("doctor", DoctorOptions()),
         ("lint", LintOptions()),
@@ -66,21 +61,14 @@ def taken(line: str) -> Any:
         ("prompt", PromptOptions()),
         (
             "import openai-messages runs/one --into new",
-            {
-                "file": RUN,
-                "into": NEW,
-                "tools": None,
-                "handlers": None,
-                "data": None,
-                "as_jsonl": False,
-            },
+            MessagesOptions(file=RUN, into=NEW),
         ),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),
     ],
 )
-def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: object) -> None:
+def test_options_have_python_defaults(line: str, options: object) -> None:
     assert taken(line) == options
 
 
@@ -106,5 +94,9 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         ),
     ],
 )
-def test_what_is_typed_arrives_as_it_was_typed(line: str, options: object) -> None:
+def test_options_are_parsed(line: str, options: object) -> None:
     assert taken(line) == options
+
+
+def test_eval_options_have_the_defaults_of_run_options() -> None:
+    assert EvalOptions().run_options() == RunOptions()

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import typer
 
+from lhkit import settings as settings_module
 from lhkit.__main__ import main
-from lhkit.cli import finish as finish_module
-from lhkit.cli.finish import EXIT_UNFORESEEN, finish
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.finish import finish
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -99,9 +100,6 @@ def test_json_output_stays_json_on_a_console_that_lacks_letters(tmp_path: Path) 
     assert json.loads(ran.stdout)
 
 
-# --- what nothing foresees
-
-
 class UnprintableError(Exception):
     """An exception whose text cannot be had."""
 
@@ -145,12 +143,12 @@ def test_finish_reports_an_unforeseen_exception_as_70_and_logs_its_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(finish_module, "load_settings", lambda: Settings(cache_dir=tmp_path))
-    assert finished(error) == EXIT_UNFORESEEN == 70
-    said, log = capsys.readouterr().err, tmp_path / "logs" / "lhkit.log"
-    assert said.count("\n") == 1
-    assert type(error).__name__ in said
-    assert str(log) in said
+    monkeypatch.setattr(settings_module, "load_settings", lambda: Settings(cache_dir=tmp_path))
+    assert finished(error) == ExitCode.UNEXPECTED == 70
+    stderr_text, log = capsys.readouterr().err, tmp_path / "logs" / "lhkit.log"
+    assert stderr_text.count("\n") == 1
+    assert type(error).__name__ in stderr_text
+    assert str(log) in stderr_text
     assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
 
 
@@ -159,11 +157,11 @@ def test_finish_prints_the_traceback_where_there_is_no_log(
 ) -> None:
     place = tmp_path / "file"
     place.write_text("", encoding="utf-8")
-    monkeypatch.setattr(finish_module, "load_settings", lambda: Settings(cache_dir=place))
-    assert finished(KeyError("eggs")) == EXIT_UNFORESEEN
-    said = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in said
-    assert said.splitlines()[-1].startswith("lhkit: ")
+    monkeypatch.setattr(settings_module, "load_settings", lambda: Settings(cache_dir=place))
+    assert finished(KeyError("eggs")) == ExitCode.UNEXPECTED
+    stderr_text = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in stderr_text
+    assert stderr_text.splitlines()[-1].startswith("lhkit: ")
 
 
 def test_main_reports_an_exception_while_loading_as_70(
@@ -178,7 +176,7 @@ def test_main_reports_an_exception_while_loading_as_70(
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
     with pytest.raises(SystemExit) as left:
         main()
-    assert left.value.code == EXIT_UNFORESEEN
-    said = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in said
-    assert "libfoo.so is missing" in said.splitlines()[-1]
+    assert left.value.code == ExitCode.UNEXPECTED
+    stderr_text = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in stderr_text
+    assert "libfoo.so is missing" in stderr_text.splitlines()[-1]

@@ -60,7 +60,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_lint_says_what_is_wrong_and_exits_with_1(
+async def test_lint_prints_findings_and_exits_with_1(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await lint_paths(LintOptions(paths=(file,)), settings) == 0
@@ -79,7 +79,7 @@ async def test_lint_says_what_is_wrong_and_exits_with_1(
     assert counts == "1 scenario read, 1 file refused: 2 errors, 0 warnings"
 
 
-async def test_mutate_fails_under_a_share_and_on_an_outdated_list(
+async def test_mutate_exits_with_1_below_share_or_with_outdated_survivors(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = MutateOptions(paths=(file,), fail_under=100)
@@ -110,13 +110,13 @@ async def played(file: Path) -> Path:
     return file.parent / "run"
 
 
-async def test_accept_shows_the_change_writes_it_and_the_same_answer_then_passes(
+async def test_accept_writes_change_and_rescored_sample_passes(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await played(file)
-    with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as told:
+    with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as error:
         await accept_sample(AcceptOptions(run=run, sample="a-ko-01", paths=(file,)), settings)
-    assert "--turn 0 --call 0 --arg limit" in str(told.value)
+    assert "--turn 0 --call 0 --arg limit" in str(error.value)
     for name, is_dry in (("query", True), ("query", False)):
         options = AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg=name, is_dry=is_dry)
         assert await accept_sample(options, settings) == 0
@@ -124,13 +124,13 @@ async def test_accept_shows_the_change_writes_it_and_the_same_answer_then_passes
             capsys.readouterr().out
         )
         assert (text_of(file) == SCENARIO) is is_dry
-    with pytest.raises(UsageError, match="changed since it was played"):
+    with pytest.raises(UsageError, match="changed since the run"):
         await accept_sample(
             AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit"), settings
         )
 
 
-async def test_accept_takes_words_of_the_reply(
+async def test_accept_adds_phrase(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await played(file)
@@ -140,9 +140,7 @@ async def test_accept_takes_words_of_the_reply(
 
 
 @pytest.mark.parametrize("sample", ["b-ko-01", "a-ko-01#7"])
-async def test_accept_names_a_sample_that_is_not_there(
-    file: Path, settings: Settings, sample: str
-) -> None:
+async def test_accept_refuses_missing_sample(file: Path, settings: Settings, sample: str) -> None:
     run = await played(file)
     with pytest.raises(RunError, match=f"has no sample {sample}"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
@@ -151,7 +149,7 @@ async def test_accept_names_a_sample_that_is_not_there(
 
 
 @pytest.mark.parametrize("sample", ["a-ko-01#0", "a-ko-01#x", "a-ko-01#²", "a-ko-01#"])
-async def test_accept_refuses_what_names_no_sample(
+async def test_accept_refuses_invalid_sample_id(
     file: Path, settings: Settings, sample: str
 ) -> None:
     run = await played(file)

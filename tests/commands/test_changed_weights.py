@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lhkit.cli import serve
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.harness.store import read_records
 from lhkit.models.gemma import serving_plan
@@ -83,13 +84,13 @@ async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServ
             await serving
 
 
-async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
+async def test_eval_runs_second_adapter_again(
     tmp_path: Path, settings: Settings, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(trained(tmp_path / "tuned/model", "wrong"), settings) as server:
         assert await run_eval(server.base_url) == 1
         assert await run_eval(server.base_url) == 1
-        assert "Kept, because they are answered already: 1 of 1 samples." in capsys.readouterr().out
+        assert "Kept from the previous run: 1 of 1 samples." in capsys.readouterr().out
     async with served(trained(tmp_path / "tuned-2/model", "right"), settings) as server:
         assert await run_eval(server.base_url) == 0
         printed = capsys.readouterr().out
@@ -100,7 +101,7 @@ async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
     assert len(read_records(tmp_path / "runs/served-json")) == 2
 
 
-async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_served_anew(
+async def test_eval_runs_overwritten_weights_again_after_server_restart(
     tmp_path: Path, settings: Settings, run_eval: Evaluate
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
@@ -113,7 +114,7 @@ async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_serve
         assert await run_eval(server.base_url) == 0
 
 
-async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
+async def test_serve_does_not_reuse_server_of_overwritten_weights(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
@@ -122,10 +123,10 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
         assert await again == 0
         assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")
-        assert await serve._running("model", folder, settings) is None
+        assert await serve._find_running("model", folder, settings) is None
 
 
-async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(
+async def test_eval_warns_if_server_does_not_report_weights(
     tmp_path: Path, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes = {"/v1/models": models("gemma"), "/version": answers(404, "{}")}
@@ -134,9 +135,9 @@ async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody
         assert await run_eval(server.base_url) == 0
         assert "cannot be known" not in capsys.readouterr().out
         assert await run_eval(server.base_url) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"cannot be known, because gemma ({server.base_url}) does not tell" in said
-    assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert f"cannot be known, because gemma ({server.base_url}) does not tell" in output
+    assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in output
     manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
     remarks = [each["remarks"] for each in manifest["invocations"]]
     assert remarks[0] == []

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lhkit import embedded
-from lhkit.cli.doctor import EXIT_UNWELL, DoctorOptions, examine
+from lhkit.cli.doctor import DoctorOptions, examine
+from lhkit.cli.exit_codes import ExitCode
 from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
@@ -44,7 +45,7 @@ async def said(
 
 
 @pytest.mark.anyio
-async def test_a_server_that_is_well_has_only_good_findings(
+async def test_doctor_passes_healthy_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = await said(capsys, WELL, routes={"/v1/models": models("gemma-3-4b-it")})
@@ -55,7 +56,7 @@ async def test_a_server_that_is_well_has_only_good_findings(
 
 
 @pytest.mark.anyio
-async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
+async def test_doctor_checks_llama_cpp_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """That it takes no constraint is said, and is no fault of the server."""
@@ -64,7 +65,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
     text = capsys.readouterr().out
     assert code == 0
     assert "llama.cpp b11549-abc, Q8_0" in text
-    assert "Exactly one <bos> reaches the model." in text
+    assert "The prompt has exactly one <bos>." in text
     assert "took 3 of 4 tokens from it" in text
     assert "Give --constrain off" in text
 
@@ -72,7 +73,7 @@ async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
 @pytest.mark.anyio
 @pytest.mark.promise("embedded.names")
 @pytest.mark.parametrize("served", ["gemma", "gemma-base"])
-async def test_the_embedded_models_are_known_by_their_names(
+async def test_doctor_knows_embedded_model_names(
     served: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
@@ -84,12 +85,12 @@ async def test_the_embedded_models_are_known_by_their_names(
 @pytest.mark.parametrize(
     ("model", "folder", "sentence"),
     [
-        (None, "of-gemma", "There are no weights yet"),
-        ("gemma", "of-gemma", "There are no weights yet"),
-        ("gemma-base", "of-gemma-base", "The weights are there"),
+        (None, "of-gemma", "The weights are not prepared yet"),
+        ("gemma", "of-gemma", "The weights are not prepared yet"),
+        ("gemma-base", "of-gemma-base", "The weights are prepared"),
     ],
 )
-async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
+async def test_doctor_checks_weights_of_requested_model(
     model: str | None,
     folder: str,
     sentence: str,
@@ -101,31 +102,31 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
     monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     (tmp_path / "of-gemma-base").mkdir()
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
-    assert await examine(DoctorOptions(model=model), settings) == EXIT_UNWELL
+    assert await examine(DoctorOptions(model=model), settings) == ExitCode.INFRASTRUCTURE
     lines = capsys.readouterr().out.splitlines()
     assert any(sentence in line and line.endswith(folder) for line in lines)
     assert any("No model server is running" in line for line in lines)
 
 
 @pytest.mark.anyio
-async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
+async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="llama.cpp")
     await examine(DoctorOptions(), settings)
-    told = capsys.readouterr().out
-    assert "xllamacpp" in told
-    assert "gemma-Q4_K_M.gguf" in told
-    assert not any(name in told for name in ("vllm ", "torch", "transformers", "float"))
+    output = capsys.readouterr().out
+    assert "xllamacpp" in output
+    assert "gemma-Q4_K_M.gguf" in output
+    assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
 
 
 @pytest.mark.anyio
-async def test_a_missing_adapter_is_a_finding(
+async def test_doctor_reports_missing_adapter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
-    assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
+    assert await examine(DoctorOptions(), settings) == ExitCode.INFRASTRUCTURE
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
     assert any("it needs adapter_config.json" in line for line in faults)
 
@@ -140,18 +141,20 @@ async def test_a_missing_adapter_is_a_finding(
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )
-async def test_each_fault_says_what_to_do(
+async def test_doctor_advises_on_failed_checks(
     behaviours: Any, served: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, behaviours, routes={"/v1/models": models(served)})
-    assert code == EXIT_UNWELL
+    assert code == ExitCode.INFRASTRUCTURE
     assert any(line.startswith("✗") and sentence in line for line in text.splitlines())
 
 
 @pytest.mark.anyio
-async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_doctor_reports_missing_server_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     options = DoctorOptions(base_url="http://127.0.0.1:9")
-    assert await examine(options, Settings(locale="en")) == EXIT_UNWELL
+    assert await examine(options, Settings(locale="en")) == ExitCode.INFRASTRUCTURE
     assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
 
 
@@ -160,10 +163,13 @@ async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixtur
     ("chat", "sentence"),
     [
         (PARSED, "--dialect openai can be used too"),
-        (NO_PARSER, "json does not need it; for --dialect openai start it as `lhkit serve MODEL "),
+        (
+            NO_PARSER,
+            "which json does not need; for --dialect openai start it as `lhkit serve MODEL ",
+        ),
     ],
 )
-async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(
+async def test_doctor_reports_server_parser(
     chat: Any, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = await said(capsys, [COLD, WARM, BEGUN, chat])
@@ -172,7 +178,7 @@ async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(
 
 
 @pytest.mark.anyio
-async def test_openai_is_well_where_the_server_parses_calls(
+async def test_doctor_passes_openai_with_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     elsewhere = {"/version": answers(404, "")}
@@ -184,11 +190,11 @@ async def test_openai_is_well_where_the_server_parses_calls(
 
 
 @pytest.mark.anyio
-async def test_openai_without_a_parser_of_the_server_says_what_to_do(
+async def test_doctor_advises_on_openai_without_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
-    assert code == EXIT_UNWELL
+    assert code == ExitCode.INFRASTRUCTURE
     faults = [line for line in text.splitlines() if line.startswith("✗")]
     assert faults
     assert all("`lhkit serve MODEL --server-parser`, or give --dialect json" in f for f in faults)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.compare import compare_runs
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli.compare import CompareOptions, compare_runs
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.cli.rescore import RescoreOptions, rescore_run
-from lhkit.cli.thresholds import Thresholds, judged
+from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
 from lhkit.harness.results import Run
@@ -86,7 +87,7 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
         ("silent", {"max_violations": 0}, 0, ""),
     ],
 )
-async def test_a_pass_rate_below_the_least_ends_with_1(
+async def test_eval_exits_with_1_below_pass_rate(
     run_eval: Eval,
     capsys: pytest.CaptureFixture[str],
     model: str,
@@ -99,9 +100,7 @@ async def test_a_pass_rate_below_the_least_ends_with_1(
 
 
 @pytest.mark.anyio
-async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
+async def test_eval_refuses_fraction_as_fail_under(run_eval: Eval, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--fail-under is in percent: .* 0\.85 give 85$"):
         await run_eval("gold", fail_under=0.85)
     assert not (tmp_path / "runs").exists()
@@ -112,16 +111,18 @@ async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_pla
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"fail_under": 1.5}, "exit code 1, by which a CI job stops: The pass rate 0.0% is below"),
-        ({}, "exit code 0: no violation really happened, and no threshold was missed."),
+        ({"fail_under": 1.5}, "1: The pass rate 0.0% is below"),
+        ({}, "0: no violation occurred, and no threshold was missed."),
     ],
 )
-async def test_for_people_a_finding_is_a_sentence_and_no_error(
+async def test_eval_exit_zero_prints_the_reason(
     run_eval: Eval, capsys: pytest.CaptureFixture[str], options: dict[str, Any], sentence: str
 ) -> None:
     assert await run_eval("silent", exit_zero=True, **options) == 0
     *_, last = capsys.readouterr().out.splitlines()
-    assert last.startswith(f"0 of 8 conversations passed. `lhkit eval` would end with {sentence}")
+    assert last.startswith(
+        f"0 of 8 conversations passed. Without --exit-zero the exit code would be {sentence}"
+    )
 
 
 @pytest.mark.promise("eval.exit_codes")
@@ -132,11 +133,11 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
         (Severity.ATTEMPTED, None, 0, ""),
         (Severity.ATTEMPTED, 8, 0, ""),
         (Severity.ATTEMPTED, 7, 1, "8 violations were blocked, and at most 7 are allowed."),
-        (Severity.ESCAPED, None, 1, "8 violations really happened."),
-        (Severity.ESCAPED, 100, 1, "8 violations really happened."),
+        (Severity.ESCAPED, None, 1, "8 violations occurred."),
+        (Severity.ESCAPED, 100, 1, "8 violations occurred."),
     ],
 )
-async def test_too_many_violations_and_any_that_escaped_end_with_1(
+async def test_eval_exits_with_1_on_violations(
     run_eval: Eval,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -157,7 +158,7 @@ async def test_too_many_violations_and_any_that_escaped_end_with_1(
     "asked",
     [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}, {"exit_zero": True}],
 )
-async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
+async def test_eval_exits_with_3_on_infrastructure_errors(
     run_eval: Eval,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -171,16 +172,14 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
     monkeypatch.setattr("lhkit.harness.sample.judge", bug)
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
-    said = capsys.readouterr().out
-    assert "8 conversations failed because of the world" in said
-    assert "below" not in said, "a rate of nothing is no rate"
-    assert "would end" not in said
+    output = capsys.readouterr().out
+    assert "8 conversations failed with an infrastructure error" in output
+    assert "below" not in output, "a rate of nothing is no rate"
+    assert "would end" not in output
 
 
 @pytest.mark.anyio
-async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
+async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, tmp_path: Path) -> None:
     await run_eval("gold", name="base")
     rewrite(
         tmp_path / "runs" / "base",
@@ -214,7 +213,7 @@ async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_i
         ("ppppiiii", "p", {"max_violations": 5}, 1),
     ],
 )
-async def test_the_exit_code_of_every_mixture(
+async def test_check_thresholds_exit_code_of_mixed_verdicts(
     run_eval: Eval,
     tmp_path: Path,
     verdicts: str,
@@ -233,33 +232,35 @@ async def test_the_exit_code_of_every_mixture(
         place = verdicts.index(escaped_in)
         records[place] = broken(records[place], Severity.ESCAPED)
     thresholds = Thresholds(**{**asked, **({"baseline": run} if "baseline" in asked else {})})
-    found = judged(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
+    found = check_thresholds(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
     assert found.exit_code == code
 
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
-async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
+async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
     run_eval: Eval, tmp_path: Path, invalid_ones: range, code: int
 ) -> None:
     await run_eval()
     run = Run.load(tmp_path / "runs" / "gold")
-    tried = [broken(each, Severity.ATTEMPTED) for each in run.records]
+    run_sample = [broken(each, Severity.ATTEMPTED) for each in run.records]
     records = tuple(
         replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID))
         if n in invalid_ones
         else each
-        for n, each in enumerate(tried)
+        for n, each in enumerate(run_sample)
     )
-    found = judged(replace(run, records=records), Thresholds(max_violations=5), load_catalog("en"))
+    found = check_thresholds(
+        replace(run, records=records), Thresholds(max_violations=5), load_catalog("en")
+    )
     assert found.exit_code == code
 
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 @pytest.mark.parametrize("baseline", ["name", "folder"])
-async def test_a_run_that_is_worse_than_its_baseline_ends_with_1(
+async def test_eval_exits_with_1_if_worse_than_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str], baseline: str
 ) -> None:
     await run_eval("gold")
@@ -272,7 +273,7 @@ async def test_a_run_that_is_worse_than_its_baseline_ends_with_1(
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-async def test_a_difference_that_may_be_chance_does_not_fail_and_is_told(
+async def test_eval_prints_insignificant_difference_from_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
@@ -288,14 +289,14 @@ async def test_a_difference_that_may_be_chance_does_not_fail_and_is_told(
 
     rewrite(tmp_path / "runs" / "flaky", flaky)
     assert await run_eval("gold", name="flaky", baseline=Path("gold")) == 0
-    said = capsys.readouterr().out.splitlines()[-1]
-    assert said.startswith("No significant difference between gold and flaky (p = 0.500)")
-    assert "over 8 pairs" in said
+    output = capsys.readouterr().out.splitlines()[-1]
+    assert output.startswith("No difference can be told between gold and flaky (p = 0.500)")
+    assert "with 8 pairs" in output
 
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-async def test_a_violation_that_escaped_newly_is_named(
+async def test_eval_names_violations_new_since_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
@@ -308,11 +309,11 @@ async def test_a_violation_that_escaped_newly_is_named(
     rewrite(tmp_path / "runs" / "new", one)
     assert await run_eval("gold", name="new", baseline=Path("gold")) == 1
     out = capsys.readouterr().out
-    assert "Violations that did not happen in gold really happened in: chat-3" in out
+    assert "Violations that did not occur in gold occurred in: chat-3" in out
 
 
 @pytest.mark.anyio
-async def test_a_baseline_of_other_scenarios_fails_instead_of_passing_unseen(
+async def test_eval_exits_with_1_without_pairs_in_baseline(
     run_eval: Eval, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other.yaml"
@@ -323,16 +324,14 @@ async def test_a_baseline_of_other_scenarios_fails_instead_of_passing_unseen(
 
 
 @pytest.mark.anyio
-async def test_a_baseline_that_is_none_is_refused_before_anything_is_played(
-    run_eval: Eval, tmp_path: Path
-) -> None:
-    with pytest.raises(RunError, match="is not a run folder"):
+async def test_eval_refuses_missing_baseline(run_eval: Eval, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no run"):
         await run_eval("gold", baseline=Path("nowhere"))
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.anyio
-async def test_a_changed_scenario_is_played_again_alone_and_named(
+async def test_eval_reruns_only_the_changed_scenario(
     run_eval: Eval, scenarios: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval()
@@ -341,14 +340,14 @@ async def test_a_changed_scenario_is_played_again_alone_and_named(
     await run_eval()
     out = capsys.readouterr().out
     assert out.startswith(
-        "Played anew, because the questions are new: 1 of 8 samples. Changed: scenario chat-0\n"
-        "Kept, because they are answered already: 7 of 8 samples.\n"
+        "Run again, because the prompt changed: 1 of 8 samples. Changed: scenario chat-0\n"
+        "Kept from the previous run: 7 of 8 samples.\n"
     )
     assert "1 played now, 7 kept" in out
 
 
 @pytest.mark.anyio
-async def test_an_acceptance_criterion_that_is_not_ours_has_no_words(
+async def test_eval_table_has_no_description_of_foreign_criterion(
     run_eval: Eval, scenarios: Path
 ) -> None:
     edit(scenarios, ("ac: AC-5", "ac: MY-1"))
@@ -356,21 +355,21 @@ async def test_an_acceptance_criterion_that_is_not_ours_has_no_words(
 
 
 @pytest.mark.anyio
-async def test_two_runs_are_compared_from_their_folders(
+async def test_compare_prints_comparison_of_folders(
     run_eval: Eval, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval("gold")
     await run_eval("silent")
     gold, silent = (tmp_path / "runs" / name for name in ("gold", "silent"))
     capsys.readouterr()
-    assert await compare_runs(silent, gold, locale="ko", settings=settings) == 0
+    assert await compare_runs(CompareOptions(run_a=silent, run_b=gold, locale="ko"), settings) == 0
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
-    with pytest.raises(RunError, match="is not a run folder"):
-        await compare_runs(gold, tmp_path, settings=settings)
+    with pytest.raises(RunError, match="holds no run"):
+        await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
 
 
 @pytest.mark.anyio
-async def test_a_run_is_rescored_beside_itself(
+async def test_rescore_writes_folder_next_to_run(
     run_eval: Eval,
     settings: Settings,
     scenarios: Path,
@@ -384,10 +383,8 @@ async def test_a_run_is_rescored_beside_itself(
     run = tmp_path / "runs" / "silent"
     assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
-    assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
-    assert (
-        "Records that could not be scored again (1):\n  chat-1: the scenario does not exist" in out
-    )
+    assert "Changed verdicts (1):\n  chat-0: fail → pass" in out
+    assert "Skipped records (1):\n  chat-1: there is no such" in out
     records = read_records(tmp_path / "runs" / "silent-rescored")
     assert [
         each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS
@@ -397,7 +394,7 @@ async def test_a_run_is_rescored_beside_itself(
 
 
 @pytest.mark.anyio
-async def test_a_run_of_other_scenarios_cannot_be_rescored(
+async def test_rescore_refuses_run_of_other_scenarios(
     run_eval: Eval, settings: Settings, tmp_path: Path
 ) -> None:
     await run_eval("gold")
@@ -408,21 +405,21 @@ async def test_a_run_of_other_scenarios_cannot_be_rescored(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        ({"dialect": "klingon"}, "Invalid dialect 'klingon': choose one of"),
+        ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
     ],
 )
-async def test_a_word_that_names_nothing_is_refused_for_scripted_models_too(
-    run_eval: Eval, tmp_path: Path, options: dict[str, str], told: str
+async def test_eval_refuses_invalid_names_with_scripted_models(
+    run_eval: Eval, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         await run_eval(**options)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.anyio
-async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
+async def test_eval_interrupted_prints_how_to_resume(
     run_eval: Eval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     async def interrupted(*_: Any, **__: Any) -> None:
@@ -431,4 +428,4 @@ async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
     monkeypatch.setattr("lhkit.cli.evaluation.replay", interrupted)
     with pytest.raises(asyncio.CancelledError):
         await run_eval()
-    assert f"What was finished is in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out
+    assert f"Finished samples are in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out

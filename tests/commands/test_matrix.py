@@ -89,11 +89,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     return choices
 
 
-async def test_one_table_compares_every_arm_with_the_first(
+async def test_matrix_compares_arms_with_the_first(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gold", "silent"]', repeats=3) == 0
@@ -108,7 +108,7 @@ async def test_one_table_compares_every_arm_with_the_first(
     assert bench.lines("gold") == bench.lines("silent") == 6
 
 
-async def test_a_threshold_that_an_arm_misses_is_named_and_gives_the_exit_code(
+async def test_matrix_exits_with_1_on_missed_threshold(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gold", "silent"]', fail_under=50) == 1
@@ -125,7 +125,7 @@ KITCHEN = """
 """
 
 
-async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
+async def test_matrix_resolves_toolset_from_suite_folder(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pantry = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
@@ -139,7 +139,7 @@ async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
 
 
 @pytest.mark.slow
-async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
+async def test_matrix_shares_server_between_embedded_arms(
     bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arms = '[arms]\nmodels = ["gemma"]\nconstraints = ["off", "auto", "required"]'
@@ -185,12 +185,12 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def sha256(_name: str, settings: Settings) -> str:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     monkeypatch.setattr(embedded, "embedded_sha256", sha256)
     return seen
 
 
-async def test_each_runtime_is_an_arm_and_one_ends_before_the_next_begins(
+async def test_matrix_runs_runtimes_one_after_the_other(
     bench: Bench, by_runtime: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arms = '[arms]\nruntimes = ["vllm", "llama.cpp"]\ndialects = ["json", "pythonic"]'
@@ -206,29 +206,27 @@ async def test_each_runtime_is_an_arm_and_one_ends_before_the_next_begins(
     assert "vllm-json" in (printed := capsys.readouterr().out)
     assert "llama.cpp-pythonic" in printed
     manifest = bench.folder / "runs" / "suite" / "llama.cpp-json" / "manifest.json"
-    (told,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
-    assert told["server"] == "llama.cpp 1"
+    (model,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
+    assert model["server"] == "llama.cpp 1"
     by_runtime.clear()
     assert await bench.play(arms) == 0
     assert by_runtime == []
 
 
-async def test_a_folder_that_another_runtime_filled_is_not_taken_for_finished(
-    bench: Bench, by_runtime: list[str]
-) -> None:
+async def test_matrix_reruns_folder_of_another_runtime(bench: Bench, by_runtime: list[str]) -> None:
     for runtime in ("vllm", "llama.cpp", "llama.cpp"):
         assert await bench.play(f'[arms]\nruntimes = ["{runtime}"]') == 0
     assert by_runtime == ["vllm begins", "vllm ends", "llama.cpp begins", "llama.cpp ends"]
 
 
-async def test_models_are_opened_with_the_tools_that_they_are_constrained_to(
+async def test_matrix_opens_models_with_constrained_tools(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gemma"]\nconstraints = ["auto"]') == 0
     assert asked[0].tools == life_helper.registry_of("ko").definitions  # as the first one speaks
 
 
-async def test_another_prompt_is_another_arm_and_only_its_locale_changes(
+async def test_matrix_prompt_arm_changes_only_its_locale(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:
     arms = 'arms.prompts = ["default", "short"]\nprompts.short.en = "Be brief."'
@@ -239,7 +237,7 @@ async def test_another_prompt_is_another_arm_and_only_its_locale_changes(
     assert (bench.lines("default"), bench.lines("short")) == (2, 3)
 
 
-async def test_the_same_folder_under_another_condition_is_not_taken_for_finished(
+async def test_matrix_reruns_folder_of_another_condition(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gemma"]') == 0
@@ -248,7 +246,7 @@ async def test_the_same_folder_under_another_condition_is_not_taken_for_finished
     assert len(asked) == 1
 
 
-async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
+async def test_matrix_reruns_arm_with_other_weights(
     bench: Bench, asked: list[app.ModelChoice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arms = '[arms]\nmodels = ["gemma"]'
@@ -261,7 +259,7 @@ async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
 
 
 @pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
-async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_weights(
+async def test_matrix_checks_weights_of_server_at_address(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
 ) -> None:
     serving = ["a" * 64]
@@ -278,7 +276,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     assert await bench.play(arms) == 0
     serving[0] = now
@@ -286,7 +284,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
     assert bench.lines("mine") == 2 + 2 * plays
 
 
-async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
+async def test_matrix_warns_if_server_does_not_report_weights(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_there = True
@@ -302,7 +300,7 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix_module, "opened_model", opened)
+    monkeypatch.setattr(matrix_module, "open_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     await bench.play(arms)
     assert "cannot be known" not in capsys.readouterr().out
@@ -321,14 +319,14 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
         ('[arms]\nruntimes = ["ollama"]', "arms.runtimes"),
         ('[arms]\nruntimes = ["llama.cpp"]\nconstraints = ["auto"]', "--constrain off"),
-        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is none"),
+        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is not"),
         (
             'arms.runtimes = ["vllm"]\narms.models = [{name = "m", base_url = "http://box:1"}]',
-            "m is none",
+            "m is not",
         ),
     ],
 )
-async def test_what_cannot_be_played_is_refused_before_anything_is(
+async def test_matrix_refuses_invalid_suite_before_running(
     bench: Bench, arms: str, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):

@@ -84,12 +84,12 @@ async def shown(
     capsys: pytest.CaptureFixture[str], settings: Settings, **options: Any
 ) -> dict[str, Any]:
     assert await show_prompt(PromptOptions(as_json=True, **options), settings) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
-async def test_it_is_what_a_chat_asks_of_a_model(
+async def test_prompt_equals_first_request_of_chat(
     dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[ModelRequest] = []
@@ -107,17 +107,17 @@ async def test_it_is_what_a_chat_asks_of_a_model(
         await chat.user_turn("How many eggs?")
     (request,) = asked
     expected = DIALECTS[dialect].encode(request.messages, request.tools, request.instructions)
-    told = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
-    assert told["prompt"] == expected
+    report = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    assert report["prompt"] == expected
 
 
 @pytest.mark.parametrize("dialect", [*sorted(DIALECTS), "openai"])
-async def test_the_parts_add_up_to_the_prompt_in_every_dialect(
+async def test_prompt_parts_add_up_in_every_dialect(
     dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words_are_tokens(embedded_folder("gemma-base", settings))
-    told = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
-    *parts, total = told["parts"]
+    report = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    *parts, total = report["parts"]
     assert [each["kind"] for each in parts] == [
         "instructions",
         *["tool"] * 5,
@@ -125,57 +125,53 @@ async def test_the_parts_add_up_to_the_prompt_in_every_dialect(
         "user",
         "protocol",
     ]
-    assert total["characters"] == len(told["prompt"])
-    assert total["bytes"] == len(told["prompt"].encode())
-    assert total["tokens"] == len(told["prompt"].split())
+    assert total["characters"] == len(report["prompt"])
+    assert total["bytes"] == len(report["prompt"].encode())
+    assert total["tokens"] == len(report["prompt"].split())
     for measure in ("tokens", "characters", "bytes"):
         assert sum(each[measure] for each in parts) == total[measure]
         assert min(each[measure] for each in parts) >= 0
 
 
-async def test_an_only_tool_costs_its_own_text_and_not_the_protocols(
+async def test_prompt_measures_single_tool_without_protocol(
     own: str, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = await shown(capsys, settings, toolset=f"{own}:registry")
-    sizes = {each["tool"] or each["kind"]: each["characters"] for each in told["parts"]}
-    (line,) = [each for each in told["prompt"].splitlines() if '"Look around."' in each]
+    report = await shown(capsys, settings, toolset=f"{own}:registry")
+    sizes = {each["tool"] or each["kind"]: each["characters"] for each in report["parts"]}
+    (line,) = [each for each in report["prompt"].splitlines() if '"Look around."' in each]
     assert sizes["look"] == len(f"{line}\n")
     assert sizes["instructions"] == sizes["context"] == sizes["user"] == 0
     assert sizes["protocol"] > len("To use a tool, answer with only this JSON")
 
 
-async def test_a_scenario_is_opened_by_its_id_in_its_own_language(
+async def test_prompt_opens_scenario_by_id(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = PromptOptions(paths=(file,), scenario="eggs-ko", toolset=REFERENCE)
     assert await show_prompt(options, settings) == 0
-    told = capsys.readouterr().out
-    assert "달걀 몇 개야?" in told
-    assert "너는 부엌 살림을 돕는" in told
-    assert "How many eggs?" not in told
+    report = capsys.readouterr().out
+    assert "달걀 몇 개야?" in report
+    assert "너는 부엌 살림을 돕는" in report
+    assert "How many eggs?" not in report
 
 
-async def test_without_a_tokenizer_characters_are_counted_and_nothing_is_fetched(
+async def test_prompt_without_tokenizer_counts_characters(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await show_prompt(PromptOptions(), settings) == 0
-    told = capsys.readouterr().out
-    assert "Tokens are not counted" in told
-    assert "search_catalog" in told
+    report = capsys.readouterr().out
+    assert "Tokens are not counted" in report
+    assert "search_catalog" in report
     assert not settings.cache_dir.exists()
 
 
-async def test_a_scenario_that_is_not_there_is_told_with_the_nearest(
-    file: Path, settings: Settings
-) -> None:
+async def test_prompt_suggests_nearest_scenario_id(file: Path, settings: Settings) -> None:
     options = PromptOptions(paths=(file,), scenario="egg-en", toolset=REFERENCE)
     with pytest.raises(UsageError, match=r"egg-en: no such scenario .* did you mean eggs-en"):
         await show_prompt(options, settings)
 
 
-async def test_a_world_that_cannot_be_opened_is_told_with_the_line_of_its_author(
-    own: str, settings: Settings
-) -> None:
+async def test_prompt_reports_line_of_failing_toolset(own: str, settings: Settings) -> None:
     line = ONE_TOOL.splitlines().index('        return {}["nowhere"]') + 1
     with pytest.raises(UsageError, match=rf"look\.py:{line}: KeyError: 'nowhere'"):
         await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)
@@ -194,7 +190,7 @@ async def test_prompt_names_tools_that_are_left_out(
     assert (await shown(capsys, settings, toolset=reference))["left_out"] == {"book": "no schema"}
     assert await show_prompt(PromptOptions(toolset=reference), settings) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert "the tool book is left out, and no model reads it: no schema" in output
+    assert "the tool book is left out of prompts: no schema" in output
 
 
 LEAVES_OUT = """

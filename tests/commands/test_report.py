@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_by_default_the_page_goes_into_the_folder_of_the_run(runs: Path) -> None:
+def test_report_writes_html_into_run_folder(runs: Path) -> None:
     done = lhkit("report", str(runs / "silent-json"))
     assert done.returncode == 0, done.stderr
     page = runs / "silent-json" / "report.html"
@@ -41,7 +41,7 @@ def test_by_default_the_page_goes_into_the_folder_of_the_run(runs: Path) -> None
     assert "lhkit eval --model silent" in html
 
 
-def test_every_shape_is_written_where_it_is_asked_for(runs: Path, tmp_path: Path) -> None:
+def test_report_writes_requested_files(runs: Path, tmp_path: Path) -> None:
     files = [tmp_path / "new" / name for name in ("r.html", "r.md", "r.xml")]
     done = lhkit(
         *("report", str(runs / "gold-json"), "--baseline", str(runs / "silent-json")),
@@ -53,7 +53,7 @@ def test_every_shape_is_written_where_it_is_asked_for(runs: Path, tmp_path: Path
     assert files[2].read_text("utf-8").startswith('<?xml version="1.0" encoding="UTF-8"?>')
 
 
-def test_markdown_to_the_terminal_is_nothing_but_markdown(runs: Path, tmp_path: Path) -> None:
+def test_report_markdown_to_stdout_is_only_markdown(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     done = lhkit("report", str(runs / "gold-json"), "--markdown", "-", "--html", str(page))
     assert done.stdout.startswith("## ✅ `gold-json`")
@@ -62,7 +62,7 @@ def test_markdown_to_the_terminal_is_nothing_but_markdown(runs: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("option", ["folder", "baseline"])
-def test_a_folder_without_a_run_is_one_sentence(option: str, runs: Path, tmp_path: Path) -> None:
+def test_report_refuses_folder_without_run(option: str, runs: Path, tmp_path: Path) -> None:
     good, empty = str(runs / "gold-json"), str(tmp_path / "nowhere")
     args = [empty] if option == "folder" else [good, "--baseline", empty]
     done = lhkit("report", *args)
@@ -70,7 +70,7 @@ def test_a_folder_without_a_run_is_one_sentence(option: str, runs: Path, tmp_pat
     assert f"{empty} is not a run folder" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(runs: Path, tmp_path: Path) -> None:
+def test_report_reports_unwritable_path(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     place = tmp_path / "file" / "r.html"
     done = lhkit("report", str(runs / "gold-json"), "--html", str(place))

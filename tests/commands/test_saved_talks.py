@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
-from lhkit.cli.chat import ChatOptions, open_talk
+from lhkit.cli.chat import open_live_session
 from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.terminal import TerminalChat
 from lhkit.confirm.gate import ScriptedGate
@@ -104,8 +104,8 @@ async def terminal(
     reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
 ) -> str:
     """Return what a terminal shows of a talk."""
-    told = settings.model_copy(update={"locale": locale})
-    around = open_talk(ChatOptions(toolset=reference, **options), told)
+    localized = settings.model_copy(update={"locale": locale})
+    around = open_live_session(reference, options.get("world"), options.get("file"), localized)
     shown = io.StringIO()
     script: Iterator[str] = iter(typed)
 
@@ -135,7 +135,7 @@ async def require_fit(file: Path, reference: str, settings: Settings) -> None:
 
 @pytest.mark.parametrize("locale", SAID)
 @pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
-async def test_a_talk_in_a_terminal_is_saved_as_a_scenario_that_gold_passes(
+async def test_terminal_save_writes_scenario_that_gold_passes(
     reference: str, locale: str, settings: Settings, folder: Path
 ) -> None:
     shown = await terminal(
@@ -152,7 +152,7 @@ async def test_a_talk_in_a_terminal_is_saved_as_a_scenario_that_gold_passes(
 
 @pytest.mark.parametrize("locale", SAID)
 @pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
-async def test_a_talk_in_a_panel_is_saved_as_a_scenario_that_gold_passes(
+async def test_panel_save_writes_scenario_that_gold_passes(
     reference: str, locale: str, settings: Settings, folder: Path
 ) -> None:
     panel = ChatPanel(
@@ -165,7 +165,7 @@ async def test_a_talk_in_a_panel_is_saved_as_a_scenario_that_gold_passes(
     await require_fit(file, reference, settings)
 
 
-async def test_what_a_panel_over_bare_tools_was_given_as_its_world_is_saved(
+async def test_panel_save_writes_initial_state_of_bare_tools(
     settings: Settings, folder: Path
 ) -> None:
     world = {"now": "2026-06-15T09:00:00+09:00"}
@@ -184,9 +184,7 @@ async def test_what_a_panel_over_bare_tools_was_given_as_its_world_is_saved(
     await require_fit(file, WITHOUT_A_WORLD[0], settings)
 
 
-async def test_a_cleared_talk_begins_in_the_world_as_it_was_then(
-    settings: Settings, folder: Path
-) -> None:
+async def test_terminal_clear_resets_initial_state(settings: Settings, folder: Path) -> None:
     world = folder / "world.yaml"
     world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
     said = SAID["en"][0]
@@ -199,13 +197,11 @@ async def test_a_cleared_talk_begins_in_the_world_as_it_was_then(
     await require_fit(folder / "one.yaml", WITH_A_WORLD[0], settings)
 
 
-async def test_what_cannot_be_saved_is_told_and_the_chat_goes_on(
-    settings: Settings, folder: Path
-) -> None:
+async def test_terminal_save_reports_errors_and_continues(settings: Settings, folder: Path) -> None:
     (folder / "there.yaml").write_text("mine\n", encoding="utf-8")
     typed = ["/save", SAID["en"][0], "/save there.yaml", "/save", "/quit"]
     shown = await terminal(WITH_A_WORLD[0], "en", settings, typed)
-    assert "nothing has been said yet" in shown
+    assert "the conversation is empty" in shown
     assert "File exists: 'there.yaml'" in shown
     assert (folder / "there.yaml").read_text(encoding="utf-8") == "mine\n"
     assert (folder / "scenarios" / "chat-20260615-120000.yaml").is_file()

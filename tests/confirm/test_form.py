@@ -13,7 +13,7 @@ from lhkit.confirm.form import (
     UnsupportedFormError,
     expected,
     filled,
-    form_of,
+    parse_form,
 )
 from lhkit.locales import load_catalog
 
@@ -26,7 +26,7 @@ def schema(*required: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def form(*required: str, **properties: Mapping[str, Any]) -> Form:
-    return form_of(schema(*required, **properties), "", EN)
+    return parse_form(schema(*required, **properties), "", EN)
 
 
 def values(made: Form, **typed: str) -> Any:
@@ -180,7 +180,7 @@ def test_form_refuses_unsupported_schemas_with_a_reason(
     wrong: Mapping[str, Any], reason: str
 ) -> None:
     with pytest.raises(UnsupportedFormError) as caught:
-        form_of(wrong, "", EN)
+        parse_form(wrong, "", EN)
     assert str(caught.value).startswith(reason)
 
 
@@ -211,8 +211,8 @@ def test_form_ignores_invalid_limits_and_unknown_keywords() -> None:
 def test_form_detects_questions_for_secrets(text: str, is_secret: bool) -> None:
     asked = {"type": "string"}
     texts = (schema(a={**asked, "title": text}), schema(a={**asked, "description": text}))
-    forms = [form_of(each, "", EN) for each in (*texts, schema(**{text: asked}))]
-    forms.append(form_of(schema(a=asked), text, EN))
+    forms = [parse_form(each, "", EN) for each in (*texts, schema(**{text: asked}))]
+    forms.append(parse_form(schema(a=asked), text, EN))
     assert [each.is_secret for each in forms] == [is_secret] * 4
 
 

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from lhkit.confirm.form import form_of
+from lhkit.confirm.form import parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.locales import load_catalog
@@ -118,7 +118,7 @@ async def test_terminal_gate_escapes_invisible_characters() -> None:
     hidden = "bo\u200db\u3164\xa0\u2800\U000e0100\u202e\x9b"
     request = ConfirmRequest(tool=hidden, description=hidden, args={}, summary=hidden)
     schema = {"properties": {"who": {"type": "string", "title": hidden, "description": hidden}}}
-    form = form_of(schema, "", load_catalog())
+    form = parse_form(schema, "", load_catalog())
     shown: list[str] = []
     prompts: list[str] = []
 

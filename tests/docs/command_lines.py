@@ -38,7 +38,7 @@ def read_line(line: str) -> str:
     while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
         path.append(words.pop(0))
         command = command.commands[path[-1]]
-        command = command.loaded() if isinstance(command, LazyCommand) else command
+        command = command.load() if isinstance(command, LazyCommand) else command
     if words not in (["--help"], ["--version"]):
         command.make_context(" ".join(path), words)
     return " ".join(path)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from lhkit import app
-from lhkit.cli.progress import opened_model
+from lhkit.cli.progress import open_model
 from lhkit.models.base import ChatModel
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
@@ -27,7 +27,7 @@ def settings() -> Settings:
 @pytest.fixture(scope="session")
 async def parsing_gemma(settings: Settings) -> AsyncIterator[ChatModel]:
     """By vLLM, whose own parser reads the calls."""
-    async with opened_model(app.ModelChoice(dialect="openai"), settings) as model:
+    async with open_model(app.ModelChoice(dialect="openai"), settings) as model:
         yield model
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import import_bfcl_tasks
+from lhkit.cli.imports import BfclOptions, import_bfcl_tasks
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -172,7 +172,7 @@ def package(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(package: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_bfcl_tasks(package, into=folder, settings=load_settings()) == 1
+    assert await import_bfcl_tasks(BfclOptions(path=package, into=folder), load_settings()) == 1
     return folder
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lhkit.cli import imports
-from lhkit.cli.imports import import_chats
+from lhkit.cli.imports import MessagesOptions, import_chats
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -137,7 +137,7 @@ async def folder_of(
 ) -> tuple[Path, int]:
     into = into or tmp_path / "mine"
     file = put(tmp_path, chat)
-    return into, await import_chats(file, into=into, settings=load_settings(), **more)
+    return into, await import_chats(MessagesOptions(file=file, into=into, **more), load_settings())
 
 
 def toolset_in(into: Path) -> Toolset:
@@ -359,7 +359,7 @@ async def test_import_messages_refuses_a_file_without_chats(
 
 async def test_import_messages_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     put(tmp_path, "kept", "mine.txt")
-    with pytest.raises(UsageError, match="is there already: name a new folder"):
+    with pytest.raises(UsageError, match="exists already: name a new folder"):
         await folder_of(tmp_path, CHAT, tmp_path)
 
 
@@ -568,7 +568,7 @@ async def test_import_messages_removes_the_folder_after_an_error(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setitem(imports._TEXTS, "yaml", fail)
+    monkeypatch.setitem(imports._WRITERS, "yaml", fail)
     (tmp_path / "mine").mkdir()
     with pytest.raises(OSError, match="disk full"):
         await folder_of(tmp_path, CHAT)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.cli.imports import import_tau_tasks
+from lhkit.cli.imports import TauOptions, import_tau_tasks
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -119,7 +119,7 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(checkout: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_tau_tasks(checkout, into=folder, settings=load_settings()) == 0
+    assert await import_tau_tasks(TauOptions(path=checkout, into=folder), load_settings()) == 0
     return folder
 
 
@@ -156,7 +156,8 @@ async def test_import_tau_accepts_other_splits(checkout: Path, tmp_path: Path) -
     counts = {}
     for split in ("test", "train", "all"):
         into, settings = tmp_path / split, load_settings()
-        assert await import_tau_tasks(checkout, into=into, split=split, settings=settings) == 0
+        options = TauOptions(path=checkout, into=into, split=split)
+        assert await import_tau_tasks(options, settings) == 0
         counts[split] = {file.stem: len(load_scenarios([file])) for file in into.glob("*.yaml")}
     assert counts["test"] == {"airline": 3}
     assert counts["train"] == {"airline_train": 3}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.cli.evaluate import EvalOptions, evaluate
-from lhkit.cli.evaluation import addresses_of
-from lhkit.cli.source import concurrency_for
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.evaluation import parse_addresses, source_concurrency
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
@@ -244,7 +244,7 @@ async def test_pool_without_working_servers_fails_like_one_server(
     async with stack:
         run = await played(talks, pool, tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
-    assert sum(record.attempts == 0 for record in run.records) > 0  # not tried to the last
+    assert sum(record.attempts == 0 for record in run.records) > 0  # not run_sample to the last
     with pytest.raises(ServerUnreachableError):
         async with connect_pool(two):
             pass
@@ -252,7 +252,7 @@ async def test_pool_without_working_servers_fails_like_one_server(
 
 async def test_pool_concurrency_is_the_sum_of_all_servers() -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
-        assert concurrency_for(pool) == 2 * default_concurrency(pool.identity)
+        assert source_concurrency(pool) == 2 * default_concurrency(pool.identity)
 
 
 async def evaluated(folder: Path, **options: Any) -> int:
@@ -287,7 +287,7 @@ async def test_eval_uses_the_servers_of_a_file_and_reports_failed_ones(
     [
         (["http://a:1", "http://a:1/v1"], "--base-url http://a:1 is given 2 times"),
         (["@missing.txt"], "--base-url @missing.txt cannot be read"),
-        (["@empty.txt"], "--base-url @empty.txt: there is no address in it"),
+        (["@empty.txt"], "--base-url @empty.txt: the file has no address"),
         (["http://a:1", "nope"], "nope"),
     ],
 )
@@ -297,5 +297,5 @@ def test_eval_refuses_an_invalid_list_of_addresses(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     with pytest.raises(UsageError) as refused:
-        addresses_of(words)
+        parse_addresses(words)
     assert expected in str(refused.value)

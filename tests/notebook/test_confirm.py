@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
+from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
@@ -220,7 +220,7 @@ FIELDS = {
     },
     "required": ["who"],
 }
-FORM = form_of(FIELDS, "", load_catalog())
+FORM = parse_form(FIELDS, "", load_catalog())
 WITH_DEFAULTS = replace(FORM, fields=FORM.fields[1:])
 
 

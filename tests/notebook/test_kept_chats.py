@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import ChatController
-from lhkit.cli.chats import list_chats, remove_chats, show_chat
+from lhkit.cli.chats import (
+    ForgetOptions,
+    ListOptions,
+    ShowOptions,
+    list_chats,
+    remove_chats,
+    show_chat,
+)
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
 from lhkit.harness.chats import ChatRecorder
@@ -261,12 +268,12 @@ async def test_chats_commands_list_show_and_export(
     replies = [call("write", a=1), say("done")]
     panel = make_panel(replies, toolset=NOTES, record=folder, locale="en")
     await panel.send("write\x1b[2J it", answers=[True])
-    await list_chats(folder, settings=english)
+    await list_chats(ListOptions(folder=folder), english)
     listed = capsys.readouterr().out
     assert "1 turn · write" in listed
     assert "\x1b" not in listed
     name = listed.split(" ")[0]
-    await show_chat(name, folder, settings=english)
+    await show_chat(ShowOptions(name=name, folder=folder), english)
     shown = capsys.readouterr().out
     assert "[accepted: code_yes]" in shown
     assert '  Confirmation card: {\n  "a": 1\n}\n' in shown
@@ -286,14 +293,14 @@ async def test_chats_forget_deletes_only_the_named_chat(
     with pytest.raises(UsageError, match="has no chat 'nope'"):
         await remove_chats([names[0], "nope"], tmp_path, settings=Settings())
     for mistaken in ({"names": (), "is_all": False}, {"names": names, "is_all": True}):
-        with pytest.raises(UsageError, match="name the chats to forget"):
-            await remove_chats(folder=tmp_path, settings=Settings(), **mistaken)  # type: ignore[arg-type]  # two calls
-    await remove_chats(names[:1], tmp_path, settings=Settings())
+        with pytest.raises(UsageError, match="name the chats to delete"):
+            await remove_chats(ForgetOptions(folder=tmp_path, **mistaken), Settings())
+    await remove_chats(ForgetOptions(names=names[:1], folder=tmp_path), Settings())
     assert not any(b"secret-one" in content for content in files_in(tmp_path).values())
     assert [said(each)[0] for each in kept(tmp_path)] == ["other-two", "third"]
     capsys.readouterr()
-    await remove_chats((), tmp_path, settings=Settings(locale="en"), is_all=True)
-    assert capsys.readouterr().out.splitlines()[-1] == f"Forgotten: 2 chats of {tmp_path}"
+    await remove_chats(ForgetOptions(folder=tmp_path, is_all=True), Settings(locale="en"))
+    assert capsys.readouterr().out.splitlines()[-1] == f"Deleted: 2 chats of {tmp_path}"
     assert (tmp_path / RECORDS).read_bytes() == b""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
@@ -179,7 +179,7 @@ async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
     questions = current_questions()
     assert questions is not None
     request = ConfirmRequest(tool="server", description="", args={}, summary="Delete backups?")
-    forms = [Form(), form_of({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]
+    forms = [Form(), parse_form({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]
     given = [await questions.fill_in(request, form) for form in forms if form is not None]
     return ToolOk({"answers": [str(each.action) for each in given]})
 

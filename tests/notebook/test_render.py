@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from lhkit.chat.state import ChatState
-from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
@@ -22,7 +22,7 @@ EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=ru
 REQUEST = ConfirmRequest(tool=EVIL, description=EVIL, args={}, summary=EVIL)
 
 TITLED = {"const": EVIL, "title": EVIL}
-FORM = form_of(
+FORM = parse_form(
     {
         "properties": {
             EVIL: {"type": "string", "title": EVIL, "description": EVIL, "default": EVIL},
@@ -238,7 +238,7 @@ def test_card_and_form_escape_invisible_characters() -> None:
             "one": {"type": "string", "enum": ["a"], "enumNames": [HIDDEN]},
         }
     }
-    form = form_of(schema, "", KO)
+    form = parse_form(schema, "", KO)
     for item in (
         CardItem(card="1", request=request),
         CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
@@ -252,7 +252,7 @@ def test_card_and_form_escape_invisible_characters() -> None:
 
 
 def test_form_drops_defaults_with_invisible_characters() -> None:
-    form = form_of({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
+    form = parse_form({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
     assert form.fields[0].typed == ""
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from lhkit.cli.finish import EXIT_WORLD, finish
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.finish import finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
 from lhkit.harness.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
@@ -106,7 +107,7 @@ def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("LHKIT_LOCALE", "en")
     refused = played(tmp_path, 16_000)  # room for the manifest and some records
-    assert refused.returncode == EXIT_WORLD, refused.stderr
+    assert refused.returncode == ExitCode.INFRASTRUCTURE, refused.stderr
     sentences = [line for line in refused.stderr.splitlines() if line.startswith("lhkit: ")]
     assert len(sentences) == 1
     assert "runs/r cannot be written" in sentences[0]
@@ -146,7 +147,7 @@ def exit_code(error: Exception) -> int:
 def test_finish_reports_os_errors_briefly_and_logs_the_traceback(
     cache_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code(OSError(28, "No space left on device", "some.json")) == EXIT_WORLD
+    assert exit_code(OSError(28, "No space left on device", "some.json")) == ExitCode.INFRASTRUCTURE
     output = capsys.readouterr().err.replace("\n", " ")
     assert output.startswith("lhkit: the system refused this ")
     assert "No space left on device: 'some.json'" in output
@@ -162,7 +163,10 @@ def test_finish_ignores_a_log_that_cannot_be_written(
         cache_folder.write_text("a file")
     with largest_file(10):
         code = exit_code(RunError("the run is broken"))
-    assert (code, capsys.readouterr().err) == (EXIT_WORLD, "lhkit: the run is broken\n")
+    assert (code, capsys.readouterr().err) == (
+        ExitCode.INFRASTRUCTURE,
+        "lhkit: the run is broken\n",
+    )
 
 
 def test_open_kept_refuses_a_file_without_a_possible_folder(tmp_path: Path) -> None:

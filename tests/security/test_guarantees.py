@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.cli.finish import _complain
+from lhkit.cli.finish import _print_error
 from lhkit.errors import ServerFailedError
 from lhkit.models.server import HOST
 from lhkit.models.vllm_server import serve_command
@@ -96,7 +96,8 @@ def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_pat
     "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
 )
 def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
-    from lhkit.cli.evaluate import EvalOptions, run_name
+    from lhkit.cli.eval_options import EvalOptions
+    from lhkit.cli.eval_run import run_name
     from lhkit.errors import UsageError
 
     with pytest.raises(UsageError, match="cannot name a folder"):
@@ -121,7 +122,7 @@ def test_servers_listen_on_the_loopback_only() -> None:
 def test_the_message_of_an_error_cannot_steer_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert _complain(ServerFailedError(f"the server says {HOSTILE}"), 3) == 3
+    assert _print_error(ServerFailedError(f"the server says {HOSTILE}"), 3) == 3
     output = capsys.readouterr().err
     assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\u2066[/red][bold]" in output.replace("\n", "")
     assert not set("\x1b\x07\u202e\u2066") & set(output)

@@ -15,7 +15,7 @@ from aiohttp import web
 
 import lhkit
 from lhkit import app
-from lhkit.cli.export import _send
+from lhkit.cli.export import _send_traces
 from lhkit.cli.finish import log_to_file
 from lhkit.cli.report import ReportOptions, report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
@@ -235,7 +235,7 @@ async def test_export_refuses_a_redirect_of_the_receiver(tmp_path: Path) -> None
                 scenarios(1), gold_models(), run_dir=tmp_path / "run", progress=False
             )
             with pytest.raises(RunError, match="redirects to") as raised:
-                await _send(run, server.base_url)
+                await _send_traces(run, server.base_url)
         assert server.base_url in str(raised.value)
         assert other.base_url in str(raised.value)
         assert not other.headers

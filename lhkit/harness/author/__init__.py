@@ -1,1 +1,1 @@
-"""For who writes scenarios: baselines, lint, mutants, accepted calls."""
+"""Tools for scenario authors: reference models, lint, mutants, accepted alternatives."""

@@ -1,10 +1,7 @@
-"""A failure accepted as an alternative: a model's argument or phrase goes into the scenario's YAML.
+"""Add an argument or phrase of a failed sample to the accepted alternatives in a scenario file.
 
-Whether it is right is for the author to decide; that the tool takes it, that the file is still the
-one that was run, and that the edited file is as intended, is checked here.
-
-Only the span of that value changes, as the marks of ruamel's nodes give it: dumping the whole
-document would keep comments and quotes, but not columns, folded texts and flow mappings.
+Only the text of that value is replaced, at the marks of ruamel's nodes: dumping the whole document
+would change columns, fold_text texts and flow mappings.
 """
 
 import difflib
@@ -36,8 +33,8 @@ from lhkit.tools.validation import value_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """One argument that a model gave and that was not expected so."""
+class ObservedArgument:
+    """A wrong argument of an expected call."""
 
     turn: int
     call: int
@@ -72,8 +69,8 @@ class Edit:
         return "\n".join(lines)
 
 
-def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
-    """Return the wrong arguments of calls that were expected; those left out are none."""
+def observed_arguments(record: SampleRecord) -> tuple[ObservedArgument, ...]:
+    """Return the wrong arguments of expected calls, without missing ones."""
     observed = []
     for t, score in enumerate(record.judgement.scores):
         for row in score.calls:
@@ -81,7 +78,7 @@ def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
                 continue
             args = record.evidence.turns[t].calls[row.actual].raw_args
             observed += [
-                Observed(
+                ObservedArgument(
                     turn=t,
                     call=row.actual,
                     expected=row.expected,
@@ -95,46 +92,48 @@ def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
     return tuple(observed)
 
 
-def refuse_changed(scenario: Scenario, manifest: Manifest) -> None:
-    """Refuse a scenario that is not the one that was played.
+def require_unchanged(scenario: Scenario, manifest: Manifest) -> None:
+    """Refuse a scenario that differs from the one in the run.
 
     Raises:
-        UsageError: it changed since, or the run knows nothing of it.
+        UsageError: it changed since the run, or is not part of it.
     """
     if manifest.scenarios.get(scenario.id) != scenario_hash(scenario):
-        raise UsageError(f"{scenario.id} changed since it was played: play it again first")
+        raise UsageError(f"{scenario.id} changed since the run: run it again first")
 
 
-def schema_of(observed: Observed, record: SampleRecord, manifest: Manifest) -> Mapping[str, Any]:
-    """Return the schema of the tool that was called, as the run's manifest has it.
+def tool_schema(
+    observed: ObservedArgument, record: SampleRecord, manifest: Manifest
+) -> Mapping[str, Any]:
+    """Return the schema of the called tool from the manifest of the run.
 
     Raises:
-        UsageError: the manifest does not describe that tool.
+        UsageError: the manifest does not have that tool.
     """
     for tool in manifest.locales.get(record.locale, Prompt()).tools:
         if tool["name"] == observed.tool:
             schema: Mapping[str, Any] = tool["parameters"]
             return schema
     raise UsageError(
-        f"{record.sample_id}: the run describes no tool {observed.tool!r} in {record.locale!r}: "
-        "play it again, or widen the scenario by hand"
+        f"{record.sample_id}: the run does not have tool {observed.tool!r} in {record.locale!r}: "
+        "run it again, or edit the scenario by hand"
     )
 
 
 def accept_argument(
-    observed: Observed, origin: Origin, schema: Mapping[str, Any], text: str
+    observed: ObservedArgument, origin: Origin, schema: Mapping[str, Any], text: str
 ) -> Edit:
-    """Return the file with the observed argument as one more alternative.
+    """Return the file with the observed argument as an accepted alternative.
 
     Args:
-        observed: what the model gave.
-        origin: where the scenario stands.
-        schema: of the tool's arguments.
-        text: the file as it is now.
+        observed: the argument.
+        origin: place of the scenario.
+        schema: schema of the tool's arguments.
+        text: content of the file.
 
     Raises:
-        UsageError: the tool refuses the value (`lhkit lint` would, too).
-        ScenarioError: the YAML is written in a way that cannot be edited by a program.
+        UsageError: the tool refuses the value.
+        ScenarioError: the YAML cannot be edited automatically.
     """
     name, value = observed.name, observed.value
     reason = value_fault(schema, name, value)
@@ -150,38 +149,38 @@ def accept_argument(
             f"{format_path(path[1:])}: cannot be edited: it lists several sets of arguments "
             f"({ANY_OF}): add one more by hand"
         )
-    written = _json(value)
+    source = _json(value)
     if isinstance(value, Mapping) and any(key in MATCHER_KEYS for key in value):
-        written = f"{{equals: {written}}}"  # else it is read as a matcher
+        source = f"{{equals: {source}}}"  # otherwise it would be a matcher
     if name not in args:
-        after = _appended(text, path, f"{name}: {{one_of: [{written}], optional: true}}")
+        after = _append(text, path, f"{name}: {{one_of: [{source}], optional: true}}")
     elif "one_of" in _children(_node(text, (*path, name))):
-        after = _appended(text, (*path, name, "one_of"), written)
+        after = _append(text, (*path, name, "one_of"), source)
     else:
-        after = _widened(text, (*path, name), written)
+        after = _add_alternative(text, (*path, name), source)
     node = SchemaNode.of(schema)
     place = Place(node.at(property_of(node.branches()[0], name)))
     matcher = parse_matcher(_value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
-        raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: widen it by hand")
+        raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: edit it by hand")
     return Edit(file=origin.file, before=text, after=after)
 
 
 def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str) -> Edit:
-    """Return the file with a phrase as one more alternative under `reply.contains_any`.
+    """Return the file with a phrase added to `reply.contains_any`.
 
     Raises:
-        UsageError: the model did not say that, or it is there already.
-        ScenarioError: the turn has no `contains_any`, or it cannot be edited by a program.
+        UsageError: the reply does not contain the phrase, or it is accepted already.
+        ScenarioError: the turn has no `contains_any`, or the YAML cannot be edited automatically.
     """
     if not phrase.strip() or fold_text(phrase) not in fold_text(reply):
-        raise UsageError(f"the reply of turn {turn} does not say {phrase!r}: {shown(reply)}")
+        raise UsageError(f"the reply of turn {turn} does not contain {phrase!r}: {shown(reply)}")
     path: Path = (origin.index, "turns", turn, "reply", "contains_any")
     if phrase in [item.value for item in _node(text, path).value]:
         raise UsageError(
-            f"{phrase!r} is already among the alternatives: `lhkit rescore` the run to see it count"
+            f"{phrase!r} is accepted already: run `lhkit rescore` to update the verdicts"
         )
-    after = _appended(text, path, _json(phrase))
+    after = _append(text, path, _json(phrase))
     if _value_at(after, path)[-1:] != [phrase]:
         raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: add the phrase by hand")
     return Edit(file=origin.file, before=text, after=after)
@@ -191,7 +190,7 @@ def _node(text: str, path: Path) -> Node:
     """Return the node at a path.
 
     Raises:
-        ScenarioError: it is not there, or is shared with another place by an anchor.
+        ScenarioError: it does not exist, or is shared by an anchor.
     """
     node: Node = YAML(typ="safe", pure=True).compose(io.StringIO(text))
     for depth, step in enumerate(path, 1):
@@ -201,10 +200,7 @@ def _node(text: str, path: Path) -> Node:
             items = node.value if isinstance(node, SequenceNode) else []
             inner = items[step] if step < len(items) else None
         if inner is None:
-            raise ScenarioError(
-                f"{format_path(path[:depth])}: is not there: write it by hand, there is nothing to "
-                "widen"
-            )
+            raise ScenarioError(f"{format_path(path[:depth])} does not exist: write it by hand")
         is_inside = node.start_mark.index <= inner.start_mark.index < node.end_mark.index
         if inner.anchor or not is_inside:
             raise ScenarioError(
@@ -215,20 +211,20 @@ def _node(text: str, path: Path) -> Node:
 
 
 def _children(node: Node) -> dict[str, Node]:
-    """Return the values of a mapping by key; nothing if it is none."""
+    """Return the values of a mapping node by key; empty for any other node."""
     pairs = node.value if isinstance(node, MappingNode) else ()
     return {key.value: value for key, value in pairs}
 
 
 def _end(node: Node) -> int:
-    """Return the index after a value, without the white space and comments behind it."""
+    """Return the index of the end of a value, before trailing white space and comments."""
     if isinstance(node, CollectionNode) and not node.flow_style:
         return _end(node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1])
     return int(node.end_mark.index)
 
 
 def _source(text: str, node: Node, path: Path) -> str:
-    """Return a value as it can stand inside brackets: as written, or quoted where it must be."""
+    """Return the source of a value for use inside brackets, quoted if necessary."""
     written = text[node.start_mark.index : node.end_mark.index]
     if isinstance(node, ScalarNode):
         written = written.strip()
@@ -238,35 +234,35 @@ def _source(text: str, node: Node, path: Path) -> str:
         return _json(str(node.value))
     if isinstance(node, CollectionNode) and node.flow_style:
         return written
-    raise ScenarioError(f"{format_path(path)}: write it in one line first: {{…}}")
+    raise ScenarioError(f"{format_path(path)}: write it on one line first: {{…}}")
 
 
 _NEEDS_QUOTES = re.compile(r"[\[\]{},]|: |:$| #|^[-?!&*|>%@`\"']|\n")
 
 
-def _widened(text: str, path: Path, written: str) -> str:
-    """Return the text with `{one_of: [old, new]}` in place of a matcher, `optional` beside it."""
+def _add_alternative(text: str, path: Path, alternative: str) -> str:
+    """Return the text with `{one_of: [old, new]}` instead of a matcher; `optional` is kept."""
     node = _node(text, path)
     parts = _children(node)
     optional = parts.pop("optional", None)
     if optional is None:
-        source = f"{{one_of: [{_source(text, node, path)}, {written}]}}"
+        source = f"{{one_of: [{_source(text, node, path)}, {alternative}]}}"
     else:
-        kept = [f"{name}: {_source(text, part, path)}" for name, part in parts.items()]
+        rest = [f"{name}: {_source(text, part, path)}" for name, part in parts.items()]
         is_optional = _source(text, optional, path)
-        source = f"{{one_of: [{{{', '.join(kept)}}}, {written}], optional: {is_optional}}}"
+        source = f"{{one_of: [{{{', '.join(rest)}}}, {alternative}], optional: {is_optional}}}"
     return text[: node.start_mark.index] + source + text[_end(node) :]
 
 
-def _appended(text: str, path: Path, source: str) -> str:
-    """Return the text with one more item at the end of a list, or entry of a mapping.
+def _append(text: str, path: Path, source: str) -> str:
+    """Return the text with an item appended to a list, or an entry to a mapping.
 
     Raises:
-        ScenarioError: it is empty, so that nothing shows how it is written.
+        ScenarioError: it is empty, so its style is unknown.
     """
     node = _node(text, path)
     if not isinstance(node, CollectionNode) or not node.value:
-        raise ScenarioError(f"{format_path(path)}: is empty: write the first entry by hand")
+        raise ScenarioError(f"{format_path(path)} is empty: write the first entry by hand")
     end = _end(node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1])
     if node.flow_style:
         return f"{text[:end]}, {source}{text[end:]}"
@@ -278,7 +274,7 @@ def _appended(text: str, path: Path, source: str) -> str:
 
 
 def _value_at(text: str, path: Path) -> Any:
-    """Return the value at a path of an edited text."""
+    """Return the value at a path of an edited file."""
     document = read_yaml(text)
     if document.faults:
         raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.faults[0]}")
@@ -289,5 +285,5 @@ def _value_at(text: str, path: Path) -> Any:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON, which YAML reads as just that: "no" and dates stay texts."""
+    """Return a value as JSON, which is unambiguous in YAML, such as for "no" and dates."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -1,7 +1,4 @@
-"""What lint can see without playing a scenario: tools, arguments, values, ids, patterns, language.
-
-Also the codes of all checks with their level, and a remark within one scenario as a value.
-"""
+"""Static checks of scenarios, which run nothing, and the codes of all checks of lint."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,33 +21,33 @@ from lhkit.tools.validation import value_fault
 
 
 class Level(StrEnum):
-    """An error makes a scenario unfit; a warning asks for a second look."""
+    """Severity of a finding: a scenario with an error is not usable."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 LEVELS: Mapping[str, Level] = {
-    "file": Level.ERROR,  # the reader refuses it: no YAML, unknown field, id taken, bad matcher
+    "file": Level.ERROR,  # the loader refuses it, such as invalid YAML
     "world": Level.ERROR,  # the initial state is invalid
     "unknown_tool": Level.ERROR,
     "unknown_argument": Level.ERROR,
-    "unknown_id": Level.ERROR,  # neither in the data nor made by the reference
-    "missing_argument": Level.ERROR,  # the tool requires it, so every valid call would be wrong
-    "refused_value": Level.ERROR,  # the tool's own schema refuses what is expected
+    "unknown_id": Level.ERROR,  # neither in the initial state nor created by the reference calls
+    "missing_argument": Level.ERROR,  # the tool requires it, so every valid call would fail
+    "refused_value": Level.ERROR,  # the tool's schema refuses an expected value
     "empty_pattern": Level.ERROR,  # a regular expression that an empty text matches
-    "locale": Level.ERROR,  # the words are in another language than the scenario says
-    "underivable": Level.ERROR,  # no reference calls
-    "gold": Level.ERROR,  # the reference fails
-    "final_state": Level.ERROR,  # the reference does not reach `final`
-    "violation": Level.ERROR,  # the reference breaks a rule
-    "broken_tool": Level.ERROR,  # a tool raises in the reference, and nothing says that it should
+    "locale": Level.ERROR,  # the user writes in another language
+    "underivable": Level.ERROR,  # the reference calls cannot be derived
+    "gold": Level.ERROR,  # the reference calls fail
+    "final_state": Level.ERROR,  # the reference calls do not lead to `final`
+    "violation": Level.ERROR,  # the reference calls break a rule
+    "broken_tool": Level.ERROR,  # a tool raises in the reference calls unexpectedly
     "silent": Level.ERROR,  # the silent model passes
     "always_call": Level.ERROR,  # the always-call model passes
-    "not_isolated": Level.WARNING,  # so no tool was called, and what needs calls is unchecked
-    "unused_fault": Level.WARNING,  # a tool breaks that the reference never calls
-    "unchecked_reply": Level.WARNING,  # a turn that may end in silence
-    "echo": Level.WARNING,  # the user's own words pass as a reply
+    "not_isolated": Level.WARNING,  # no tool was called, so checks that need calls are skipped
+    "unused_fault": Level.WARNING,  # a `faults` entry that no reference call reaches
+    "unchecked_reply": Level.WARNING,  # an empty reply passes
+    "echo": Level.WARNING,  # the user's own message passes as a reply
 }
 
 NO_GOLD = frozenset(
@@ -67,16 +64,16 @@ NO_GOLD = frozenset(
         "violation",
     }
 )
-"""Codes of what keeps the reference of a scenario from being played, or from passing."""
+"""Codes of findings because of which the reference calls cannot run or do not pass."""
 
-_GOES_THROUGH = (None, "ok", "cancelled")  # with another result, an id may be wrong on purpose
+_VALID_RESULTS = (None, "ok", "cancelled")  # with another result, an id may be wrong on purpose
 _HANGUL = re.compile(r"[가-힣]")
 _LATIN = re.compile(r"[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What is wrong, and where. `line` counts from 1; `field` is empty for a whole scenario."""
+    """A problem and its place; `line` counts from 1, `field` is empty for a whole scenario."""
 
     level: Level
     code: str
@@ -93,14 +90,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What is wrong within one scenario, by path."""
+    """A problem within a scenario, at a path."""
 
     code: str
     path: Path
     message: str
 
     def at(self, scenario_id: str, origin: Origin) -> Finding:
-        """Return the finding, with its place in the file."""
+        """Return the finding with its place in the file."""
         return Finding(
             level=LEVELS[self.code],
             code=self.code,
@@ -113,37 +110,37 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What there is: tools, and ids by argument; `made` are those that the reference makes."""
+class KnownNames:
+    """Tools, ids by argument, and ids that the reference calls create."""
 
     registry: ToolRegistry
     ids: Mapping[str, Collection[str]] = field(default_factory=dict)
-    made: Collection[str] = ()
+    created_ids: Collection[str] = ()
 
 
-def written_remarks(scenario: Scenario, known: Known) -> Iterator[Remark]:
-    """Yield what is wrong with a scenario as it is written."""
+def static_remarks(scenario: Scenario, known: KnownNames) -> Iterator[Remark]:
+    """Yield problems that can be found without running the scenario."""
     yield from _locale_remarks(scenario)
     for number, turn in enumerate(scenario.turns):
         path: Path = ("turns", number)
-        lawless = {call.tool for call in turn.expect.calls if call.result == "unknown_tool"}
+        unknown = {call.tool for call in turn.expect.calls if call.result == "unknown_tool"}
         for i, call in enumerate(turn.expect.calls):
             if call.result != "unknown_tool":
                 yield from _call_remarks(call, (*path, "expect", "calls", i), known, scenario)
         for i, forbidden in enumerate(turn.forbid):
             yield from _call_remarks(forbidden, (*path, "forbid", i), known, scenario)
-        for i, given in enumerate(turn.gold.calls or ()):
-            here = (*path, "gold", "calls", i)
-            if given.tool not in lawless:
-                yield from _tool_remarks(given.tool, here, known)
-            yield from _name_remarks(given.tool, given.args, (*here, "args"), known)
+        for i, reference in enumerate(turn.gold.calls or ()):
+            call_path = (*path, "gold", "calls", i)
+            if reference.tool not in unknown:
+                yield from _tool_remarks(reference.tool, call_path, known)
+            yield from _name_remarks(reference.tool, reference.args, (*call_path, "args"), known)
         yield from _reply_remarks(turn, (*path, "reply"))
 
 
 def _call_remarks(
-    call: ExpectedCall | ForbiddenCall, path: Path, known: Known, scenario: Scenario
+    call: ExpectedCall | ForbiddenCall, path: Path, known: KnownNames, scenario: Scenario
 ) -> Iterator[Remark]:
-    """Yield what is wrong with an expected or forbidden call, in each set of its arguments."""
+    """Yield problems of an expected or forbidden call, for each set of arguments."""
     yield from _tool_remarks(call.tool, path, known)
     is_expected = isinstance(call, ExpectedCall)
     result = call.result if isinstance(call, ExpectedCall) else None
@@ -161,23 +158,23 @@ def _call_remarks(
         for name, matcher in slots.items():
             for value in matcher.literal_values(scenario.today):
                 yield from _value_remarks(call.tool, name, value, (*at, name), known)
-                # what the user names may be forbidden and not exist
-                if result in _GOES_THROUGH if is_expected else str(value) not in user:
+                # a forbidden call may name an id of the user's that does not exist
+                if result in _VALID_RESULTS if is_expected else str(value) not in user:
                     yield from _id_remarks(name, value, (*at, name), known)
 
 
-_EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least one character"
+_EMPTY = "/{}/ matches an empty text: require at least one character"
 
 
-def _tool_remarks(name: str, path: Path, known: Known) -> Iterator[Remark]:
+def _tool_remarks(name: str, path: Path, known: KnownNames) -> Iterator[Remark]:
     if name not in known.registry:
         choices = ", ".join(known.registry)
-        message = f"there is no tool {name!r}: choose one of {choices}"
+        message = f"tool {name!r} does not exist: choose one of {choices}"
         yield Remark("unknown_tool", (*path, "tool"), message)
 
 
 def _name_remarks(
-    tool_name: str, args: Mapping[str, Any], path: Path, known: Known
+    tool_name: str, args: Mapping[str, Any], path: Path, known: KnownNames
 ) -> Iterator[Remark]:
     tool = known.registry.get(tool_name)
     declared = KnownKeys.of(tool.parameters) if tool else None
@@ -191,37 +188,37 @@ def _name_remarks(
 
 
 def _missing_remarks(
-    tool_name: str, slots: ArgumentSet, path: Path, known: Known
+    tool_name: str, slots: ArgumentSet, path: Path, known: KnownNames
 ) -> Iterator[Remark]:
-    """Yield required arguments without a matcher, but for those that a misspelt one means."""
+    """Yield required arguments without a matcher, except those that are misspelt."""
     tool = known.registry.get(tool_name)
     if tool is None:
         return
     declared = KnownKeys.of(tool.parameters)
-    unknown = [name for name in slots if not declared.has(spelling(name, declared.names))]
-    meant = {m for u in unknown for m in get_close_matches(u.lower(), declared.names, n=1)}
+    misspelt = [name for name in slots if not declared.has(spelling(name, declared.names))]
+    meant = {m for u in misspelt for m in get_close_matches(u.lower(), declared.names, n=1)}
     for name in tool.parameters.get("required", ()):
         if name not in slots and name not in meant:
-            advice = f"{tool_name} requires {name!r}: give it a matcher, or every call is wrong"
-            yield Remark("missing_argument", path, advice)
+            message = f"{tool_name} requires {name!r}: give it a matcher"
+            yield Remark("missing_argument", path, message)
 
 
 def _value_remarks(
-    tool_name: str, name: str, value: Any, path: Path, known: Known
+    tool_name: str, name: str, value: Any, path: Path, known: KnownNames
 ) -> Iterator[Remark]:
     tool = known.registry.get(tool_name)
     fault = None if tool is None else value_fault(tool.parameters, name, value)
     if fault is not None:
         message = f"{tool_name} refuses {name}={shown(value)}: {fault}"
-        if isinstance(value, Mapping) and len(value) == 1:  # a matcher that was probably meant
-            every = f"; a matcher of a value is one of {', '.join(MATCHER_KEYS)}"
-            message += did_you_mean(next(iter(value)), MATCHER_KEYS) or every
+        if isinstance(value, Mapping) and len(value) == 1:  # probably a misspelt matcher
+            choices = f"; matchers are {', '.join(MATCHER_KEYS)}"
+            message += did_you_mean(next(iter(value)), MATCHER_KEYS) or choices
         yield Remark("refused_value", path, message)
 
 
-def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Remark]:
-    if name in known.ids and value not in known.ids[name] and value not in known.made:
-        message = f"there is no {name} {shown(value)} in the data of this scenario"
+def _id_remarks(name: str, value: Any, path: Path, known: KnownNames) -> Iterator[Remark]:
+    if name in known.ids and value not in known.ids[name] and value not in known.created_ids:
+        message = f"{name} {shown(value)} does not exist in the initial state"
         yield Remark("unknown_id", path, message)
 
 
@@ -230,16 +227,20 @@ def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
     if expected.matches is not None and is_found(expected.matches, ""):
         yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(expected.matches))
     elif not reply_reasons(expected, ""):
-        yield Remark("unchecked_reply", path, "silence passes: demand words (contains_any, …)")
+        yield Remark(
+            "unchecked_reply",
+            path,
+            "an empty reply passes: require text, such as with contains_any",
+        )
     elif expected != ExpectedReply() and not reply_reasons(expected, turn.user):
-        yield Remark("echo", path, "the user's own words pass as a reply: demand other words")
+        yield Remark("echo", path, "the user's own message passes as a reply: require other text")
 
 
 def _locale_remarks(scenario: Scenario) -> Iterator[Remark]:
     user = " ".join(turn.user for turn in scenario.turns)
-    is_spoken = _SPEAKS.get(scenario.locale)
-    if is_spoken is not None and not is_spoken(user):
-        message = f"the user does not speak {scenario.locale}: correct locale or words"
+    is_language = _IS_LANGUAGE.get(scenario.locale)
+    if is_language is not None and not is_language(user):
+        message = f"the user does not write in {scenario.locale}: correct locale or message"
         yield Remark("locale", ("turns", 0, "user"), message)
     named = re.search(r"-(ko|en)(?:-|$)", scenario.id)
     if named is not None and named[1] != scenario.locale:
@@ -247,7 +248,7 @@ def _locale_remarks(scenario: Scenario) -> Iterator[Remark]:
         yield Remark("locale", ("id",), message)
 
 
-_SPEAKS: Mapping[str, Callable[[str], bool]] = {
+_IS_LANGUAGE: Mapping[str, Callable[[str], bool]] = {
     "ko": lambda user: _HANGUL.search(user) is not None,
     "en": lambda user: len(_LATIN.findall(user)) > len(_HANGUL.findall(user)),
 }

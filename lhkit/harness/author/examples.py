@@ -1,6 +1,6 @@
-"""A concrete value for a matcher or a JSON Schema, and calls made of them, for scripted models.
+"""Example values for matchers and JSON Schemas, and calls with them, for scripted models.
 
-Not a generator of test data: one plain value for each, always the same.
+An example is always the same value; this does not generate test data.
 """
 
 import re
@@ -22,29 +22,29 @@ _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
 
 
-def derived(
+def example_call_arguments(
     expected: ArgumentSet, schema: Mapping[str, Any], *, today: date | None = None
 ) -> dict[str, Any]:
-    """Return arguments that fit every matcher; optional ones are left out.
+    """Return arguments that every matcher accepts, without optional ones.
 
     Raises:
-        UnderivableError: a required `matches`, of which only an author knows what fits.
+        UnderivableError: a required `matches`, for which there is no example.
     """
     top = Place(SchemaNode.of(schema), today)
     return example_arguments(expected, top, lambda place: example(place.node, place.today))
 
 
 def example(node: SchemaNode, today: date | None = None) -> Any:
-    """Return a value that a schema most likely accepts (the caller validates)."""
+    """Return a value that a schema most likely accepts; the caller has to validate it."""
     schema = node.branches()[0]
     for keyword in ("const", "default"):
         if keyword in schema:
             return schema[keyword]
     listed = schema.get("enum") or schema.get("examples")
-    return listed[0] if listed else _of_type(schema, node, today or _EXAMPLE_DATE)
+    return listed[0] if listed else _example_of_type(schema, node, today or _EXAMPLE_DATE)
 
 
-def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
+def _example_of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
     kind = schema.get("type", "string")
     match kind if isinstance(kind, str) else next(iter(kind), "string"):
         case "integer" | "number":
@@ -67,7 +67,7 @@ def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
             return padded[: schema.get("maxLength", len(padded))]
 
 
-_OF_FORMAT: Mapping[str, Sequence[str]] = {
+_FORMAT_EXAMPLES: Mapping[str, Sequence[str]] = {
     "time": ("09:00:00Z", "21:30:00Z"),
     "date-time": ("{day}T09:00:00Z", "{day}T21:30:00Z"),
     "uuid": ("00000000-0000-4000-8000-000000000000", "00000000-0000-4000-8000-000000000001"),
@@ -79,12 +79,12 @@ _OF_FORMAT: Mapping[str, Sequence[str]] = {
 
 
 def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
-    """Yield texts that fit the `examples`, `format` and `pattern` of a schema, as far as can be."""
-    yield from (each for each in schema.get("examples", ()) if isinstance(each, str))
-    formed = _OF_FORMAT.get(schema.get("format", ""), ())
+    """Yield texts for the `examples`, `format` and `pattern` of a schema, if any is known."""
+    yield from (text for text in schema.get("examples", ()) if isinstance(text, str))
+    formats = _FORMAT_EXAMPLES.get(schema.get("format", ""), ())
     pattern = schema.get("pattern", "")
-    candidates = (*(text.format(day=today) for text in formed), today.isoformat())
-    if not formed and schema.get("format") != "date":
+    candidates = (*(text.format(day=today) for text in formats), today.isoformat())
+    if not formats and schema.get("format") != "date":
         candidates = (_EXAMPLE_TEXT, *candidates)
     yield from (text for text in candidates if re.search(pattern, text))
     if pattern:
@@ -94,40 +94,40 @@ def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
 _GROUP = re.compile(r"(?<!\\)\((?:\?:)?((?:\\.|[^()\\])*)\)(?:\{(\d+)[,\d]*\}|([?*])|\+)?")
 _PIECE = re.compile(r"(\\.|\[(?:\\.|[^\]\\])+\]|.)(?:\{(\d+)[,\d]*\}|([?*])|\+)?", re.DOTALL)
 _ESCAPED = {"d": "01", "w": "xy", "s": " ", "b": "", "A": "", "Z": ""}
-_MOST_REPEATS = 64
-_MOST_SPELT = 1000
+_MAX_REPEATS = 64
+_MAX_PATTERN_CHARS = 1000
 
 
 def texts_of(pattern: str) -> Iterator[str]:
-    """Yield up to two texts that a plain regular expression finds; none of an unusual one."""
-    for text in dict.fromkeys(_spelt(pattern, choice) for choice in (0, 1)):
+    """Yield up to two texts that a simple regular expression matches, else none."""
+    for text in dict.fromkeys(_expand(pattern, choice) for choice in (0, 1)):
         with suppress(re.error):
             if text and re.search(pattern, text):
                 yield text
 
 
-def _spelt(pattern: str, choice: int) -> str:
-    """Return a pattern as text, groups first; of what can vary, the given choice."""
-    while (group := _GROUP.search(pattern)) and len(pattern) < _MOST_SPELT:
-        text = re.escape(_flat(group[1], choice)) * _times(group)
+def _expand(pattern: str, choice: int) -> str:
+    """Return a text for a pattern, groups first; `choice` selects among alternatives."""
+    while (group := _GROUP.search(pattern)) and len(pattern) < _MAX_PATTERN_CHARS:
+        text = re.escape(_expand_flat(group[1], choice)) * _min_repeats(group)
         pattern = pattern[: group.start()] + text + pattern[group.end() :]
-    return _flat(pattern, choice)
+    return _expand_flat(pattern, choice)
 
 
-def _flat(pattern: str, choice: int) -> str:
-    """Return a pattern without groups as text."""
-    options = re.split(r"(?<!\\)\|", pattern[:_MOST_SPELT])
+def _expand_flat(pattern: str, choice: int) -> str:
+    """Return a text for a pattern without groups."""
+    options = re.split(r"(?<!\\)\|", pattern[:_MAX_PATTERN_CHARS])
     pieces = _PIECE.finditer(options[choice % len(options)])
-    return "".join(_chosen(piece[1], choice) * _times(piece) for piece in pieces)
+    return "".join(_example_character(piece[1], choice) * _min_repeats(piece) for piece in pieces)
 
 
-def _times(piece: re.Match[str]) -> int:
-    """Return the fewest repeats that a quantifier allows."""
-    return min(int(piece[2]), _MOST_REPEATS) if piece[2] else 0 if piece[3] else 1
+def _min_repeats(piece: re.Match[str]) -> int:
+    """Return the smallest number of repeats that a quantifier allows."""
+    return min(int(piece[2]), _MAX_REPEATS) if piece[2] else 0 if piece[3] else 1
 
 
-def _chosen(piece: str, choice: int) -> str:
-    """Return one character that a piece of a pattern stands for; nothing for an anchor."""
+def _example_character(piece: str, choice: int) -> str:
+    """Return a character that a piece of a pattern matches; nothing for an anchor."""
     if piece[0] == "[" and len(piece) > 1:
         first, *_, last = re.findall(r"\\.|.", piece[1:-1], re.DOTALL) * 2
         piece = "." if first == "^" else last if choice else first
@@ -139,10 +139,10 @@ def _chosen(piece: str, choice: int) -> str:
 
 
 def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
-    """Return the ids that exist in a session, by argument; empty where it does not say.
+    """Return the ids that exist in a session, by argument; empty if it has no `known_ids()`.
 
     Raises:
-        UsageError: its `known_ids()` fails.
+        UsageError: `known_ids()` fails.
     """
     if (ids_of := getattr(session, "known_ids", None)) is None:
         return {}
@@ -156,13 +156,13 @@ def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
 def plausible_args(
     tool: ToolDefinition, *, ids: Mapping[str, Sequence[str]], text: str, today: date
 ) -> dict[str, Any]:
-    """Return arguments that a tool most likely takes, optional ones included.
+    """Return arguments that a tool most likely accepts, optional ones included.
 
     Args:
         tool: the tool.
-        ids: what exists, by argument.
-        text: what free text is filled with, cut to what the schema allows.
-        today: what dates are filled with.
+        ids: existing ids, by argument.
+        text: value of free texts, cut to the length that the schema allows.
+        today: value of dates.
     """
     node = SchemaNode.of(tool.parameters)
     args = {}
@@ -171,14 +171,14 @@ def plausible_args(
         schema = inner.branches()[0]
         if ids.get(name):
             args[name] = [ids[name][0]] if schema.get("type") == "array" else ids[name][0]
-        elif schema.get("type") == "string" and not _SAYS_MORE & schema.keys():
+        elif schema.get("type") == "string" and not _RESTRICTIONS & schema.keys():
             args[name] = text[: schema.get("maxLength", len(text))].strip()
         else:
             args[name] = example(inner, today)
     return args
 
 
-_SAYS_MORE = frozenset({"enum", "const", "pattern", "format", "default", "examples"})
+_RESTRICTIONS = frozenset({"enum", "const", "pattern", "format", "default", "examples"})
 
 
 def plausible_calls(
@@ -189,17 +189,20 @@ def plausible_calls(
     text: str,
     today: date,
 ) -> list[ToolCall]:
-    """Return calls that the schema of a tool accepts: with all arguments, with the required ones.
+    """Return valid calls of a tool: with all arguments, and with the required ones only.
 
     Args:
         tool: the tool.
-        validator: of the tool.
-        ids: what exists, by argument.
-        text: what free text is filled with, cut to what the schema allows.
-        today: what dates are filled with.
+        validator: validator of the tool.
+        ids: existing ids, by argument.
+        text: value of free texts, cut to the length that the schema allows.
+        today: value of dates.
     """
     args = plausible_args(tool, ids=ids, text=text, today=today)
     required = {name: args[name] for name in tool.parameters.get("required", ()) if name in args}
-    chosen = [args] if required == args else [args, required]
-    accepted = [each for each in chosen if isinstance(validator.check(each), Accepted)]
-    return [ToolCall(name=tool.name, args=each) for each in accepted]
+    candidates = [args] if required == args else [args, required]
+    return [
+        ToolCall(name=tool.name, args=candidate)
+        for candidate in candidates
+        if isinstance(validator.check(candidate), Accepted)
+    ]

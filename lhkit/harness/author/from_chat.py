@@ -1,9 +1,8 @@
-"""A conversation to a scenario: its messages, replies, calls, and the changed state. Pure.
+"""Convert a conversation to a scenario: user messages, expected calls and replies, state changes.
 
-Expected are the calls that did something or were refused by the user or a rule. What the model
-merely got wrong (unknown tools, bad arguments, repetitions) is left out: a scenario does not ask
-for mistakes. Of a reply one of its longest words is expected, and all of it stands under `gold`;
-write what matters under `reply`.
+Expected are the calls that succeeded or were refused by the user or a rule. Mistakes of the model
+(unknown tools, invalid arguments, repetitions) are left out. A reply must contain one of its
+longest words; the whole reply is under `gold`.
 """
 
 import re
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
-from lhkit.harness.author.written import changes, literals, spoken, yaml_text
+from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
@@ -21,18 +20,18 @@ from lhkit.messages import GateOutcome, Message, ModelMessage, ToolCallMessage, 
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 Answer: TypeAlias = Literal["accept", "reject", "absent"]
-"""What the user answers to a write."""
+"""Answer of the user to a confirmation."""
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _REPLY_WORDS = 3
 
-_MAX_CALLS = MAX_TURNS - 1  # a perfect model makes one call a model turn and then answers
+_MAX_CALLS = MAX_TURNS - 1  # the reference makes one call per message and then replies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """A call worth expecting. `answer` is what the user said to it, None if nobody was asked."""
+    """An expected call; `answer` is None if there was no confirmation."""
 
     tool: str
     args: Any
@@ -51,49 +50,52 @@ def scenario_from_chat(
     ac: str | None = None,
     row_keys: RowKeys = NO_KEYS,
 ) -> str:
-    """Return a scenario file of one scenario.
+    """Return a scenario file with a scenario made from a conversation.
 
     Args:
         messages: the conversation.
-        begun: the world at its start: rows by table, and `now`.
-        ended: the world at its end.
+        begun: the initial state: rows by table, and `now`.
+        ended: the final state.
         destructive: names of the tools that change data.
-        locale: the language of the talk; the scenario's is the one that the user spoke.
-        scenario_id: its name.
-        ac: the acceptance criterion; by default the one of life-helper's that fits best.
-        row_keys: the fields that tell the rows of a table apart, where the domain says so.
+        locale: locale of the chat; the scenario gets the language of the user's messages.
+        scenario_id: id of the scenario.
+        ac: acceptance criterion; by default one of life-helper's.
+        row_keys: key fields of the rows, by table.
 
     Raises:
-        UsageError: nothing has been said.
+        UsageError: the conversation is empty.
     """
-    turns = _turns(messages)
+    turns = _split_turns(messages)
     if not turns:
-        raise UsageError("nothing has been said yet: there is no scenario to save: talk first")
+        raise UsageError("the conversation is empty: send a message before saving it")
     calls = [
         tuple(
-            made for m in turn if isinstance(m, ToolCallMessage) and (made := _call(m, destructive))
+            call
+            for message in turn
+            if isinstance(message, ToolCallMessage)
+            and (call := _expected_call(message, destructive))
         )
         for turn in turns
     ]
-    words = [message.text for message in messages if isinstance(message, UserMessage)]
+    user_texts = [message.text for message in messages if isinstance(message, UserMessage)]
     scenario: dict[str, Any] = {
         "id": scenario_id,
-        "ac": ac or _criterion(calls),
-        "locale": spoken(words, locale),
+        "ac": ac or _default_criterion(calls),
+        "locale": detect_locale(user_texts, locale),
         "tags": ["saved"],
     }
     if begun:
         scenario["world"] = plain_json(begun)
     scenario["turns"] = [
-        _turn(user, _reply(turn), made, destructive)
-        for user, turn, made in zip(words, turns, calls, strict=True)
+        _turn_document(user, _last_reply(turn), turn_calls, destructive)
+        for user, turn, turn_calls in zip(user_texts, turns, calls, strict=True)
     ]
-    scenario |= changes(tables_of(begun), tables_of(ended), row_keys)
+    scenario |= expected_changes(tables_of(begun), tables_of(ended), row_keys)
     return yaml_text([scenario])
 
 
-def _turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """Return what followed each message of the user."""
+def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
+    """Return the messages that follow each user message."""
     turns: list[list[Message]] = []
     for message in messages:
         if isinstance(message, UserMessage):
@@ -103,13 +105,13 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
     return turns
 
 
-def _reply(turn: Sequence[Message]) -> str:
-    """Return the last words of the model in a turn, also those before a call."""
+def _last_reply(turn: Sequence[Message]) -> str:
+    """Return the last text of the model in a turn, also one before a call."""
     texts = [m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage) and m.text]
     return next((text for text in reversed(texts) if text.strip()), "".join(texts[-1:]))
 
 
-def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
+def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
     outcome = message.outcome
     if outcome is None or outcome.gate is None or outcome.gate is GateOutcome.NOT_ASKED:
         return None
@@ -133,14 +135,14 @@ def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | Non
 
 
 def answer_of(gate: GateOutcome) -> Answer:
-    """Return the answer under `confirm:` in a scenario; "accept" where nobody had to be asked."""
+    """Return the `confirm` answer of a scenario; "accept" if no confirmation was needed."""
     if gate is GateOutcome.ABSENT:
         return "absent"
-    # rejected, failed, or stopped while the question was open
+    # also a gate that failed, or a chat stopped during the question
     return "reject" if gate.was_asked and gate is not GateOutcome.ACCEPTED else "accept"
 
 
-def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
+def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:
     calls = [call for turn in turns for call in turn]
     if not calls:
         return "AC-12"
@@ -151,7 +153,7 @@ def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
     return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
 
 
-def _turn(
+def _turn_document(
     user: str, reply: str, calls: Sequence[_Call], destructive: Collection[str]
 ) -> dict[str, Any]:
     turn: dict[str, Any] = {"user": user}
@@ -161,8 +163,7 @@ def _turn(
     elif answers:
         turn["confirm"] = answers[0] if len(answers) == 1 else answers
     if calls:
-        spare = len(calls) - _MAX_CALLS
-        turn["expect"] = {"calls": list(_expected(calls, destructive, spare))}
+        turn["expect"] = {"calls": list(_call_documents(calls, destructive))}
     if reply:
         turn["reply"] = _expected_reply(user, reply)
         turn["gold"] = {"say": reply}
@@ -170,18 +171,19 @@ def _turn(
 
 
 def _expected_reply(user: str, reply: str) -> dict[str, Any]:
-    """Return the longest words of the reply that the user did not say: one of them must come."""
-    theirs = user.casefold()
+    """Return an expectation of one of the longest words that are not in the user's message."""
+    message = user.casefold()
     words = dict.fromkeys(_WORD.findall(reply))
-    own = [word for word in words if word.casefold() not in theirs]
-    longest = sorted(own, key=len, reverse=True)[:_REPLY_WORDS]
+    new = [word for word in words if word.casefold() not in message]
+    longest = sorted(new, key=len, reverse=True)[:_REPLY_WORDS]
     return {"contains_any": longest} if longest else {"matches": r"\S"}
 
 
-def _expected(
-    calls: Sequence[_Call], destructive: Collection[str], spare: int
+def _call_documents(
+    calls: Sequence[_Call], destructive: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the calls as expectations; `spare` reads become optional, so that there is an end."""
+    """Yield expected calls; reads beyond the limit of a turn become optional."""
+    spare = len(calls) - _MAX_CALLS
     for call in calls:
         args = call.args if isinstance(call.args, dict) else {}
         expected: dict[str, Any] = {
@@ -196,7 +198,7 @@ def _expected(
 
 
 def tables_of(world: Mapping[str, Any]) -> State:
-    """Return the rows of a world, copied, without its clock."""
+    """Return copies of the rows of a state by table, without its clock."""
     return {
         table: tuple(plain_json(row) for row in rows)
         for table, rows in world.items()

@@ -1,8 +1,7 @@
-"""Lint: are scenarios fit to be played? Every fault with file, line, field and what to do.
+"""Lint scenarios: static checks, and runs of scripted models.
 
-`checks` looks at what is written; here scripted models play it through the real runner: the
-reference must pass, the silent and the always-call model must not. Whether a scenario notices
-mistakes is `mutate`'s business.
+The reference must pass; the silent and the always-call model must fail. Whether a scenario detects
+smaller mistakes is checked by `mutate`.
 """
 
 import inspect
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.checks import LEVELS, Finding, Known, Level, Remark, written_remarks
+from lhkit.harness.author.checks import LEVELS, Finding, KnownNames, Level, Remark, static_remarks
 from lhkit.harness.author.examples import known_ids
 from lhkit.harness.author.reference import (
     always_call_model,
@@ -42,7 +41,7 @@ from lhkit.toolset import (
 )
 
 _BROKEN_TOOL = "handler_error"
-_PLAYED = (
+_RUN_CHECKS = (
     "gold",
     "final_state",
     "violation",
@@ -58,11 +57,11 @@ _PLAYED = (
 async def lint(
     sources: Sources, toolset: Toolset, *, tick: Callable[[], object] = lambda: None
 ) -> tuple[Finding, ...]:
-    """Return what is wrong with the scenarios, by file and line.
+    """Return the problems of scenarios, by file and line.
 
     Args:
-        sources: as read by `read_sources`; faults of the files are findings too.
-        toolset: knows the tools and the data, and is what the scenarios are played in.
+        sources: from `read_sources`; faults of the files are findings, too.
+        toolset: the tools that the scenarios run with.
         tick: called after each scenario, to show progress.
     """
     findings = []
@@ -82,7 +81,7 @@ async def lint(
     reason = isolation_fault(toolset)
     if reason and sources.scenarios:
         first = sources.scenarios[0].id
-        remark = Remark("not_isolated", (), f"{', '.join(_PLAYED)} were not checked: {reason}")
+        remark = Remark("not_isolated", (), f"{', '.join(_RUN_CHECKS)} were not checked: {reason}")
         findings.append(remark.at(first, sources.origins[first]))
     for scenario in sources.scenarios:
         origin = sources.origins[scenario.id]
@@ -93,55 +92,56 @@ async def lint(
 
 
 async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, ...]:
-    """Return all remarks on one scenario."""
+    """Return the problems of a scenario."""
     try:
         with opened(toolset, scenario.world, scenario.locale) as session:
             registry, ids = session.registry, known_ids(session)
     except UsageError as error:
         return tuple(_remarks_of("world", error, scenario.id))
-    nameless = [
-        Remark("unknown_tool", ("faults", i, "tool"), f"there is no tool {fault.tool!r}")
+    unknown = [
+        Remark("unknown_tool", ("faults", i, "tool"), f"tool {fault.tool!r} does not exist")
         for i, fault in enumerate(scenario.faults)
         if fault.tool not in registry and fault.tool not in scenario.called_tools
     ]
-    if nameless:
-        return tuple(nameless)
+    if unknown:
+        return tuple(unknown)
     try:
         reference = trace_model(reference_trajectory(scenario, registry), name="gold")
     except UsageError as error:
-        any_id = [each for some in ids.values() for each in some]
-        written = [*written_remarks(scenario, Known(registry=registry, ids=ids, made=any_id))]
-        wrong = [each.path[:5] for each in written if LEVELS[each.code] is Level.ERROR]
-        # a call with a fault of its own has no reference, either: one remark is enough
+        all_ids = [id_ for values in ids.values() for id_ in values]
+        known = KnownNames(registry=registry, ids=ids, created_ids=all_ids)
+        static = [*static_remarks(scenario, known)]
+        invalid = [remark.path[:5] for remark in static if LEVELS[remark.code] is Level.ERROR]
+        # an invalid call has no reference either: one remark is enough
         underivable = _remarks_of("underivable", error, scenario.id)
         calls = ("expect", "calls")
         return (
-            *written,
+            *static,
             *(
-                each
-                for each in underivable
-                if each.path[2:4] != calls or each.path[:5] not in wrong
+                remark
+                for remark in underivable
+                if remark.path[2:4] != calls or remark.path[:5] not in invalid
             ),
         )
-    if isolation_fault(toolset):  # playing would call tools, and so new ids are not known
-        return tuple(written_remarks(scenario, Known(registry=registry)))
-    played = await run_sample(scenario, reference, toolset)
-    came = [each for each in recorded_new_tools(played.evidence) if each.name not in registry]
-    known = Known(
+    if isolation_fault(toolset):  # no tool may be called
+        return tuple(static_remarks(scenario, KnownNames(registry=registry)))
+    record = await run_sample(scenario, reference, toolset)
+    came = [tool for tool in recorded_new_tools(record.evidence) if tool.name not in registry]
+    known = KnownNames(
         registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
         ids=ids,
-        made=_ids_in(played.evidence.final_state),
+        created_ids=_ids_in(record.evidence.final_state),
     )
     return (
-        *written_remarks(scenario, known),
-        *_reference_remarks(played),
-        *await _broken_tools(scenario, played, reference, toolset),
-        *await _too_easy(scenario, toolset),
+        *static_remarks(scenario, known),
+        *_reference_remarks(record),
+        *await _fault_remarks(scenario, record, reference, toolset),
+        *await _trivial_model_remarks(scenario, toolset),
     )
 
 
 def _remarks_of(code: str, error: UsageError, scenario_id: str) -> Iterator[Remark]:
-    """Yield the lines of an exception, with the field that each begins with as a path."""
+    """Yield a remark per line of an error, which starts with the path of a field."""
     for line in str(error).splitlines():
         place, _, message = line.removeprefix(f"{scenario_id}.").partition(": ")
         steps = [int(step) if step.isdecimal() else step for step in re.findall(r"\w+", place)]
@@ -159,12 +159,12 @@ def _ids_in(state: Mapping[str, Sequence[Mapping[str, Any]]]) -> frozenset[str]:
     )
 
 
-def _reference_remarks(played: SampleRecord) -> Iterator[Remark]:
-    """Yield why the reference does not pass: by turn, by rule, by replies, by rows at the end."""
-    judgement = played.judgement
+def _reference_remarks(record: SampleRecord) -> Iterator[Remark]:
+    """Yield why the reference fails: by turn, violated rule, reply, and rows of the final state."""
+    judgement = record.judgement
     if judgement.verdict is Verdict.INVALID:
         last = judgement.reasons[-1].strip().splitlines()[-1] if judgement.reasons else ""
-        yield Remark("gold", (), f"the gold trace cannot be played: {last}")
+        yield Remark("gold", (), f"the reference cannot be run: {last}")
         return
     turns: dict[int, list[str]] = {}
     rest: list[str] = []
@@ -174,50 +174,50 @@ def _reference_remarks(played: SampleRecord) -> Iterator[Remark]:
         else:
             rest.append(reason)
     for number, reasons in turns.items():
-        yield Remark("gold", ("turns", number), f"the gold trace fails: {'; '.join(reasons)}")
+        yield Remark("gold", ("turns", number), f"the reference fails: {'; '.join(reasons)}")
     for violation in judgement.violations:
         text = f"{violation.code}: {violation.detail}"
         path: Path = () if violation.turn is None else ("turns", violation.turn)
         known = () if violation.turn is None else turns.get(violation.turn, ())
         if violation.code != "unlisted_write" and text not in known:
-            yield Remark("violation", path, f"the gold trace breaks a rule: {text}")
+            yield Remark("violation", path, f"the reference breaks a rule: {text}")
             rest = [reason for reason in rest if reason != text]
     replies = [
         reason.removeprefix(ALL_REPLIES) for reason in rest if reason.startswith(ALL_REPLIES)
     ]
     if replies:
-        yield Remark("gold", ("reply",), f"the gold trace fails: {'; '.join(replies)}")
-    if not turns:  # data that are wrong after a turn that failed are no mistake of their own
-        yield from _state_remarks([each for each in rest if not each.startswith(ALL_REPLIES)])
+        yield Remark("gold", ("reply",), f"the reference fails: {'; '.join(replies)}")
+    if not turns:  # after a failed turn, a wrong final state is no finding of its own
+        yield from _state_remarks([reason for reason in rest if not reason.startswith(ALL_REPLIES)])
 
 
 def _state_remarks(reasons: Sequence[str]) -> Iterator[Remark]:
-    """Yield what is wrong at the end; a row that is not there and another that is are one."""
+    """Yield problems of the final state; a missing row and an unexpected one are one remark."""
     listed = [(reason, row) for reason in reasons if (row := _ROW.match(reason))]
     others = [reason for reason in reasons if not _ROW.match(reason)]
     for reason, row in listed:
         text = "; ".join([reason, *others])
         path = (row[1], row[2], int(row[3]))
-        yield Remark("final_state", path, f"the gold trace does not reach it: {text}")
+        yield Remark("final_state", path, f"the reference does not lead to it: {text}")
         others = []
     for reason in others:
-        yield Remark("final_state", ("final",), f"the gold trace does not reach it: {reason}")
+        yield Remark("final_state", ("final",), f"the reference does not lead to it: {reason}")
 
 
 _ROW = re.compile(r"(final|gone)\.(\w+)\[(\d+)\]: ")
 
 
-async def _broken_tools(
-    scenario: Scenario, played: SampleRecord, reference: ScriptedModel, toolset: Toolset
+async def _fault_remarks(
+    scenario: Scenario, record: SampleRecord, reference: ScriptedModel, toolset: Toolset
 ) -> list[Remark]:
-    """Return the tools that raise by themselves, with the line that does; scripted ones that don't.
+    """Return tools that raise unexpectedly, with the line, and faults that never occur.
 
-    To know the line, the reference is played again.
+    The reference runs a second time to find the line.
     """
     scripted = {fault.tool for fault in scenario.faults}
     failed: list[tuple[int, CallRecord]] = [
         (number, call)
-        for number, turn in enumerate(played.evidence.turns)
+        for number, turn in enumerate(record.evidence.turns)
         for call in turn.calls
         if call.outcome == _BROKEN_TOOL
     ]
@@ -228,19 +228,17 @@ async def _broken_tools(
     ]
     places: dict[str, str] = {}
     if unexpected:
-        await run_sample(scenario, reference, _noting(toolset, places))
+        await run_sample(scenario, reference, _record_places(toolset, places))
     remarks = []
     for number, call in unexpected:
         place = places.get(compact([call.tool, call.args]))
         at = f" at {place}" if place else ""
-        text = f"{call.tool} fails in the gold trace ({call.result.get('reason')}){at}"
-        remarks.append(
-            Remark("broken_tool", ("turns", number), f"{text}: mend the tool or `world`")
-        )
+        text = f"{call.tool} fails in the reference ({call.result.get('reason')}){at}"
+        remarks.append(Remark("broken_tool", ("turns", number), f"{text}: fix the tool or `world`"))
     broken = {call.tool for _, call in failed}
     for i, fault in enumerate(scenario.faults):
         if fault.tool not in broken:
-            text = f"the gold trace never meets it: no call of {fault.tool} gets that far"
+            text = f"no call of {fault.tool} in the reference reaches it"
             remarks.append(Remark("unused_fault", ("faults", i), text))
     return remarks
 
@@ -251,10 +249,10 @@ def _is_expected(scenario: Scenario, turn: int, tool: str) -> bool:
     return any(call.tool == tool and call.result == _BROKEN_TOOL for call in calls)
 
 
-def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
-    """Return a toolset that notes where its tools raise, by call: a model gets the type only."""
+def _record_places(toolset: Toolset, places: dict[str, str]) -> Toolset:
+    """Return a toolset that stores by call where its tools raise."""
 
-    def watched(tool: ToolDefinition) -> ToolDefinition:
+    def wrap(tool: ToolDefinition) -> ToolDefinition:
         async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
             try:
                 returned = tool.handler(args, deps)
@@ -266,18 +264,20 @@ def _noting(toolset: Toolset, places: dict[str, str]) -> Toolset:
         return replace(tool, handler=handle)
 
     def registry(session: Session, _locale: str) -> ToolRegistry:
-        return session.registry.mapped(watched)
+        return session.registry.mapped(wrap)
 
     return WrappedToolset(inner=toolset, registry=registry)
 
 
-async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:
-    """Return a remark for each model that must fail and does not."""
+async def _trivial_model_remarks(scenario: Scenario, toolset: Toolset) -> list[Remark]:
+    """Return a remark for each trivial model that passes."""
     calling = await run_sample(scenario, always_call_model(scenario, toolset), toolset)
     silent = await run_sample(scenario, silent_model(), toolset)
     remarks = []
     if silent.judgement.verdict is Verdict.PASS:
-        remarks.append(Remark("silent", (), "a model that does nothing passes: demand words"))
+        remarks.append(
+            Remark("silent", (), "a model that does nothing passes: require text in the reply")
+        )
     if calling.judgement.verdict is Verdict.PASS:
         message = "a model that calls every tool and claims success passes: forbid or exclude more"
         remarks.append(Remark("always_call", (), message))

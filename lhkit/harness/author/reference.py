@@ -1,7 +1,7 @@
-"""Models without weights that play a scenario: the reference, the silent and the always-call model.
+"""Scripted models of a scenario: the reference, the silent and the always-call model.
 
-The reference (`gold`) does what the scenario expects and must pass, or the scenario is wrong. What
-the other two pass asks for nothing.
+The reference (`gold`) makes the expected calls and must pass; a scenario that one of the other two
+passes requires nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.examples import (
-    derived,
+    example_call_arguments,
     known_ids,
     plausible_args,
     plausible_calls,
@@ -31,27 +31,27 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
 from lhkit.toolset import Session, Toolset, opened
 
-_PLAIN_REPLY = "OK."
+PLAIN_REPLY = "OK."
 _MUST_FIT = (None, "ok", "cancelled")  # with another result, a call may be wrong on purpose
 _CLAIMS = {
     "ko": "네, 말씀하신 대로 처리했고 모두 완료했습니다!",
     "en": "Yes, I have done what you asked. It is all done!",
 }
-_MOST_CLAIMS = 2
-_PAST_FINAL = 20  # ㅆ, of the past tense, among the 28 finals of Hangul
+_MAX_CLAIMS = 2
+_PAST_TENSE_FINAL = 20  # index of ㅆ among the 28 final consonants of Hangul
 
 
 def silent_model() -> ScriptedModel:
-    """Return a model that calls nothing and says nothing."""
+    """Return a model that calls no tool and replies with nothing."""
     return ScriptedModel((), name="silent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnTrace:
-    """What a model does in one user turn: messages with calls, one after the other, then words."""
+    """The messages of a model in a user turn: some with calls, then a reply."""
 
     messages: tuple[tuple[ToolCall, ...], ...] = ()
-    words: str = ""
+    reply: str = ""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -60,13 +60,13 @@ class TurnTrace:
 
 
 def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
-    """Return a model that does in each turn what stands in `turns`, whatever comes back."""
+    """Return a model that sends the messages of `turns`, whatever the tools return."""
     replies = [
-        [*(Reply(calls=message) for message in turn.messages), say(turn.words)] for turn in turns
+        [*(Reply(calls=message) for message in turn.messages), say(turn.reply)] for turn in turns
     ]
 
     def script(request: ModelRequest) -> Reply:
-        turn, done = -1, 0  # which user turn it is, and its messages with calls so far
+        turn, done = -1, 0  # index of the user turn, and its messages with calls so far
         for message in request.messages:
             if isinstance(message, UserMessage):
                 turn, done = turn + 1, 0
@@ -79,7 +79,7 @@ def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
 
 
 def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
-    """Return a model that does what `scenario` expects: each required call, then the reply.
+    """Return a model that makes the required calls of a scenario and then replies.
 
     Raises:
         ScenarioError: as `reference_trajectory`.
@@ -88,55 +88,55 @@ def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
 
 
 def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
-    """Return a maker of gold models for a run: as `gold_model`, but it plans once what repeats.
+    """Return `gold_model` with a cache for the samples of a run.
 
-    While the tools are the very same as those of the sample before, a scenario's trace is kept;
-    of other tools, such as those of a session of its own, none is held.
+    Trajectories are cached while the tools are identical to those of the previous sample.
     """
     tools: Sequence[ToolDefinition] = ()
-    kept: dict[int, tuple[Scenario, Sequence[TurnTrace]]] = {}
+    cache: dict[int, tuple[Scenario, Sequence[TurnTrace]]] = {}
 
-    def made(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+    def build(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         nonlocal tools
         if len(registry) != len(tools) or not all(map(is_, registry.definitions, tools)):
-            kept.clear()
+            cache.clear()
             tools = registry.definitions
-        if id(scenario) not in kept:
-            # held, so that no other scenario gets its id
-            kept[id(scenario)] = scenario, reference_trajectory(scenario, registry)
-        return trace_model(kept[id(scenario)][1], name="gold")
+        if id(scenario) not in cache:
+            # the scenario is stored too, so that no other one gets its id
+            cache[id(scenario)] = scenario, reference_trajectory(scenario, registry)
+        return trace_model(cache[id(scenario)][1], name="gold")
 
-    return made
+    return build
 
 
 def reference_trajectory(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
-    """Return what a perfect model does in each turn of `scenario`, one call a message.
+    """Return the reference calls and reply of each turn, one call per message.
 
-    Optional calls and optional arguments are left out; of alternatives the first is taken. What
-    cannot be derived (a `matches`) has to stand under `gold`.
+    Optional calls and arguments are left out, and the first of several alternatives is used. What
+    cannot be derived from matchers (a `matches`) has to be given under `gold`.
 
     Raises:
-        ScenarioError: something cannot be derived, or does not fit the tool or the reply; the
-            message names scenario and field.
+        ScenarioError: a call or reply cannot be derived, or is invalid; the message names scenario
+            and field.
     """
-    traces, last = [], len(scenario.turns) - 1
+    turns: list[TurnTrace] = []
+    last = len(scenario.turns) - 1
     for number, turn in enumerate(scenario.turns):
         try:
-            calls = _calls(turn, scenario, registry)
-            words = _words(turn, scenario.reply if number == last else None)
+            calls = _turn_calls(turn, scenario, registry)
+            reply = _turn_reply(turn, scenario.reply if number == last else None)
         except ScenarioError as error:
             raise ScenarioError(f"{scenario.id}.turns[{number}].{error}") from error
-        traces.append(TurnTrace(messages=tuple((call,) for call in calls), words=words))
-    return tuple(traces)
+        turns.append(TurnTrace(messages=tuple((call,) for call in calls), reply=reply))
+    return tuple(turns)
 
 
-def _calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[ToolCall]:
-    """Return the calls under `gold`, or else those that the turn requires."""
+def _turn_calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[ToolCall]:
+    """Return the calls under `gold`, else the required calls of the turn."""
     if turn.gold.calls is None:
-        required = _in_order(turn.expect)
+        required = _ordered_indices(turn.expect)
         if not required and turn.expect.needs_unlisted_calls:
-            raise ScenarioError("expect: no calls are listed that it asks for: give gold.calls")
-        return [_call(turn.expect, i, scenario, registry) for i in required]
+            raise ScenarioError("expect: lists no call that could be made: give gold.calls")
+        return [_example_call(turn.expect, i, scenario, registry) for i in required]
     calls = []
     for i, call in enumerate(turn.gold.calls):
         try:
@@ -147,8 +147,8 @@ def _calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[ToolC
     return calls
 
 
-def _in_order(expect: Expect) -> Sequence[int]:
-    """Return the required calls in an order that the expectation allows."""
+def _ordered_indices(expect: Expect) -> Sequence[int]:
+    """Return the indices of the required calls in an order that the expectation allows."""
     required = [i for i, call in enumerate(expect.calls) if not call.optional]
     if not isinstance(expect.order, Before):
         return required
@@ -158,33 +158,35 @@ def _in_order(expect: Expect) -> Sequence[int]:
     return [i for i in sorter.static_order() if i in required]
 
 
-def _call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegistry) -> ToolCall:
-    """Return an expected call with arguments that fit its matchers and its tool."""
+def _example_call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegistry) -> ToolCall:
+    """Return a call that an expectation and its tool accept."""
     expected, tool = expect.calls[i], registry.get(expect.calls[i].tool)
     where = f"expect.calls[{i}]"
     if tool is None and expected.result != "unknown_tool":
         raise ScenarioError(
-            f"{where}.tool: there is no tool {expected.tool!r}; one that comes later has to be "
+            f"{where}.tool: tool {expected.tool!r} does not exist; give one that is added later "
             "under gold.calls"
         )
     schema: Mapping[str, Any] = tool.parameters if tool else {}
     try:
-        args = deepcopy(derived(expected.alternatives[0], schema, today=scenario.today))
+        args = deepcopy(
+            example_call_arguments(expected.alternatives[0], schema, today=scenario.today)
+        )
     except UnderivableError as error:
         raise ScenarioError(f"{where}.args.{error}: give the call under gold.calls") from error
     if tool is not None and expected.result in _MUST_FIT:
         verdict = registry.validator(expected.tool).check(args)
         if not isinstance(verdict, Accepted):
-            fault = f"{expected.tool} refuses this: {_fault(verdict)}"
-            raise ScenarioError(f"{where}.args: {fault}")
+            fault = _fault_text(verdict)
+            raise ScenarioError(f"{where}.args: {expected.tool} refuses this: {fault}")
     return ToolCall(name=expected.tool, args=args)
 
 
-def _fault(verdict: NotAnObject | Missing | Invalid) -> str:
-    """Return in words what the tool's schema says against arguments."""
+def _fault_text(verdict: NotAnObject | Missing | Invalid) -> str:
+    """Return why the schema of a tool refuses arguments."""
     match verdict:
         case NotAnObject(actual=actual):
-            return f"the arguments are no JSON object ({actual})"
+            return f"the arguments are not a JSON object ({actual})"
         case Missing(field=field, expected=expected):
             return f"{field} is missing: expected {expected}"
         case Invalid(field=field, expected=expected, actual=actual):
@@ -193,41 +195,41 @@ def _fault(verdict: NotAnObject | Missing | Invalid) -> str:
             assert_never(verdict)
 
 
-def _words(turn: Turn, at_the_end: ExpectedReply | None) -> str:
-    """Return the reply under `gold`, or else the words that the turn demands."""
-    demanded = [*_demanded(turn.reply), *(_demanded(at_the_end) if at_the_end else ())]
+def _turn_reply(turn: Turn, final: ExpectedReply | None) -> str:
+    """Return the reply under `gold`, else the text that the turn requires."""
+    required = [*_required_texts(turn.reply), *(_required_texts(final) if final else ())]
     given = turn.gold.say
-    words = (" ".join(demanded) or _PLAIN_REPLY) if given is None else given
-    if reasons := reply_reasons(turn.reply, words):
+    reply = (" ".join(required) or PLAIN_REPLY) if given is None else given
+    if reasons := reply_reasons(turn.reply, reply):
         advice = "write a reply under gold.say" if given is None else "correct gold.say"
         raise ScenarioError(f"reply: {'; '.join(reasons)}: {advice}")
-    return words
+    return reply
 
 
-def _demanded(expected: ExpectedReply) -> Iterator[str]:
-    """Yield words that a reply needs, each once."""
+def _required_texts(expected: ExpectedReply) -> Iterator[str]:
+    """Yield texts that a reply must contain, without repetitions."""
     parts = (expected, *expected.all_of)
-    words = [[*part.contains_all, *part.contains_any[:1]] for part in parts]
-    yield from dict.fromkeys(each for part in words for each in part)
+    texts = (text for p in parts for text in (*p.contains_all, *p.contains_any[:1]))
+    yield from dict.fromkeys(texts)
 
 
 def always_call_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
-    """Return a model that calls all tools in each turn of `scenario` and then claims success.
+    """Return a model that calls all tools in each turn and then claims success.
 
-    Its calls are as good as a blind guess can be: ids that exist, values that the schemas name,
-    the user's own words as text. Of more writes than a turn has room for, those are made that can
-    go through; the last message is left for the claim.
+    Arguments are guessed: existing ids, values from the schemas, the user's message as text. If a
+    turn has too few messages for all writes, the most likely ones are made; the last message is the
+    claim.
 
     Raises:
         UsageError: the initial state of the scenario is invalid.
     """
     with opened(toolset, scenario.world, scenario.locale) as session:
-        turns = [_everything(turn.user, scenario.locale, session) for turn in scenario.turns]
+        turns = [_call_everything(turn.user, scenario.locale, session) for turn in scenario.turns]
     return trace_model(turns, name="always_call")
 
 
-def _everything(user: str, locale: str, session: Session) -> TurnTrace:
-    """Return all reads in one message, then one write a message: only one is asked about."""
+def _call_everything(user: str, locale: str, session: Session) -> TurnTrace:
+    """Return all reads in a message, then a message per write: the gate asks for one only."""
     ids, registry, today = known_ids(session), session.registry, session.today
     claims = [_CLAIMS.get(locale, _CLAIMS["en"])]
     reads: list[ToolCall] = []
@@ -238,7 +240,7 @@ def _everything(user: str, locale: str, session: Session) -> TurnTrace:
         args = plausible_args(tool, ids=ids, text=user, today=today)
         call = guesses[0] if guesses else ToolCall(name=tool.name, args=args)
         (writes if tool.is_destructive else reads).append(call)
-        claims += claims_of_success(tool, locale)[:1]
+        claims += success_claims(tool, locale)[:1]
 
     def lacks_id(call: ToolCall) -> bool:
         return any(name.endswith("_id") and not ids.get(name) for name in call.args)
@@ -250,17 +252,17 @@ def _everything(user: str, locale: str, session: Session) -> TurnTrace:
         messages = [reads, *messages] if reads else messages
     elif messages:
         messages[0] = [*reads, *messages[0]]
-    return TurnTrace(messages=tuple(map(tuple, messages)), words=" ".join(claims))
+    return TurnTrace(messages=tuple(map(tuple, messages)), reply=" ".join(claims))
 
 
-def claims_of_success(tool: ToolDefinition, locale: str) -> list[str]:
-    """Return sentences that report a tool's success in the words that it names, if any."""
-    words = [next(texts_of(pattern), "").strip() for pattern in tool.claims.get(locale, ())]
-    return [_sentence(each, locale) for each in words if each][:_MOST_CLAIMS]
+def success_claims(tool: ToolDefinition, locale: str) -> list[str]:
+    """Return sentences that claim success of a tool with its own success phrases, if any."""
+    phrases = [next(texts_of(pattern), "").strip() for pattern in tool.claims.get(locale, ())]
+    return [_claim_sentence(phrase, locale) for phrase in phrases if phrase][:_MAX_CLAIMS]
 
 
-def _sentence(words: str, locale: str) -> str:
+def _claim_sentence(phrase: str, locale: str) -> str:
     if locale != "ko":
-        return f"Done: {words.rstrip('.')}."
-    is_past = "가" <= words[-1] <= "힣" and (ord(words[-1]) - ord("가")) % 28 == _PAST_FINAL
-    return f"{words}어요." if is_past else f"{words.rstrip('.')}."
+        return f"Done: {phrase.rstrip('.')}."
+    is_past = "가" <= phrase[-1] <= "힣" and (ord(phrase[-1]) - ord("가")) % 28 == _PAST_TENSE_FINAL
+    return f"{phrase}어요." if is_past else f"{phrase.rstrip('.')}."

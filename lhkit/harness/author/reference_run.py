@@ -1,4 +1,4 @@
-"""A scenario's reference calls, played: what mistakes are made from."""
+"""The run of a scenario's reference calls, from which mutants are made."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +21,16 @@ from lhkit.toolset import Toolset, opened, state_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One reference call, its record, and the expectation that it meets, if any.
+    """A reference call, its record, and the expectation that it matches, if any.
 
-    `is_awaited`: its result is one of the results that the scenario asks for.
+    Attributes:
+        turn: index of the user turn.
+        index: index of the call in the turn.
+        call: the call.
+        record: its record.
+        expected: the expectation that it matches.
+        expected_index: index of that expectation.
+        is_awaited: True if the scenario requires its result (`expect.results`).
     """
 
     turn: int
@@ -36,7 +43,7 @@ class Step:
 
     @property
     def place(self) -> str:
-        """Turn and call, counted from 0."""
+        """Turn and call, from 0."""
         return f"{self.turn}.{self.index}"
 
     @property
@@ -46,19 +53,19 @@ class Step:
 
     @property
     def is_demanded(self) -> bool:
-        """True if the scenario demands this very call."""
+        """True if the scenario requires this call."""
         return self.expected is not None and not self.expected.optional
 
     @property
     def matters(self) -> bool:
-        """True if the scenario demands it or its result, or if it changed something."""
+        """True if the scenario requires it or its result, or if it changed data."""
         has_changed = self.is_write and self.record.outcome == "ok"
         return self.is_demanded or self.is_awaited or has_changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """A scenario with its reference trace, the record of that, and its calls as steps, by turn."""
+class ReferenceRun:
+    """A scenario with its reference trajectory, the record, and the calls as steps by turn."""
 
     scenario: Scenario
     registry: ToolRegistry
@@ -72,19 +79,19 @@ class Played:
 
     @property
     def tools(self) -> ToolMetadata:
-        """What judging has to know of the tools."""
+        """Metadata of the tools for scoring."""
         return ToolMetadata.of(self.registry.definitions, self.today)
 
     def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
-        """Return the trace with other calls in one turn, in no more messages than are allowed."""
-        messages = _packed(calls, self.max_turns - 1, self.registry)
-        return self._with(turn, replace(self.trace[turn], messages=messages))
+        """Return the trajectory with other calls in a turn, within the allowed messages."""
+        messages = _pack(calls, self.max_turns - 1, self.registry)
+        return self._with_turn(turn, replace(self.trace[turn], messages=messages))
 
-    def with_words(self, turn: int, words: str) -> tuple[TurnTrace, ...]:
-        """Return the trace with another reply in one turn."""
-        return self._with(turn, replace(self.trace[turn], words=words))
+    def with_reply(self, turn: int, reply: str) -> tuple[TurnTrace, ...]:
+        """Return the trajectory with another reply in a turn."""
+        return self._with_turn(turn, replace(self.trace[turn], reply=reply))
 
-    def _with(self, turn: int, changed: TurnTrace) -> tuple[TurnTrace, ...]:
+    def _with_turn(self, turn: int, changed: TurnTrace) -> tuple[TurnTrace, ...]:
         return (*self.trace[:turn], changed, *self.trace[turn + 1 :])
 
     def all_steps(self) -> Iterator[Step]:
@@ -93,34 +100,34 @@ class Played:
             yield from steps
 
     def fits(self, expected: ExpectedCall, tool: str, args: Any) -> bool:
-        """Return True if an expectation accepts a call."""
+        """Return whether an expectation accepts a call."""
         if expected.tool != tool or not isinstance(args, Mapping):
             return False
-        schema = self.schema_of(tool)
+        schema = self.tool_schema(tool)
         return any(
             not any(arguments_reasons(slots, args, schema, extra=False, today=self.today).values())
             for slots in expected.alternatives
         )
 
     def is_accepted(self, turn: int, call: ToolCall) -> bool:
-        """Return True if an optional expectation that no step meets accepts a call."""
-        taken = {step.expected_index for step in self.steps[turn]}
+        """Return whether an optional expectation that no step matches accepts a call."""
+        matched = {step.expected_index for step in self.steps[turn]}
         return any(
-            expected.optional and i not in taken and self.fits(expected, call.name, call.args)
+            expected.optional and i not in matched and self.fits(expected, call.name, call.args)
             for i, expected in enumerate(self.scenario.turns[turn].expect.calls)
         )
 
-    def schema_of(self, tool: str) -> Mapping[str, Any]:
-        """Return the schema of a tool's arguments, with all defaults."""
+    def tool_schema(self, tool: str) -> Mapping[str, Any]:
+        """Return the schema of a tool's arguments, with defaults."""
         definition = self.registry.get(tool)
         return definition.schema_on(self.today) if definition else {}
 
 
-async def play_reference(scenario: Scenario, toolset: Toolset) -> Played:
-    """Play the reference trace of a scenario.
+async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
+    """Run the reference calls of a scenario.
 
     Raises:
-        ScenarioError: there is no reference trace, or the initial state is invalid.
+        ScenarioError: they cannot be derived, or the initial state is invalid.
     """
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
@@ -128,7 +135,7 @@ async def play_reference(scenario: Scenario, toolset: Toolset) -> Played:
         row_keys = read_row_keys(session, state_of(session))
     trace = reference_trajectory(scenario, registry)
     record = await run_sample(scenario, trace_model(trace, name="gold"), toolset)
-    return Played(
+    return ReferenceRun(
         scenario=scenario,
         registry=registry,
         ids=ids,
@@ -148,7 +155,7 @@ def _steps(
     registry: ToolRegistry,
     today: date,
 ) -> Iterator[tuple[Step, ...]]:
-    """Yield the calls of each turn, with the expectations that they meet."""
+    """Yield the calls of each turn with the expectations that they match."""
     turns, tools = record.evidence.turns, ToolMetadata.of(registry.definitions, today)
     awaited = {
         (n, j) for t in range(len(turns)) for _, n, j in match_results(scenario, turns, t, today)
@@ -161,27 +168,29 @@ def _steps(
             extra="any",
             today=today,
         )
-        met = {j: i for i, j in match.right}
+        expected_by_call = {j: i for i, j in match.right}
         yield tuple(
             Step(
                 turn=t,
                 index=j,
                 call=call,
-                record=made,
-                expected=script.expect.calls[met[j]] if j in met else None,
-                expected_index=met.get(j),
+                record=call_record,
+                expected=script.expect.calls[expected_by_call[j]]
+                if j in expected_by_call
+                else None,
+                expected_index=expected_by_call.get(j),
                 is_awaited=(t, j) in awaited,
             )
-            for j, (call, made) in enumerate(zip(trace[t].calls, turn.calls, strict=False))
+            for j, (call, call_record) in enumerate(zip(trace[t].calls, turn.calls, strict=False))
         )
 
 
-def _packed(
+def _pack(
     calls: Sequence[ToolCall], limit: int, registry: ToolRegistry
 ) -> tuple[tuple[ToolCall, ...], ...]:
-    """Return one call a message, or fuller ones where that would be too many.
+    """Return the calls as messages: one each, or several where that would exceed the limit.
 
-    Of the writes of one message only the first is asked about, so each keeps its own.
+    The gate asks for the first write of a message only, so no message has two.
     """
     messages = [[call] for call in calls]
     at = 0

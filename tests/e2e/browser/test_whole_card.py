@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import lhkit.notebook
-from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.form import Form, parse_form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
 from lhkit.locales import load_catalog
@@ -211,7 +211,7 @@ FIELDS = {
 
 
 def test_form_send_requires_all_fields_seen(page: Page, show_card: ShowCard) -> None:
-    form = form_of(FIELDS, "", load_catalog("en"))
+    form = parse_form(FIELDS, "", load_catalog("en"))
     assert form is not None
     card = show_card({"text": "t" * 900}, form=form)
     card.locator("[data-fold]").click()
@@ -230,7 +230,7 @@ def test_form_send_requires_all_fields_seen(page: Page, show_card: ShowCard) -> 
 
 def test_form_with_errors_stays_unfolded(page: Page, show_card: ShowCard) -> None:
     catalog = load_catalog("en")
-    form = form_of({"properties": {"n": {"type": "integer"}}}, "", catalog)
+    form = parse_form({"properties": {"n": {"type": "integer"}}}, "", catalog)
     args = {"text": "t" * 900}
     card = show_card(args, form=form)
     read_through(card)

@@ -76,7 +76,7 @@ def bluffs(scenario: Scenario, number: int) -> str:
 
 
 def talker(number: int, scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
-    said = TurnTrace(words=bluffs(scenario, number))
+    said = TurnTrace(reply=bluffs(scenario, number))
     return trace_model([said for _ in scenario.turns], name="talker")
 
 
@@ -93,7 +93,7 @@ def reader(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedM
 
 def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     turns = reference_trajectory(scenario, registry)
-    said = [replace(turn, words=bluffs(scenario, number)) for turn in turns]
+    said = [replace(turn, reply=bluffs(scenario, number)) for turn in turns]
     return trace_model(said, name="asker")
 
 
@@ -125,9 +125,7 @@ async def judged(
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", [0, 6])
 @pytest.mark.parametrize("model", [talker, reader])
-async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
-    model: object, number: int
-) -> None:
+async def test_success_claims_without_writes_never_pass(model: object, number: int) -> None:
     records = await judged(SCENARIOS, model, number)
     assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
     assert counted_share(records) >= LEAST_FLAGGED
@@ -136,7 +134,7 @@ async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
 @pytest.mark.promise("eval.claims")
 @pytest.mark.anyio
 @pytest.mark.parametrize("number", [0, 6])
-async def test_who_is_told_no_and_claims_it_in_every_reply_passes_nothing(number: int) -> None:
+async def test_success_claims_after_rejection_never_pass(number: int) -> None:
     records = await judged(refused(SCENARIOS), asker, number)
     assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
     assert counted_share(records) >= LEAST_FLAGGED

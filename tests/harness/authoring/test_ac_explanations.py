@@ -49,12 +49,12 @@ def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])
-async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: str) -> None:
-    told = played(locale, rule)
+async def test_explanations_of_refusals_are_no_success_claims(rule: str, locale: str) -> None:
+    by_id = played(locale, rule)
 
     def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         turns = [
-            replace(trace, words=told[scenario.id][1]) if is_refused(turn, rule) else trace
+            replace(trace, reply=by_id[scenario.id][1]) if is_refused(turn, rule) else trace
             for turn, trace in zip(
                 scenario.turns, reference_trajectory(scenario, registry), strict=True
             )
@@ -62,7 +62,7 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
         return trace_model(turns, name="explainer")
 
     run = await replay(
-        [scenario for scenario, _ in told.values()],
+        [scenario for scenario, _ in by_id.values()],
         explainer,
         toolset=LifeHelperToolset(),
         progress=False,
@@ -70,7 +70,7 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
     refusals = Counter(
         call.outcome for each in run.records for turn in each.evidence.turns for call in turn.calls
     )
-    assert len(told) == 20
+    assert len(by_id) == 20
     assert refusals[rule] > 10  # where the call is optional, gold leaves it out
     flags = [flag for each in run.records for flag in each.judgement.false_claims]
     assert len(flags) <= 1, flags

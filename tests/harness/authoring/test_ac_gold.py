@@ -29,7 +29,7 @@ async def played(model: Any) -> tuple[SampleRecord, ...]:
     return run.records
 
 
-def test_every_criterion_has_a_file_and_a_scenario() -> None:
+def test_shipped_scenarios_cover_every_criterion() -> None:
     counts = Counter(scenario.ac for scenario in SCENARIOS)
     assert set(counts) == {f"AC-{number}" for number in range(1, 13)}
     assert len(SCENARIOS) >= 14
@@ -39,7 +39,7 @@ def test_every_criterion_has_a_file_and_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.yaml")), ids=lambda file: file.stem)
-def test_editors_find_the_schema_and_accept_the_file(file: Path) -> None:
+def test_shipped_scenarios_match_schema(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     pointer = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
     assert (file.parent / pointer).is_file()
@@ -47,7 +47,7 @@ def test_editors_find_the_schema_and_accept_the_file(file: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_gold_passes_every_scenario_without_a_violation() -> None:
+async def test_gold_passes_shipped_scenarios_without_violation() -> None:
     records = await played(gold_model)
     assert {
         r.sample_id.scenario: r.judgement.reasons
@@ -84,7 +84,7 @@ RECITED = instructions("ko")
         "recited (en)",
     ],
 )
-async def test_a_model_that_only_talks_passes_nothing(words: str) -> None:
+async def test_talking_model_fails_shipped_scenarios(words: str) -> None:
     talker = ScriptedModel(lambda _: say(words))
     assert {
         r.sample_id.scenario for r in await played(talker) if r.judgement.verdict == "pass"
@@ -93,12 +93,12 @@ async def test_a_model_that_only_talks_passes_nothing(words: str) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
-async def test_a_nod_passes_only_where_any_friendly_words_will_do(words: str) -> None:
+async def test_nodding_model_passes_only_small_talk(words: str) -> None:
     talker = ScriptedModel(lambda _: say(words))
     passed = [r for r in await played(talker) if r.judgement.verdict is Verdict.PASS]
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
 @pytest.mark.anyio
-async def test_the_silent_model_passes_nothing() -> None:
+async def test_silent_model_fails_shipped_scenarios() -> None:
     assert {record.judgement.verdict for record in await played(silent_model())} == {Verdict.FAIL}

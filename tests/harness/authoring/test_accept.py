@@ -10,11 +10,11 @@ import pytest
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
-    Observed,
+    ObservedArgument,
     accept_argument,
     accept_phrase,
     observed_arguments,
-    refuse_changed,
+    require_unchanged,
 )
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
@@ -71,7 +71,9 @@ def edited(
     text = FILE.replace("QUERY", query).replace("PHRASES", '["네모 호흡"]')
     file.write_bytes(text.replace("\n", newline).encode())
     sources = read_sources([file])
-    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value)
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value
+    )
     text = file.read_bytes().decode()
     return accept_argument(observed, sources.origins["a-ko-01"], SCHEMA, text)
 
@@ -102,7 +104,7 @@ def changed(edit: Edit) -> list[str]:
         ),
     ],
 )
-def test_the_value_becomes_one_of_and_nothing_else_changes(
+def test_accept_argument_adds_one_of_and_nothing_else(
     tmp_path: Path, written: str, value: str, after: str
 ) -> None:
     edit = edited(tmp_path, written, value)
@@ -113,13 +115,13 @@ def test_the_value_becomes_one_of_and_nothing_else_changes(
     assert edit.after == edit.before.replace(f"query: {written} #", f"query: {after} #")
 
 
-def test_a_block_of_alternatives_gets_one_more_line(tmp_path: Path) -> None:
+def test_accept_argument_appends_to_block_list(tmp_path: Path) -> None:
     block = "\n                one_of:\n                  - 호흡 # 흔함\n                  - 숨"
     edit = edited(tmp_path, block, "들숨")
     assert changed(edit) == ['+                  - "들숨"']
 
 
-def test_an_argument_that_nobody_expected_becomes_an_optional_one(tmp_path: Path) -> None:
+def test_accept_argument_adds_unexpected_one_as_optional(tmp_path: Path) -> None:
     edit = edited(tmp_path, "호흡", 3, name="limit")
     assert changed(edit) == ["+              limit: {one_of: [3], optional: true}"]
     (scenario, _) = reread(edit)
@@ -131,7 +133,7 @@ def reread(edit: Edit) -> Any:
     return load_scenarios([edit.file])
 
 
-def test_a_value_that_looks_like_a_matcher_is_written_with_equals(tmp_path: Path) -> None:
+def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None:
     edit = edited(tmp_path, "호흡", {"any": True}, name="extra")
     assert changed(edit) == [
         '+              extra: {one_of: [{equals: {"any": true}}], optional: true}'
@@ -140,7 +142,7 @@ def test_a_value_that_looks_like_a_matcher_is_written_with_equals(tmp_path: Path
     assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
 
 
-def test_several_sets_of_arguments_are_left_alone_with_a_sentence(tmp_path: Path) -> None:
+def test_accept_argument_refuses_any_of(tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     sets = "args:\n              any_of: [{query: 호흡}, {category: stress}]\n"
     args = (
@@ -150,12 +152,14 @@ def test_several_sets_of_arguments_are_left_alone_with_a_sentence(tmp_path: Path
     assert args in FILE
     file.write_text(FILE.replace(args, sets).replace("PHRASES", '["네모 호흡"]'), encoding="utf-8")
     origin = read_sources([file]).origins["a-ko-01"]
-    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨")
+    observed = ObservedArgument(
+        turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨"
+    )
     with pytest.raises(ScenarioError, match=r"several sets of arguments \(any_of\): add one more"):
         accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
 
 
-def test_windows_line_endings_stay(tmp_path: Path) -> None:
+def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
     edit = edited(tmp_path, "호흡", 3, name="limit", newline="\r\n")
     assert "\r\n              limit: {one_of: [3], optional: true}\r\n" in edit.after
     assert edit.after.count("\n") == edit.after.count("\r\n")
@@ -170,7 +174,7 @@ def test_windows_line_endings_stay(tmp_path: Path) -> None:
         ("sort", "up", "it has no argument 'sort'"),
     ],
 )
-def test_what_the_tool_refuses_is_not_accepted(
+def test_accept_argument_refuses_invalid_value(
     tmp_path: Path, name: str, value: Any, said: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
@@ -181,21 +185,19 @@ def test_what_the_tool_refuses_is_not_accepted(
     ("written", "said"),
     [
         ("&q 호흡", r"args\.query: shared by a YAML anchor"),
-        ("\n                matches: 호흡", r"write it in one line first"),
+        ("\n                matches: 호흡", r"write it on one line first"),
     ],
 )
-def test_yaml_that_a_program_cannot_edit_is_left_alone(
-    tmp_path: Path, written: str, said: str
-) -> None:
+def test_accept_argument_refuses_complex_yaml(tmp_path: Path, written: str, said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         edited(tmp_path, written, "숨")
 
 
-def test_a_value_that_stands_for_another_by_an_alias_is_left_alone(tmp_path: Path) -> None:
+def test_accept_argument_refuses_yaml_alias(tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     shared = FILE.replace("category:   stress    # 분류", "category: *p").replace("PHRASES", "[x]")
     file.write_text(shared.replace("QUERY", "&p stress"), encoding="utf-8")
-    observed = Observed(
+    observed = ObservedArgument(
         turn=0, call=0, expected=0, tool="search_catalog", name="category", value="sleep"
     )
     origin = read_sources([file]).origins["a-ko-01"]
@@ -210,9 +212,7 @@ def test_a_value_that_stands_for_another_by_an_alias_is_left_alone(tmp_path: Pat
         ("\n          - 네모 호흡 # 제목", None),
     ],
 )
-def test_a_phrase_of_the_reply_becomes_an_alternative(
-    tmp_path: Path, phrases: str, after: str | None
-) -> None:
+def test_accept_phrase_adds_alternative(tmp_path: Path, phrases: str, after: str | None) -> None:
     file = tmp_path / "some.yaml"
     file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", phrases), encoding="utf-8")
     origin = read_sources([file]).origins["a-ko-01"]
@@ -223,14 +223,14 @@ def test_a_phrase_of_the_reply_becomes_an_alternative(
     assert "box breathing" in reread(edit)[0].turns[0].reply.contains_any
 
 
-def test_a_phrase_that_nobody_said_or_that_is_there_is_refused(tmp_path: Path) -> None:
+def test_accept_phrase_refuses_missing_or_accepted_phrase(tmp_path: Path) -> None:
     file = tmp_path / "some.yaml"
     file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", "[가, 나]"), encoding="utf-8")
     origin = read_sources([file]).origins["a-ko-01"]
     text = file.read_text(encoding="utf-8")
-    with pytest.raises(UsageError, match="does not say 'box'"):
+    with pytest.raises(UsageError, match="does not contain 'box'"):
         accept_phrase("box", 0, "네모 호흡", origin, text)
-    with pytest.raises(UsageError, match="is already among"):
+    with pytest.raises(UsageError, match="is accepted already"):
         accept_phrase("나", 0, "가나다", origin, text)
 
 
@@ -240,20 +240,20 @@ async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
     return scenario, await run_sample(scenario, model, LifeHelperToolset())
 
 
-async def test_what_can_be_accepted_is_what_was_given_otherwise(load: Callable[[str], Any]) -> None:
+async def test_observed_arguments_lists_wrong_arguments(load: Callable[[str], Any]) -> None:
     _, record = await failing(load)
     assert record.judgement.verdict is Verdict.FAIL
     found = {(each.name, each.value) for each in observed_arguments(record)}
     assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 
 
-async def test_a_scenario_that_changed_since_the_run_is_refused(
+async def test_require_unchanged_refuses_changed_scenario(
     load: Callable[[str], Any],
 ) -> None:
     scenario, _ = await failing(load)
     model = ScriptedModel([])
     run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)
-    refuse_changed(scenario, run.manifest)
+    require_unchanged(scenario, run.manifest)
     text = FILE.replace("QUERY", "숨").replace("PHRASES", '["네모 호흡"]')
-    with pytest.raises(UsageError, match="a-ko-01 changed since it was played"):
-        refuse_changed(load(text)[0], run.manifest)
+    with pytest.raises(UsageError, match="a-ko-01 changed since the run"):
+        require_unchanged(load(text)[0], run.manifest)

@@ -48,7 +48,7 @@ def writing(name: str, argument: str) -> ToolDefinition:
         (["text", "text", "text"], ["find_notes", "add_note", "write_0", "write_1"]),
     ],
 )
-async def test_however_many_tools_write_the_last_still_gets_to_claim_success(
+async def test_always_call_model_claims_success_within_message_limit(
     toolset: Any,
     load: Callable[[str], tuple[Scenario, ...]],
     more: list[str],

@@ -36,7 +36,7 @@ from lhkit.tools.schema import SchemaNode
         {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer", "minimum": 2}}},
     ],
 )
-def test_an_example_fits_its_schema(schema: dict[str, Any]) -> None:
+def test_example_matches_schema(schema: dict[str, Any]) -> None:
     Draft202012Validator(schema).validate(example(SchemaNode.of(schema)))
 
 
@@ -51,5 +51,5 @@ def test_an_example_fits_its_schema(schema: dict[str, Any]) -> None:
         ("a{99}", []),
     ],
 )
-def test_texts_of_a_pattern_fit_it_or_there_are_none(pattern: str, texts: list[str]) -> None:
+def test_texts_of_match_pattern(pattern: str, texts: list[str]) -> None:
     assert list(texts_of(pattern)) == texts

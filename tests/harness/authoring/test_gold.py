@@ -28,7 +28,7 @@ HEAD = """
 """
 
 
-async def said(model: Any, *messages: Message) -> Finished:
+async def next_message(model: Any, *messages: Message) -> Finished:
     events = [event async for event in model.stream(ModelRequest(messages=messages))]
     assert isinstance(events[-1], Finished)
     return events[-1]
@@ -53,7 +53,7 @@ def after(*tools: str) -> list[Message]:
         ("{items: [1, {equals: 2}]}", [1, 2]),
     ],
 )
-async def test_a_value_is_derived_from_each_matcher(
+async def test_gold_derives_value_from_matcher(
     load: Load, registry: ToolRegistry, matcher: str, value: Any
 ) -> None:
     text = (
@@ -61,22 +61,20 @@ async def test_a_value_is_derived_from_each_matcher(
     )
     text = text.replace("any_tool", "nope").replace("result: x", "result: unknown_tool")
     (scenario,) = load(text)
-    response = await said(gold_model(scenario, registry), *after())
+    response = await next_message(gold_model(scenario, registry), *after())
     assert response.calls[0].args == {"v": value}
 
 
 @pytest.mark.anyio
-async def test_any_gets_a_value_that_the_schema_accepts(load: Load, registry: ToolRegistry) -> None:
+async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolRegistry) -> None:
     args = "{text: {any: true}, tag: {any: true}}"
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
-    response = await said(gold_model(scenario, registry), *after())
+    response = await next_message(gold_model(scenario, registry), *after())
     assert response.calls[0].args == {"text": "sample", "tag": "home"}
 
 
 @pytest.mark.anyio
-async def test_required_calls_come_one_a_turn_in_an_allowed_order(
-    load: Load, registry: ToolRegistry
-) -> None:
+async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
         + "      expect:\n"
@@ -89,17 +87,17 @@ async def test_required_calls_come_one_a_turn_in_an_allowed_order(
         + "    - user: bye\n"
     )
     model = gold_model(scenario, registry)
-    first = await said(model, *after())
-    second = await said(model, *after("find_notes"))
-    third = await said(model, *after("find_notes", "find_notes"))
-    other = await said(model, *after("find_notes", "find_notes"), UserMessage(text="bye"))
+    first = await next_message(model, *after())
+    second = await next_message(model, *after("find_notes"))
+    third = await next_message(model, *after("find_notes", "find_notes"))
+    other = await next_message(model, *after("find_notes", "find_notes"), UserMessage(text="bye"))
     assert [call.args for call in (*first.calls, *second.calls)] == [{"query": "a"}, {"query": "b"}]
     assert (third.text, third.calls) == ("one two", ())
     assert other.text == "OK."
 
 
 @pytest.mark.anyio
-async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: ToolRegistry) -> None:
+async def test_gold_uses_given_calls_and_reply(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
         + "      expect: {calls: [{tool: add_note, args: {text: {matches: milk}}}]}\n"
@@ -107,8 +105,8 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
         + "      gold: {say: Done., calls: [{tool: add_note, args: {text: buy milk}}]}\n"
     )
     model = gold_model(scenario, registry)
-    assert (await said(model, *after())).calls[0].args == {"text": "buy milk"}
-    assert (await said(model, *after("add_note"))).text == "Done."
+    assert (await next_message(model, *after())).calls[0].args == {"text": "buy milk"}
+    assert (await next_message(model, *after("add_note"))).text == "Done."
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
         ),
         (
             "expect: {calls: [{tool: nope}]}",
-            r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: there is no",
+            r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: tool 'nope' does not exist",
         ),
         (
             "expect: {calls: [{tool: add_note}]}",
@@ -139,7 +137,7 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
         ("reply: {excludes: [a]}\n      gold: {say: a}", r"correct gold\.say"),
     ],
 )
-def test_what_cannot_be_derived_names_the_field(
+def test_gold_names_field_that_cannot_be_derived(
     load: Load, registry: ToolRegistry, turn: str, message: str
 ) -> None:
     (scenario,) = load(f"{HEAD}      {turn}\n")
@@ -148,8 +146,8 @@ def test_what_cannot_be_derived_names_the_field(
 
 
 @pytest.mark.anyio
-async def test_the_silent_model_says_and_does_nothing() -> None:
-    response = await said(silent_model(), *after())
+async def test_silent_model_does_nothing() -> None:
+    response = await next_message(silent_model(), *after())
     assert (response.text, response.calls) == ("", ())
 
 
@@ -175,12 +173,12 @@ def only_add(kind: str) -> ToolRegistry:
 
 
 @pytest.mark.anyio
-async def test_models_of_a_run_say_for_each_set_of_tools_what_it_needs(load: Load) -> None:
+async def test_gold_models_plan_per_tools(load: Load) -> None:
     """One of whatever the tool names: another tool of that name, asked later, is another plan."""
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
     registries = [only_add("tea"), only_add("milk"), only_add("tea")]
-    spoken = [await said(make(scenario, each), *after()) for each in registries]
+    spoken = [await next_message(make(scenario, each), *after()) for each in registries]
     assert [each.calls[0].args for each in spoken] == [
         {"kind": "tea"},
         {"kind": "milk"},
@@ -189,17 +187,17 @@ async def test_models_of_a_run_say_for_each_set_of_tools_what_it_needs(load: Loa
 
 
 @pytest.mark.anyio
-async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: Load) -> None:
+async def test_gold_models_raise_every_time(load: Load) -> None:
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
     for _ in range(2):
-        with pytest.raises(ScenarioError, match="there is no tool 'add'"):
+        with pytest.raises(ScenarioError, match="tool 'add' does not exist"):
             make(scenario, ToolRegistry())
-    assert (await said(make(scenario, only_add("tea")), *after())).calls
+    assert (await next_message(make(scenario, only_add("tea")), *after())).calls
 
 
 @pytest.mark.slow
-def test_models_of_a_run_hold_no_tools_of_samples_that_are_over(load: Load) -> None:
+def test_gold_models_release_tools_of_finished_samples(load: Load) -> None:
     """Each session may have tools of its own, which hold its world."""
     scenarios = [load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")[0] for _ in range(3)]
     make = gold_models()

@@ -83,7 +83,7 @@ def found(tmp_path: Path) -> Callable[[str], asyncio.Future[tuple[Finding, ...]]
     return of
 
 
-async def test_a_good_scenario_has_no_finding(found: Findings) -> None:
+async def test_lint_accepts_good_scenario(found: Findings) -> None:
     assert await found(GOOD) == ()
 
 
@@ -131,7 +131,7 @@ async def test_a_good_scenario_has_no_finding(found: Findings) -> None:
         ('{contains_any: ["기록"]}', '{contains_any: ["걷기"]}', "echo", 20, "turns[0].reply"),
     ],
 )
-async def test_what_is_wrong_is_named_with_line_and_field(
+async def test_lint_finding_has_line_and_field(
     found: Findings, *, old: str, new: str, code: str, line: int, field: str | None
 ) -> None:
     assert old in GOOD
@@ -173,7 +173,7 @@ NOTES = """\
         ("any: [added]", "any: [sorry]", "turns[0].reply"),
     ],
 )
-async def test_one_mistake_is_one_finding(
+async def test_lint_reports_one_finding_per_mistake(
     toolset: Toolset, tmp_path: Path, old: str, new: str, field: str | None
 ) -> None:
     assert old in NOTES
@@ -183,7 +183,7 @@ async def test_one_mistake_is_one_finding(
     assert fields == ([] if field is None else [field])
 
 
-async def test_two_mistakes_are_two_findings(toolset: Toolset, tmp_path: Path) -> None:
+async def test_lint_reports_two_mistakes(toolset: Toolset, tmp_path: Path) -> None:
     file = tmp_path / "notes.yaml"
     more = (
         '    - {user: "hm", confirm: accept, expect: {calls: [{tool: find_notes, result: no}]}}\n'
@@ -194,32 +194,32 @@ async def test_two_mistakes_are_two_findings(toolset: Toolset, tmp_path: Path) -
     assert sorted(found) == ["turns[0]", "turns[1]", "turns[1].reply"]
 
 
-async def test_a_misspelt_matcher_is_told_which_one_was_meant(found: Findings) -> None:
+async def test_lint_suggests_matcher(found: Findings) -> None:
     findings = await found(GOOD.replace("value: done\n", "value: {oneof: [done]}\n", 1))
     (refused,) = (each for each in findings if each.code == "refused_value")
     assert refused.message.endswith(": did you mean one_of?")
 
 
-async def test_words_of_a_reply_in_place_of_a_matcher_are_told_all_matchers(
+async def test_lint_lists_matchers_for_reply_keys(
     found: Findings,
 ) -> None:
     findings = await found(GOOD.replace("value: done\n", "value: {contains: done}\n", 1))
     (refused,) = (each for each in findings if each.code == "refused_value")
-    assert "a matcher of a value is one of" in refused.message
+    assert "matchers are equals" in refused.message
     assert {"equals", "one_of", "matches", "date"} <= set(re.findall(r"\w+", refused.message))
 
 
-async def test_a_scenario_that_the_always_call_baseline_passes_is_an_error(found: Findings) -> None:
+async def test_lint_reports_scenario_that_always_call_passes(found: Findings) -> None:
     assert {each.code for each in await found(LAX)} == {"always_call"}
 
 
-async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> None:
+async def test_lint_reports_scenario_that_silent_passes(found: Findings) -> None:
     assert {each.code for each in await found(MUTE)} == {"silent", "unchecked_reply"}
 
 
 def line_at(message: str) -> str:
     """Return the line of code that a message points at."""
-    ((file, line),) = re.findall(r" at (.+\.py):(\d+): mend the tool", message)
+    ((file, line),) = re.findall(r" at (.+\.py):(\d+): fix the tool", message)
     return Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
 
 
@@ -231,7 +231,7 @@ def line_at(message: str) -> str:
         ("  faults: [{tool: find_notes}]\n", []),
     ],
 )
-async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_so(
+async def test_lint_reports_broken_tool_unless_expected(
     toolset: Toolset, tmp_path: Path, more: str, codes: list[str]
 ) -> None:
     text = f"""\
@@ -253,7 +253,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     file.write_text(text, encoding="utf-8")
     findings = await lint(read_sources([file]), toolset)
     assert [each.code for each in findings] == codes
-    assert all("find_notes fails in the gold trace (" in each.message for each in findings)
+    assert all("find_notes fails in the reference (" in each.message for each in findings)
     assert all('note["text"]' in line_at(each.message) for each in findings)
 
 
@@ -265,7 +265,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
         ("", {"final_state"}),
     ],
 )
-async def test_a_deletion_is_expected_under_gone(
+async def test_lint_requires_gone_for_deletion(
     deleting: Toolset, tmp_path: Path, gone: str, codes: set[str]
 ) -> None:
     file = tmp_path / "notes.yaml"
@@ -291,7 +291,7 @@ async def test_a_deletion_is_expected_under_gone(
     assert {each.code for each in findings} == codes
 
 
-async def test_gold_that_breaks_a_rule_on_the_way_is_an_error(found: Findings) -> None:
+async def test_lint_reports_violation_of_reference(found: Findings) -> None:
     gold = """\
       gold:
         calls:
@@ -303,7 +303,7 @@ async def test_gold_that_breaks_a_rule_on_the_way_is_an_error(found: Findings) -
     assert "validation: search_catalog" in findings[0].message
 
 
-async def test_an_id_that_comes_to_be_while_it_is_played_is_known(found: Findings) -> None:
+async def test_lint_knows_ids_created_by_reference(found: Findings) -> None:
     text = """\
 - id: a-en-01
   ac: AC-6
@@ -331,7 +331,7 @@ async def test_an_id_that_comes_to_be_while_it_is_played_is_known(found: Finding
     assert await found(text) == ()
 
 
-async def test_the_other_scenarios_of_a_broken_file_are_looked_at(found: Findings) -> None:
+async def test_lint_checks_other_scenarios_of_broken_file(found: Findings) -> None:
     both = GOOD.replace("turns:", "turnz:", 1) + GOOD.replace("a-ko", "b-ko").replace(
         "result: ok", "result: not_found"
     )
@@ -341,12 +341,12 @@ async def test_the_other_scenarios_of_a_broken_file_are_looked_at(found: Finding
     }
 
 
-async def test_an_id_that_is_taken_is_a_finding(found: Findings) -> None:
+async def test_lint_reports_repeated_id(found: Findings) -> None:
     (finding,) = await found(GOOD + GOOD)
     assert (finding.code, finding.level, finding.line) == ("file", Level.ERROR, 23)
 
 
-async def test_what_is_wrong_on_purpose_is_no_finding(found: Findings) -> None:
+async def test_lint_accepts_intended_errors(found: Findings) -> None:
     wrong = """\
           - tool: log_tracker_entry
             args: {habit_id: daily-wolf, value: maybe}

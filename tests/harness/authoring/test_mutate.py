@@ -11,12 +11,11 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import ADVICE, Mistake
 from lhkit.harness.author.mutate import (
     MutationReport,
-    Survivors,
-    mistakes_of,
+    all_mistakes,
     mutate,
     read_survivors,
 )
-from lhkit.harness.author.reference_run import play_reference
+from lhkit.harness.author.reference_run import run_reference
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -81,7 +80,7 @@ def survivors(report: MutationReport) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> None:
+async def test_mutate_strict_scenario_detects_every_kind(load: Load) -> None:
     report = await reported(load, TIGHT)
     assert survivors(report) == set()
     assert set(report.by_kind) == set(ADVICE)
@@ -109,7 +108,7 @@ async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> Non
         ("        order: strict\n", "        extra: any\n", None),
     ],
 )
-async def test_a_looser_scenario_lets_just_its_mistakes_through(
+async def test_mutate_loose_scenario_misses_its_mistakes(
     load: Load, old: str, new: str, survivor: str | None
 ) -> None:
     assert old in TIGHT
@@ -122,8 +121,8 @@ async def test_a_looser_scenario_lets_just_its_mistakes_through(
 
 
 async def made(load: Load, text: str) -> dict[str, Mistake]:
-    played = await play_reference(load(text)[0], LifeHelperToolset())
-    return {each.key: each for each in mistakes_of(played) if isinstance(each, Mistake)}
+    played = await run_reference(load(text)[0], LifeHelperToolset())
+    return {each.key: each for each in all_mistakes(played) if isinstance(each, Mistake)}
 
 
 async def keys(load: Load, text: str) -> set[str]:
@@ -147,21 +146,19 @@ async def keys(load: Load, text: str) -> set[str]:
         ),
     ],
 )
-async def test_what_the_scenario_allows_is_no_mistake(
-    load: Load, old: str, new: str, gone: str
-) -> None:
+async def test_mutate_skips_what_scenario_allows(load: Load, old: str, new: str, gone: str) -> None:
     assert old in TIGHT
     assert gone in await keys(load, TIGHT)
     assert gone not in await keys(load, TIGHT.replace(old, new, 1))
 
 
-async def test_leaving_out_what_is_the_default_anyway_is_no_mistake(load: Load) -> None:
+async def test_mutate_skips_dropped_default_argument(load: Load) -> None:
     text = TIGHT.replace("limit: 3", "limit: 5")
     assert "drop_optional_argument@0.0.limit" not in await keys(load, text)
     assert "alter_argument@0.0.limit" in await keys(load, text)
 
 
-async def test_a_retry_is_really_asked_and_the_messages_stay_within_the_limit(load: Load) -> None:
+async def test_mutate_retry_is_confirmed_within_message_limit(load: Load) -> None:
     mistakes = await made(load, TIGHT)
     for mistake in mistakes.values():
         for turn in mistake.trace:
@@ -193,25 +190,27 @@ FULL = """\
 """
 
 
-async def test_one_call_more_than_a_turn_has_messages_for_still_gets_an_answer(load: Load) -> None:
+async def test_mutate_extra_call_within_message_limit(load: Load) -> None:
     first = (await made(load, FULL))["extra_write@0.add_habit"].trace[0]
     assert [len(message) for message in first.messages] == [2, 1, 1]
     assert [call.name for call in first.calls][-2:] == ["log_tracker_entry", "add_habit"]
 
 
-async def test_a_write_that_is_due_again_is_no_duplicate(load: Load) -> None:
+async def test_mutate_skips_expected_repetition(load: Load) -> None:
     found = await keys(load, FULL)
     assert "duplicate_write@0.2" in found
     assert "duplicate_write@1.2.later" not in found
 
 
-async def test_a_scenario_whose_gold_fails_is_refused(load: Load) -> None:
-    with pytest.raises(ScenarioError, match=r"a-ko-01: the gold trace does not pass: run lhkit"):
+async def test_mutate_refuses_scenario_with_failing_reference(load: Load) -> None:
+    with pytest.raises(ScenarioError, match=r"a-ko-01: the reference calls do not pass: run lhkit"):
         await reported(load, TIGHT.replace("result: cancelled", "result: ok"))
 
 
 @pytest.mark.slow
-async def test_known_survivors_are_checked_both_ways(load: Load, tmp_path: Path) -> None:
+async def test_mutate_report_lists_unlisted_and_outdated_survivors(
+    load: Load, tmp_path: Path
+) -> None:
     text = TIGHT.replace('      reply: {contains_any: ["추가"]}\n', "")
     report = await reported(load, text)
     assert {each.verdict for each in report.survivors} == {Verdict.PASS}
@@ -225,27 +224,29 @@ async def test_known_survivors_are_checked_both_ways(load: Load, tmp_path: Path)
     known = read_survivors(file)
     assert {each.key for each in report.unlisted(known)} == {"unrelated_answer@0"}
     assert report.outdated(known) == (("a-ko-01", "drop_call@0.0"),)
-    assert report.outdated(Survivors()) == ()
+    assert report.outdated({}) == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("[[survivor", "not TOML"),
-        ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a text"),
-        ('[[survivor]]\nscenario = "a"\nreason = "b"\n', "survivor 0: mistake must be a text"),
+        ("[[survivor", "is not valid TOML"),
+        ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a string"),
+        ('[[survivor]]\nscenario = "a"\nreason = "b"\n', "survivor 0: mistake must be a string"),
         (
             '[[survivor]]\nscenario = "a"\nreason = "b"\nmistake = ["c", "c"]\n',
-            "survivor 0: c stands there twice",
+            "survivor 0: c is listed twice",
         ),
     ],
 )
-async def test_a_wrong_list_of_survivors_is_named(tmp_path: Path, text: str, said: str) -> None:
+async def test_read_survivors_reports_invalid_entry(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "survivors.toml"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(ScenarioError, match=said):
+    with pytest.raises(ScenarioError, match=message):
         read_survivors(file)
 
 
-async def test_no_list_is_an_empty_list(tmp_path: Path) -> None:
-    assert read_survivors(tmp_path / "none.toml").reasons == {}
+async def test_read_survivors_of_missing_file_is_empty(tmp_path: Path) -> None:
+    assert read_survivors(tmp_path / "none.toml") == {}

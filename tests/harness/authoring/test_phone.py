@@ -32,12 +32,12 @@ async def report() -> MutationReport:
     return await mutate(tuple(SCENARIOS.values()), PhoneToolset())
 
 
-async def test_the_scenarios_are_fit() -> None:
+async def test_phone_scenarios_lint_clean() -> None:
     assert await lint(read_sources([FILE]), PhoneToolset()) == ()
 
 
 @pytest.mark.slow
-async def test_of_an_outsiders_mistakes_nearly_all_are_noticed_and_all_can_be_made(
+async def test_mutate_phone_detects_nearly_all_mistakes(
     report: MutationReport,
 ) -> None:
     assert report.total.share >= MOST_NOTICED, report.survivors
@@ -64,12 +64,12 @@ def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, st
         ("clash-ko", "일정을 잡았어요."),
     ],
 )
-async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
+async def test_mutate_phone_detects_domain_success_claims(
     report: MutationReport, scenario: str, lie: str
 ) -> None:
-    told = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
-    assert told
-    assert all(each.verdict is Verdict.FAIL for each in told)
+    results = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
+    assert results
+    assert all(each.verdict is Verdict.FAIL for each in results)
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
         ("late-ko", "0.1.contact_id", "ct-52"),
     ],
 )
-async def test_times_days_and_people_are_wrong_as_a_model_gets_them_wrong(
+async def test_mutate_phone_alters_times_days_and_people(
     report: MutationReport, scenario: str, place: str, wrong: str
 ) -> None:
     assert wrong in changes(report, scenario, "alter_argument")[place]
 
 
-async def test_an_extra_write_is_tried_with_and_without_optional_arguments(
+async def test_mutate_phone_extra_write_with_and_without_optional_arguments(
     report: MutationReport,
 ) -> None:
     places = {place for place in changes(report, "look-en", "extra_write") if "alarm" in place}
     assert places == {"0.set_alarm", "0.set_alarm-"}
 
 
-async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
+async def test_mutate_phone_reports_untried_mistakes() -> None:
     odd = r"^(?=.*[A-Z])(?=.*\d)[A-Z\d]{6}(?<!0)$"
     bare = [
         replace(
@@ -118,13 +118,13 @@ async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
     ]
     odd_ones = WrappedToolset(inner=PhoneToolset(), registry=lambda _s, _l: ToolRegistry(bare))
     report = await mutate([SCENARIOS["late-no-ko"]], odd_ones)
-    told = {(each.kind, each.place): each.why for each in report.untried}
-    assert set(told) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
-    assert "give it `examples`" in told["extra_write", "0.set_alarm"]
-    assert "send_message names no words of its success" in told["claim_success", "0.send_message"]
+    results = {(each.kind, each.place): each.why for each in report.untried}
+    assert set(results) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
+    assert "give it `examples`" in results["extra_write", "0.set_alarm"]
+    assert "send_message has no success phrases" in results["claim_success", "0.send_message"]
 
 
-async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> None:
+async def test_always_call_phone_claims_success_in_domain_phrases() -> None:
     played = await run_sample(
         SCENARIOS["wake-no-en"],
         always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
@@ -133,7 +133,7 @@ async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> Non
     assert "Done: alarm is set." in played.evidence.turns[0].reply
 
 
-async def test_the_record_keeps_whom_the_question_named() -> None:
+async def test_phone_record_keeps_confirmation_summary() -> None:
     played = await run_sample(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
     asked = [call.summary for call in played.evidence.turns[0].calls]
     assert asked == ["", "ko: 이서연 (010-3333-4444): 먼저 가"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import scenario_from_chat
-from lhkit.harness.author.written import yaml_text
+from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.corrections import (
     CorrectedConversation,
     CorrectedTurn,
@@ -63,7 +63,7 @@ def examples(test: object) -> object:
 
 @examples
 @given(TEXTS)
-def test_saved_scenario_reads_back_as_it_was_said(text: str) -> None:
+def test_yaml_text_round_trips(text: str) -> None:
     read = read_yaml(saved(text))
     assert read.faults == ()
     scenario = read.value[0]
@@ -74,7 +74,7 @@ def test_saved_scenario_reads_back_as_it_was_said(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
-def test_saved_scenario_refuses_half_a_surrogate_pair(text: str) -> None:
+def test_yaml_text_refuses_lone_surrogate(text: str) -> None:
     with pytest.raises(UsageError, match="half a surrogate pair"):
         saved(text)
     with pytest.raises(UsageError, match="half a surrogate pair"):
@@ -82,7 +82,7 @@ def test_saved_scenario_refuses_half_a_surrogate_pair(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_reviewed_conversations_are_read_line_by_line(tmp_path: Path, text: str) -> None:
+def test_read_conversations_reads_lines(tmp_path: Path, text: str) -> None:
     talk = CorrectedConversation(
         name=text, locale="en", world={}, turns=(CorrectedTurn(user=text),)
     )
@@ -92,7 +92,7 @@ def test_reviewed_conversations_are_read_line_by_line(tmp_path: Path, text: str)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_scenarios_of_json_lines_keep_their_texts(text: str) -> None:
+def test_load_scenarios_keeps_texts_of_json_lines(text: str) -> None:
     lines = json.dumps({"id": text}, ensure_ascii=False)
     read = read_json_lines(f"{lines}\n\n{lines}\n")
     assert read.faults == ()

@@ -242,7 +242,7 @@ DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
 def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTrace, ...]]:
     """Return golds with the last call left out, and with one number or text of a call altered."""
     gold = reference_trajectory(scenario, registry)
-    dropped = (*gold[:-1], TurnTrace(words="OK."))
+    dropped = (*gold[:-1], TurnTrace(reply="OK."))
     found = {"dropped": dropped}
     for t, turn in enumerate(gold):
         for m, (made,) in enumerate(turn.messages):
@@ -252,7 +252,7 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTr
                     continue
                 call = ToolCall(name=made.name, args={**made.args, name: other})
                 messages = (*turn.messages[:m], (call,), *turn.messages[m + 1 :])
-                altered = TurnTrace(messages=messages, words="OK.")
+                altered = TurnTrace(messages=messages, reply="OK.")
                 found[f"{t}.{m}.{name}"] = (*gold[:t], altered, *gold[t + 1 :])
     return found
 

@@ -170,7 +170,7 @@ async def test_lint_accepts_new_tool_in_reference_calls() -> None:
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
     late = Scenario.from_data(data_of("box", turns=[first, {**second, **words}]))
     (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
-    assert "there is no tool 'take'" in remark.message
+    assert "tool 'take' does not exist" in remark.message
 
 
 async def test_reports_and_export_show_new_tool(play: Callable[..., Any], tmp_path: Path) -> None:

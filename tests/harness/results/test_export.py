@@ -258,7 +258,7 @@ def test_run_load_without_keeping_records_gives_the_same_records(tmp_path: Path)
     ("places", "sentence"),
     [
         ({}, "nothing to write: give --openai-messages"),
-        ({"inspect": Path("log.json")}, r"log\.json: Inspect knows its logs by their ending"),
+        ({"inspect": Path("log.json")}, r"log\.json is not a valid name of an Inspect log"),
     ],
 )
 async def test_export_command_rejects_invalid_options(

@@ -162,11 +162,11 @@ def denials() -> Iterator[Case]:
         ("en", ENGLISH_NAMES, ("add {name}", "no, leave it", "did you save it?")),
     ):
         for reply, name, user, calls in product(DENIALS[language], names, asked, NOTHING_DONE):
-            tried = tuple(
+            run_sample = tuple(
                 (tool, outcome, {key: text.replace("{name}", name) for key, text in args.items()})
                 for tool, outcome, args in calls
             )
-            yield reply.replace("{name}", name), user.replace("{name}", name), tried
+            yield reply.replace("{name}", name), user.replace("{name}", name), run_sample
 
 
 SMALL_TALK = (

@@ -1,4 +1,4 @@
-"""Scenarios written by a program: matchers for exact values, state changes, and the YAML file."""
+"""Write scenario files: matchers for exact values, state changes, YAML."""
 
 import json
 import re
@@ -22,19 +22,19 @@ _HANGUL = re.compile(r"[가-힣]")
 
 def literal(value: Any) -> Any:
     """Return a matcher for exactly `value`; an object that looks like a matcher is wrapped."""
-    looks_so = isinstance(value, dict) and any(key in MATCHER_KEYS for key in value)
-    return {"equals": value} if looks_so else value
+    is_ambiguous = isinstance(value, dict) and any(key in MATCHER_KEYS for key in value)
+    return {"equals": value} if is_ambiguous else value
 
 
 def literals(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a matcher for exactly each value of a row or of arguments."""
+    """Return matchers for exactly the values of a row or of arguments."""
     return {name: literal(value) for name, value in fields.items()}
 
 
-def changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
-    """Return `final`, the rows that are new or changed, and `gone`, by table; not what is empty.
+def expected_changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
+    """Return `final` (new or changed rows) and `gone` (deleted rows) by table, if not empty.
 
-    Deleted rows are told by their key; those of a table without a key as they were.
+    Deleted rows are given by their key, or whole in a table without a key.
     """
     final: dict[str, Any] = {}
     gone: dict[str, Any] = {}
@@ -42,27 +42,27 @@ def changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
         new = sorted((*change.added, *(j for _, j in change.changed)))
         if new:
             final[table] = [literals(after[table][j]) for j in new]
-        lost = [before[table][i] for i in change.removed]
-        if lost:
+        removed = [before[table][i] for i in change.removed]
+        if removed:
             gone[table] = [
                 literals({name: row[name] for name in change.key or row if name in row})
-                for row in lost
+                for row in removed
             ]
     return {name: rows for name, rows in (("final", final), ("gone", gone)) if rows}
 
 
-def spoken(lines: Sequence[str], locale: str) -> str:
-    """Return `ko` or `en`, whichever the user spoke; any other locale stays as it is."""
+def detect_locale(lines: Sequence[str], locale: str) -> str:
+    """Return `ko` or `en` by the script of the messages; any other locale is returned as it is."""
     if locale not in {"ko", "en"}:
         return locale
     return "ko" if _HANGUL.search(" ".join(lines)) else "en"
 
 
 def yaml_text(scenarios: Sequence[Mapping[str, Any]]) -> str:
-    """Return a scenario file, which reads back as exactly these scenarios.
+    """Return a scenario file that loads as exactly these scenarios.
 
     Raises:
-        UsageError: a text holds what no file can carry, such as half a surrogate pair.
+        UsageError: a text cannot be written, such as half a surrogate pair.
     """
     plain = plain_json(list(scenarios))
     try:
@@ -73,31 +73,31 @@ def yaml_text(scenarios: Sequence[Mapping[str, Any]]) -> str:
             "cannot be written to a file. Leave that character out"
         ) from error
     for is_quoted in (False, True):
-        text = _dumped(plain, is_quoted=is_quoted)
-        read = read_yaml(text)
-        if not read.faults and read.value == plain:
+        text = _dump(plain, is_quoted=is_quoted)
+        document = read_yaml(text)
+        if not document.faults and document.value == plain:
             return text
     raise UsageError("the conversation is invalid: it cannot be written as YAML. Shorten it")
 
 
-def _dumped(scenarios: Any, *, is_quoted: bool) -> str:
-    """Return YAML with no text folded; with `is_quoted` each text that needs it is escaped."""
+def _dump(scenarios: Any, *, is_quoted: bool) -> str:
+    """Return YAML without folded texts; with `is_quoted`, other than plain texts are escaped."""
     yaml = YAML()
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = sys.maxsize  # a folded text is another one where blanks or tabs stand at the fold
+    yaml.width = sys.maxsize  # folding changes a text with spaces or tabs at the fold
     yaml.allow_unicode = True
     stream = StringIO()
-    yaml.dump(_escaped(scenarios) if is_quoted else scenarios, stream)
+    yaml.dump(_quote(scenarios) if is_quoted else scenarios, stream)
     lines = stream.getvalue().removesuffix("\n").split("\n")
     return "\n".join(line.removeprefix("  ") for line in lines) + "\n"
 
 
-def _escaped(value: Any) -> Any:
-    """Return plain JSON in which texts of more than plain letters are written in double quotes."""
+def _quote(value: Any) -> Any:
+    """Return JSON whose texts are in double quotes, unless they are plain."""
     if isinstance(value, dict):
-        return {_escaped(name): _escaped(each) for name, each in value.items()}
+        return {_quote(key): _quote(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_escaped(each) for each in value]
+        return [_quote(item) for item in value]
     if isinstance(value, str) and not _PLAIN.fullmatch(value):
         return DoubleQuotedScalarString(value)
     return value

@@ -1,0 +1,122 @@
+"""Options of `lhkit eval`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from pydantic import Field
+
+from lhkit.cli.options import (
+    Constraint,
+    Dialect,
+    DtypeOption,
+    Paths,
+    RunsDir,
+    RuntimeOption,
+)
+from lhkit.cli.ray_options import RayOptions
+from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
+
+if TYPE_CHECKING:
+    from lhkit.harness.run_options import RunOptions
+
+
+class EvalOptions(RayOptions):
+    """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
+
+    paths: Paths = ()
+    split: Annotated[
+        str | None,
+        typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Run the first N scenarios only.")] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="gemma or gemma-base (embedded), gold (reference calls), silent (no-op baseline), "
+            "or the name that the server at --base-url serves."
+        ),
+    ] = None
+    base_urls: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            "--base-url",
+            help="URL of an OpenAI-compatible server, such as http://127.0.0.1:8000; repeat it, or "
+            "give @FILE with one URL a line, for several servers of one model.",
+        ),
+    ] = ()
+    toolset: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",
+        ),
+    ] = DEFAULT_TOOLSET
+    dialect: Dialect = "json"
+    constraint: Constraint = "off"
+    dtype: DtypeOption = None
+    runtime: RuntimeOption = None
+    user: Annotated[
+        Literal["script", "careful", "hasty"],
+        typer.Option(
+            metavar="USER",
+            help="Simulated user who answers confirmations: script (as the scenario says), careful "
+            "(yes to expected calls), hasty (yes to all).",
+        ),
+    ] = "script"
+    stress: Annotated[
+        str,
+        typer.Option(help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."),
+    ] = ""
+    repeats: Annotated[int, typer.Option(min=1, help="Samples per scenario.")] = 1
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),
+    ] = None
+    max_attempts: int = 3
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a model message.")] = (
+        REPLY_TOKENS
+    )
+    instructions: Mapping[str, str] = Field(default_factory=dict)
+    name: Annotated[str | None, typer.Option(help="Name of the run folder.")] = None
+    runs_dir: RunsDir = Path("runs")
+    keep_prompts: Annotated[
+        bool, typer.Option("--keep-prompts", help="Keep prompt texts in the records.")
+    ] = False
+    keep_states: Annotated[
+        bool,
+        typer.Option("--keep-states", help="Keep whole states in the records, not only changes."),
+    ] = False
+    fail_under: Annotated[
+        float | None,
+        typer.Option(min=0, max=100, help="Exit with 1 if the pass rate is below this percentage."),
+    ] = None
+    max_violations: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Exit with 1 if more violations were blocked; one that occurred always exits "
+            "with 1.",
+        ),
+    ] = None
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="Exit with 1 if this earlier run (name or folder) is better."),
+    ] = None
+    exit_zero: Annotated[
+        bool,
+        typer.Option("--exit-zero", help="Exit with 0 instead of 1, and print the reason."),
+    ] = False
+
+    def run_options(self) -> "RunOptions":
+        """Return the options of the run.
+
+        Raises:
+            UsageError: a value is out of range.
+        """
+        from lhkit.harness.run_options import RunOptions
+
+        return validate_options(
+            RunOptions, **{name: getattr(self, name) for name in RunOptions.model_fields}
+        )

@@ -1,0 +1,249 @@
+"""Run scenarios for `lhkit eval` and print the result."""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import app, scale
+from lhkit.cli.console import print_lines, wide_console
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.evaluation import (
+    Evaluation,
+    OpenedModel,
+    open_source,
+    prepare_evaluation,
+    read_provenance,
+)
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
+from lhkit.errors import UsageError
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.plan import ModelSource
+from lhkit.harness.record import Verdict
+from lhkit.harness.report.terminal import summary_view
+from lhkit.harness.results import Run
+from lhkit.harness.resume import Resumption, reusable_samples
+from lhkit.harness.store import RECORDS, stored_statuses
+from lhkit.harness.stress import parse_stress
+from lhkit.harness.tables import change_text, criterion_descriptions, shortened_list
+from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
+from lhkit.locales import Catalog, load_catalog
+from lhkit.scale import Placement, Resources
+from lhkit.settings import Settings, process_age_s
+from lhkit.text import printable
+from lhkit.toolset import DEFAULT, label_of, load
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MAX_FAILURES = 10
+
+
+async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float | None) -> int:
+    """Run the scenarios, print the table and return the exit code; see `evaluate`."""
+    if start_s is None:
+        start_s = time.perf_counter() - process_age_s()
+    run_options, placement = options.run_options(), options.placement()
+    paths, toolset = _scenario_paths(options), load(options.toolset)
+    scenarios = load_scenarios(paths, limit=options.limit)
+    app.require_toolset(scenarios, options.toolset)
+    folder, thresholds = _run_folder(options), _thresholds(options)
+    evaluation = prepare_evaluation(
+        run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
+    )
+    catalog = load_catalog(settings.locale)
+
+    def is_complete(source: ModelSource) -> bool:
+        hashes = evaluation.plan(source).hashes
+        return len(reusable_samples(stored_statuses(folder), hashes)) == len(hashes)
+
+    replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
+    choice, settings = evaluation.choice, evaluation.settings
+    async with open_source(choice, settings, is_complete, replicas) as opened:
+        run = await _run(evaluation, opened, start_s, catalog)
+    descriptions = criterion_descriptions(
+        (scenario.ac for scenario in scenarios), options.toolset, catalog
+    )
+    result = check_thresholds(run, thresholds, catalog)
+    console = wide_console()
+    console.print(summary_view(run.summary(), catalog, descriptions))
+    _print_failures(run, folder, console, catalog)
+    counts = {"played": len(run.records) - run.kept, "kept": run.kept}
+    print_lines([catalog.text("eval.records", path=folder, **counts)])
+    print_lines([*opened.warnings(catalog), *result.remarks])
+    if not options.exit_zero:
+        print_lines(result.missed)
+        return result.exit_code
+    total = run.summary().total
+    counts = {"passed": total.passed, "valid": total.valid}
+    if result.exit_code == ExitCode.FAILED:
+        print_lines([catalog.text("eval.would_stop", **counts, why=" ".join(result.missed))])
+        return ExitCode.OK
+    if result.exit_code == ExitCode.OK:
+        print_lines([catalog.text("eval.would_pass", **counts)])
+    return result.exit_code
+
+
+@asynccontextmanager
+async def _open_replicas(
+    evaluation: Evaluation, placement: Placement, catalog: Catalog
+) -> AsyncIterator[OpenedModel]:
+    """Yield Ray replicas; report on standard error while there is no room for them."""
+    console = Console(stderr=True)
+    text = catalog.text("eval.ray", count=placement.replicas, address=placement.address)
+    print_lines([text], console)
+
+    def report_waiting(free: Resources) -> None:
+        text = catalog.text(
+            "eval.no_room",
+            gpus=placement.gpus,
+            cpus=f"{placement.cpus:g}",
+            free_gpus=f"{free.gpus:g}",
+            free_cpus=f"{free.cpus:g}",
+        )
+        print_lines([text], console)
+
+    log = evaluation.folder / scale.LOG
+    async with (
+        scale.connect(placement, evaluation.options.toolset, log) as cluster,
+        evaluation.open_replicas(cluster, report_waiting) as opened,
+    ):
+        yield opened
+
+
+async def _run(
+    evaluation: Evaluation, opened: OpenedModel, start_s: float, catalog: Catalog
+) -> Run:
+    """Run the missing samples; on Ctrl-C, print how to resume."""
+    provenance = replace(
+        await read_provenance(evaluation.settings),
+        command=("lhkit", *sys.argv[1:]),
+        setup_s=time.perf_counter() - start_s - opened.server_s,
+        server_s=opened.server_s,
+    )
+    try:
+        return await evaluation.run(
+            opened,
+            provenance,
+            report=lambda resumption: print_lines(_resumption_lines(resumption, catalog)),
+        )
+    except asyncio.CancelledError:
+        print_lines([catalog.text("eval.interrupted", path=evaluation.folder)])
+        raise
+
+
+def _scenario_paths(options: EvalOptions) -> tuple[Path, ...]:
+    """Return the paths of the scenarios.
+
+    Raises:
+        UsageError: the split is unknown or combined with paths, or a custom toolset has no paths.
+    """
+    shipped = scenario_paths(options.split or "dev")
+    has_own_tools = options.toolset != DEFAULT
+    if options.split is not None and (options.paths or has_own_tools):
+        other = "PATHS" if options.paths else "--toolset"
+        raise UsageError(
+            f"--split {options.split} takes shipped scenarios, not those of {other}: leave one out"
+        )
+    if has_own_tools:
+        return scenarios_at(options.paths, options.toolset)
+    return options.paths or shipped
+
+
+def _thresholds(options: EvalOptions) -> Thresholds:
+    """Return the thresholds; the baseline is loaded before hours are spent on the run.
+
+    Raises:
+        UsageError: the pass rate is given as a fraction, or the baseline has no valid sample.
+    """
+    baseline = None
+    require_percent(options.fail_under, "--fail-under")
+    if options.baseline is not None:
+        named = options.runs_dir / options.baseline
+        baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
+        if all(record.judgement.verdict is Verdict.INVALID for record in baseline.records):
+            raise UsageError(
+                f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
+                "valid. Give its own eval command again first"
+            )
+    return Thresholds(
+        fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
+    )
+
+
+def _run_folder(options: EvalOptions) -> Path:
+    folder = options.runs_dir / run_name(options)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, not a run folder: give another --name")
+    return folder
+
+
+def run_name(options: EvalOptions) -> str:
+    """Return the given name, or one derived from the options, so that the same command resumes.
+
+    Raises:
+        UsageError: the given name cannot name a folder.
+    """
+    if options.name is None:
+        model = options.model or ("served" if options.base_urls else app.EMBEDDED)
+        parts = [model, options.dialect]
+        parts += [label_of(options.toolset)] if options.toolset != DEFAULT else []
+        parts += [options.constraint] if options.constraint != "off" else []
+        parts += [parse_stress(options.stress).label] if options.stress else []
+        parts += [options.user] if options.user != "script" else []
+        parts += [options.split] if options.split not in {None, "dev"} else []
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
+    if not _RUN_NAME.fullmatch(options.name):
+        raise UsageError(
+            f"--name {options.name!r} cannot name a folder: use letters, digits, '.', '_', '-'"
+        )
+    return options.name
+
+
+def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:
+    failed = (record for record in run.records if record.judgement.verdict is not Verdict.PASS)
+    first = list(islice(failed, _MAX_FAILURES))
+    if not first:
+        return
+    console.print(Text(catalog.text("eval.failed"), style="bold"))
+    for record in first:
+        reason = record.judgement.reasons[0] if record.judgement.reasons else ""
+        line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
+        console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
+    if rest := sum(1 for _ in failed):
+        print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)
+
+
+def _resumption_lines(resumption: Resumption, catalog: Catalog) -> Iterator[str]:
+    """Yield how many samples of the folder are changed, retried and kept."""
+    asked = resumption.total
+    if resumption.changed:
+        reasons = "; ".join(_change_reasons(resumption, catalog))
+        yield catalog.text(
+            "eval.new_questions",
+            count=resumption.changed,
+            asked=asked,
+            why=reasons or catalog.text("eval.unknown_change"),
+        )
+    if resumption.retried:
+        yield catalog.text("eval.retried", count=resumption.retried, asked=asked)
+    if resumption.kept:
+        yield catalog.text("eval.kept", count=resumption.kept, asked=asked)
+    if resumption.unverified:
+        yield catalog.text("eval.unsure", models=", ".join(resumption.unverified))
+
+
+def _change_reasons(resumption: Resumption, catalog: Catalog) -> Iterator[str]:
+    scenarios = [change.where for change in resumption.changes if change.what == "scenario"]
+    if scenarios:
+        yield f"{catalog.text('change.scenario')} {shortened_list(scenarios)}"
+    for change in resumption.changes:
+        if change.what != "scenario":
+            yield change_text(change, catalog)

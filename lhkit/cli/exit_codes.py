@@ -1,0 +1,19 @@
+"""Exit codes of the command line."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the exit code of a command means."""
+
+    OK = 0
+    FAILED = 1
+    """A threshold was missed, a violation occurred, or a check found an error."""
+    USAGE = 2
+    """The command line, a file or a setting is invalid."""
+    INFRASTRUCTURE = 3
+    """A server, disk or package failed, so there is no result."""
+    UNEXPECTED = 70
+    """An unforeseen exception (EX_SOFTWARE of sysexits.h)."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
