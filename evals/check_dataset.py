@@ -128,7 +128,7 @@ def _mutation_check(report: MutationReport) -> Check:
     errors = [f"{outcome.scenario} {outcome.key}: invalid" for outcome in report.broken]
     if total.share < NOTICED_PERCENT:
         errors.append(f"less than {NOTICED_PERCENT}%")
-    figure = f"{total.noticed} / {total.run_sample} = {total.share:.1f}%"
+    figure = f"{total.noticed} / {total.tried} = {total.share:.1f}%"
     return Check(name="mistakes noticed", figure=figure, errors=errors)
 
 

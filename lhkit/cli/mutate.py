@@ -80,7 +80,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
 
 def _report_json(report: MutationReport, known: Survivors) -> Mapping[str, object]:
     return {
-        "run_sample": report.total.run_sample,
+        "tried": report.total.tried,
         "noticed": report.total.noticed,
         "share": report.total.share,
         "kinds": {kind: asdict(counts) for kind, counts in report.by_kind.items()},
@@ -102,11 +102,11 @@ def _print_report(
 
     table = Table(title=catalog.text("mutate.title"), title_justify="left")
     table.add_column(catalog.text("mutate.kind"))
-    for name in ("run_sample", "noticed", "share"):
+    for name in ("tried", "noticed", "share"):
         table.add_column(catalog.text(f"mutate.{name}"), justify="right")
     rows = [*report.by_kind.items(), (catalog.text("table.total"), report.total)]
     for name, counts in rows:
-        table.add_row(name, str(counts.run_sample), str(counts.noticed), f"{counts.share:.1f}%")
+        table.add_row(name, str(counts.tried), str(counts.noticed), f"{counts.share:.1f}%")
     console.print(table)
     for mutant in report.survivors:
         reason = known.get((mutant.scenario, mutant.key))

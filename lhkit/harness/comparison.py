@@ -182,7 +182,7 @@ def pattern_error(pattern: str) -> str | None:
     """Return why a regular expression is invalid or too slow, or None if it is valid.
 
     Python's `re` decides which expressions are valid; `regex` searches, because it has a timeout.
-    The pattern is run_sample on texts that trigger catastrophic backtracking.
+    The pattern is tried on texts that trigger catastrophic backtracking.
     """
     if len(pattern) > MAX_PATTERN_CHARS:
         return (

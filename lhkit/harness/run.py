@@ -394,7 +394,7 @@ class _Execution:
             return self._untried_record(sample, str(error))
 
     def _untried_record(self, sample: PlannedSample, why: str) -> SampleRecord:
-        reason = f"not run_sample: {why}"
+        reason = f"not tried: {why}"
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
         started_at = self.context.moment()
         return sample_record(

@@ -50,7 +50,7 @@ def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
 
 
 _EDIT_NEAR = 0.75  # the least difflib ratio of messages that differ in a few letters
-_EDIT_WORTH_TRYING = 0.2  # the least similarity for which the slower difflib is run_sample
+_EDIT_WORTH_TRYING = 0.2  # the least similarity for which the slower difflib is tried
 
 
 def _is_near(message: str, other: str) -> bool:

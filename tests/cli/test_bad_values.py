@@ -216,11 +216,11 @@ def test_matrix_refuses_bad_value_in_suite(
 
 
 def test_bad_values_cover_all_numeric_options() -> None:
-    """A new option of a number has to be run_sample here, too."""
-    run_sample = {line.split()[-2] for line, expected in BAD if expected.startswith("--")}
+    """A new option of a number has to be tried here, too."""
+    tried = {line.split()[-2] for line, expected in BAD if expected.startswith("--")}
     numbers = set(_numbers(get_command(parser())))
     assert len(numbers) > 8
-    assert numbers <= run_sample
+    assert numbers <= tried
 
 
 def _numbers(command: Any) -> Iterator[str]:

@@ -244,12 +244,12 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
 ) -> None:
     await run_eval()
     run = Run.load(tmp_path / "runs" / "gold")
-    run_sample = [broken(each, Severity.ATTEMPTED) for each in run.records]
+    tried = [broken(each, Severity.ATTEMPTED) for each in run.records]
     records = tuple(
         replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID))
         if n in invalid_ones
         else each
-        for n, each in enumerate(run_sample)
+        for n, each in enumerate(tried)
     )
     found = check_thresholds(
         replace(run, records=records), Thresholds(max_violations=5), load_catalog("en")

@@ -1,4 +1,4 @@
-"""Laws that hold for any bytes, run_sample with pieces of hostile text; parsers take linear time.
+"""Laws that hold for any bytes, tried with pieces of hostile text; parsers take linear time.
 
 Longer: `pytest tests/fuzz --hypothesis-profile=fuzz`.
 """

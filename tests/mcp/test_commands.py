@@ -116,8 +116,8 @@ def test_mutate_detects_all_mutations(
     lhkit: Lhkit,
 ) -> None:
     told = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
-    assert (told["run_sample"], told["noticed"]) == (told["run_sample"], told["run_sample"])
-    assert told["run_sample"] > 20
+    assert (told["tried"], told["noticed"]) == (told["tried"], told["tried"])
+    assert told["tried"] > 20
 
 
 def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:

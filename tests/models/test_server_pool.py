@@ -244,7 +244,7 @@ async def test_pool_without_working_servers_fails_like_one_server(
     async with stack:
         run = await played(talks, pool, tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
-    assert sum(record.attempts == 0 for record in run.records) > 0  # not run_sample to the last
+    assert sum(record.attempts == 0 for record in run.records) > 0  # not tried to the last
     with pytest.raises(ServerUnreachableError):
         async with connect_pool(two):
             pass

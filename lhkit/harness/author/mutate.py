@@ -44,13 +44,13 @@ class MutantResult:
 class Counts:
     """Numbers of mistakes that were run, and that were detected."""
 
-    run_sample: int = 0
+    tried: int = 0
     noticed: int = 0
 
     @property
     def share(self) -> float:
         """Detected mistakes in percent; 100 without mistakes."""
-        return 100.0 * self.noticed / self.run_sample if self.run_sample else 100.0
+        return 100.0 * self.noticed / self.tried if self.tried else 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class MutationReport:
 
 def _counts(outcomes: Sequence[MutantResult]) -> Counts:
     noticed = sum(each.verdict is Verdict.FAIL for each in outcomes)
-    return Counts(run_sample=len(outcomes), noticed=noticed)
+    return Counts(tried=len(outcomes), noticed=noticed)
 
 
 async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationReport:

@@ -300,7 +300,7 @@ async def test_replay_gives_up_on_unreachable_server(
     assert {record.judgement.verdict for record in run.records} == {Verdict.INVALID}
     assert len(model.requests) <= 3 * concurrency + concurrency
     assert len(pauses.seconds) <= 3 * concurrency
-    assert "not run_sample" in run.records[-1].judgement.reasons[0]
+    assert "not tried" in run.records[-1].judgement.reasons[0]
 
 
 @pytest.mark.anyio

@@ -178,8 +178,8 @@ def collector(log: Path) -> Iterator[str]:
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as run_sample:
-        return run_sample.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path) -> None:

@@ -162,11 +162,11 @@ def denials() -> Iterator[Case]:
         ("en", ENGLISH_NAMES, ("add {name}", "no, leave it", "did you save it?")),
     ):
         for reply, name, user, calls in product(DENIALS[language], names, asked, NOTHING_DONE):
-            run_sample = tuple(
+            tried = tuple(
                 (tool, outcome, {key: text.replace("{name}", name) for key, text in args.items()})
                 for tool, outcome, args in calls
             )
-            yield reply.replace("{name}", name), user.replace("{name}", name), run_sample
+            yield reply.replace("{name}", name), user.replace("{name}", name), tried
 
 
 SMALL_TALK = (
