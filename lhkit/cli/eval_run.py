@@ -132,7 +132,7 @@ async def _run(
         return await evaluation.run(
             opened,
             provenance,
-            report=lambda resumption: print_lines(_resumption_lines(resumption, catalog)),
+            on_resume=lambda resumption: print_lines(_resumption_lines(resumption, catalog)),
         )
     except asyncio.CancelledError:
         print_lines([catalog.text("eval.interrupted", path=evaluation.folder)])
