@@ -12,7 +12,6 @@ from lhkit.cli.parser import LazyCommand, build_parser
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.gemma import EMBEDDED_NAMES
-from lhkit.models.served import CONSTRAINTS
 from lhkit.scale import SCRIPTED
 from tests.docs.command_lines import read_line
 
@@ -73,7 +72,9 @@ def test_help_names_all_dialects() -> None:
         assert {*DIALECTS, "openai"} <= words
 
 
-@pytest.mark.parametrize("name", [*CONSTRAINTS, *EMBEDDED_NAMES, *filter(None, SCRIPTED)])
+@pytest.mark.parametrize(
+    "name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, SCRIPTED)]
+)
 def test_help_names_all_constraints_and_models(name: str) -> None:
     assert name in re.findall(r"[\w-]+", helped("eval"))
 

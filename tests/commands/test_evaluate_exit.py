@@ -290,8 +290,8 @@ async def test_eval_prints_insignificant_difference_from_baseline(
     rewrite(tmp_path / "runs" / "flaky", flaky)
     assert await run_eval("gold", name="flaky", baseline=Path("gold")) == 0
     output = capsys.readouterr().out.splitlines()[-1]
-    assert output.startswith("No difference can be told between gold and flaky (p = 0.500)")
-    assert "with 8 pairs" in output
+    assert output.startswith("No significant difference between gold and flaky (p = 0.500)")
+    assert "over 8 pairs" in output
 
 
 @pytest.mark.promise("eval.exit_codes")
@@ -325,7 +325,7 @@ async def test_eval_exits_with_1_without_pairs_in_baseline(
 
 @pytest.mark.anyio
 async def test_eval_refuses_missing_baseline(run_eval: Eval, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await run_eval("gold", baseline=Path("nowhere"))
     assert not (tmp_path / "runs").exists()
 
@@ -364,7 +364,7 @@ async def test_compare_prints_comparison_of_folders(
     capsys.readouterr()
     assert await compare_runs(CompareOptions(run_a=silent, run_b=gold, locale="ko"), settings) == 0
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run folder"):
         await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
 
 
@@ -384,7 +384,7 @@ async def test_rescore_writes_folder_next_to_run(
     assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
     assert "Changed verdicts (1):\n  chat-0: fail → pass" in out
-    assert "Skipped records (1):\n  chat-1: there is no such" in out
+    assert "Skipped records (1):\n  chat-1: the scenario does not exist" in out
     records = read_records(tmp_path / "runs" / "silent-rescored")
     assert [
         each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS
@@ -407,7 +407,7 @@ async def test_rescore_refuses_run_of_other_scenarios(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
+        ({"dialect": "klingon"}, "Invalid dialect 'klingon': choose one of"),
     ],
 )
 async def test_eval_refuses_invalid_names_with_scripted_models(

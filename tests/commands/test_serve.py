@@ -14,20 +14,20 @@ from lhkit.cli.serve import serve_model
 from lhkit.cli.serve_line import ServeOptions
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
-from lhkit.models import gemma, vllm_options
-from lhkit.models.families import Device
+from lhkit.models import gemma, vllm_server
 from lhkit.models.identity import weights_alias
 from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
+from lhkit.models.vllm_server import Device
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
 
 pytestmark = pytest.mark.anyio
 
-REAL_PRINTED = vllm_options.printed_by
+REAL_PRINTED = vllm_server.read_help
 
 
 HELP = Path(__file__).parent.parent / "models" / "vllm_help"
@@ -40,7 +40,7 @@ def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
     async def printed(_command: Sequence[str]) -> str:
         return (HELP / "0.32.txt").read_text(encoding="utf-8")
 
-    monkeypatch.setattr(vllm_options, "printed_by", printed)
+    monkeypatch.setattr(vllm_server, "read_help", printed)
 
 
 def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,15 +50,15 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     known = HELP / f"{version}.txt"
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
-        "from lhkit.models.vllm_server import options_in\n"
+        "from lhkit.models.vllm_server import parse_help\n"
         f"text = open({str(known)!r}).read()\n"
         "if '--help=all' in sys.argv:\n    sys.exit(print(text))\n"
-        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in options_in(text)]\n"
+        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in parse_help(text)]\n"
         "sys.exit(f'unrecognized arguments: {unknown}' if unknown else 0)\n",
         encoding="utf-8",
     )
     program.chmod(0o755)
-    monkeypatch.setattr(vllm_options, "printed_by", REAL_PRINTED)
+    monkeypatch.setattr(vllm_server, "read_help", REAL_PRINTED)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
@@ -104,7 +104,7 @@ async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
     assert ("--enforce-eager" in words) != is_gpu
     assert ("--block-size" in words) != is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
-    assert (words[words.index("--dtype") + 1] == "auto") == is_gpu
+    assert ("--dtype" not in words) == is_gpu
 
 
 def folders_in(folder: Path) -> list[str]:
@@ -173,7 +173,7 @@ async def test_serve_refuses_compile_for_other_models() -> None:
 
 
 async def test_serve_refuses_unknown_model_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no embedded model 'nope'"):
+    with pytest.raises(UsageError, match="Invalid embedded model 'nope'"):
         await serve_model(ServeOptions(model="nope"), Settings(cache_dir=tmp_path))
 
 
@@ -274,8 +274,8 @@ async def test_serve_cpu_line_reports_dtype(
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
-    words, dtype = shlex.split(printed.out), chosen().dtype
-    assert (f"dtype: {dtype}" in printed.err) == is_printed
+    words, dtype = shlex.split(printed.out), choose_precision().dtype
+    assert (f"Computes in {dtype}" in printed.err) == is_printed
     assert (f"lhkit-dtype-{dtype}" in words) == is_printed
     assert ("--dtype" in words) == is_printed
 
@@ -289,7 +289,7 @@ async def test_serve_uses_requested_dtype(
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype
-    assert f"dtype: {dtype}, as requested." in printed.err
+    assert f"Computes in {dtype}, as requested." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])
@@ -323,7 +323,7 @@ async def test_open_model_checks_constraint_with_given_tools() -> None:
 
 async def test_open_model_refuses_unsupported_constraint() -> None:
     choice = app.ModelChoice(dialect="openai", constraint="auto")
-    with pytest.raises(UsageError, match="cannot promise --constrain auto"):
+    with pytest.raises(UsageError, match=r"Invalid constraint .auto."):
         async with app.open_model(choice, Settings()):
             pass
 

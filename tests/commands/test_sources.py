@@ -187,7 +187,7 @@ async def test_eval_prints_share_of_harness_time(
 ) -> None:
     await run_eval(start_s=time.perf_counter() - SERVER_S - SETUP_S)
     out = " ".join(capsys.readouterr().out.split())
-    match = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
+    match = re.search(r"wall time ([\d.]+) s, (\d+)% of it outside the model: (.*?)writing", out)
     assert match
     assert "server start 35.00 s" in match[3]
     assert float(match[1]) > SERVER_S + SETUP_S

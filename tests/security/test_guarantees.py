@@ -105,7 +105,8 @@ def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -
 
 
 def test_a_default_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
-    from lhkit.cli.evaluate import EvalOptions, run_name
+    from lhkit.cli.eval_options import EvalOptions
+    from lhkit.cli.eval_run import run_name
 
     name = run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
