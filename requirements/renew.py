@@ -36,7 +36,7 @@ imports: 0.46 GB of downloads with what comes by them. Tried in a .venv without 
 and compiled, both constraints, every parser of vLLM that a family names, converting and merging.
 
 `pip check` names them as missing; that is meant. Before a package is taken from this list because a
-new vLLM imports it, or put here, the same has to be run_sample again.
+new vLLM imports it, or put here, the same has to be tried again.
 """
 
 _HEADER = """\

@@ -164,7 +164,7 @@ async def replay(
             (`Scenario.with_user`).
         concurrency: conversations at a time.
         max_attempts: attempts per sample.
-        keep_prompts: store prompts as text beside their hash.
+        keep_prompts: store the text of prompts, not only their hash.
         keep_states: store the initial and final states, not only the changes.
         keep_records: hold the records in memory; otherwise each is read from disk when it is
             accessed, so that memory does not grow with them. Requires a `run_dir`.
@@ -211,15 +211,18 @@ async def replay(
         wall=wall,
     )
     with ExitStack() as stack:
-        journal = None
+        writer = None
         if run_dir is not None:
-            journal = stack.enter_context(open_journal(run_dir, reads=keep_records))
+            writer = _JournalWriter(
+                journal=stack.enter_context(open_journal(run_dir, reads=keep_records)),
+                thread=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
+                wall=wall,
+            )
         execution = _Execution(
             context=context,
             runner=runner,
-            journal=journal,
+            writer=writer,
             keep_records=keep_records,
-            writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
             max_attempts=max_attempts,
             max_unreachable=max_attempts * min(concurrency, max(1, len(plan.hashes))),
             sleep=sleep,
@@ -244,7 +247,7 @@ async def _run_plan(
     progress: bool,
     on_resume: Callable[[Resumption], object] | None,
 ) -> Run:
-    folder = execution.journal.folder if execution.journal else None
+    folder = execution.writer.journal.folder if execution.writer else None
     before = read_manifest(folder) if folder else Manifest()
     hashes = plan.hashes
     resumption = execution.resume(plan, before)
@@ -284,12 +287,12 @@ async def _run_plan(
             await execution.warm_up(plan.warm_up_samples(pending()) if concurrency > 1 else ())
             await execution.run_all(pending(), concurrency, bar)
     finally:
-        played = execution.verdicts.total()
+        completed = execution.verdicts.total()
         result = {
             "ended_at": execution.context.moment(),
-            "played": played,
+            "played": completed,
             "invalid": execution.verdicts[Verdict.INVALID],
-            "finished": played + len(kept) == len(hashes),
+            "finished": completed + len(kept) == len(hashes),
             "warmed_up": execution.warmed_up,
             **execution.wall.seconds(),
         }
@@ -309,28 +312,24 @@ class _Execution:
 
     context: SampleContext
     runner: SampleRunner | None
-    journal: Journal | None
+    writer: "_JournalWriter | None"
     keep_records: bool
-    writer: ThreadPoolExecutor
     max_attempts: int
     max_unreachable: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallClock
     unreachable: int = 0
     warmed_up: int = 0
-    unwritten: deque[SampleRecord | str] = field(default_factory=deque)
-    write: "asyncio.Future[None] | None" = None
-    is_write_due: bool = False
     records: dict[SampleId, SampleRecord] = field(default_factory=dict)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
 
     def resume(self, plan: Plan, before: Manifest) -> Resumption:
         """Take the reusable records of the folder, and return what is reused."""
-        existing = self.journal.records if self.journal else ()
-        if self.journal is None or self.keep_records:
+        existing = self.writer.journal.records if self.writer else ()
+        if self.writer is None or self.keep_records:
             statuses: Iterable[RecordStatus] = map(record_status, existing)
         else:
-            statuses = stored_statuses(self.journal.folder)
+            statuses = stored_statuses(self.writer.journal.folder)
         resumption = check_resumption(plan.hashes, statuses, before, plan.manifest)
         self.records = {
             record.sample_id: record
@@ -403,36 +402,53 @@ class _Execution:
         )
 
     async def _store(self, sample: PlannedSample, record: SampleRecord | EncodedRecord) -> None:
-        """Write a record in a thread, so that a slow disk does not disturb timings."""
         if isinstance(record, EncodedRecord):
             self.verdicts[record.verdict] += 1
         else:
             self.verdicts[record.judgement.verdict] += 1
             if self.keep_records:
                 self.records[sample.sample_id] = record
-        if self.journal is not None:
-            self.unwritten.append(record.line if isinstance(record, EncodedRecord) else record)
-            try:
-                await asyncio.sleep(0)  # others that finish now are written with it
-            finally:
-                write = self._next_write(self.journal)
-            with self.wall.writing():
-                await asyncio.wait({write})  # does not cancel the write
-            write.result()
+        if self.writer is not None:
+            await self.writer.write(record.line if isinstance(record, EncodedRecord) else record)
 
-    def _next_write(self, journal: Journal) -> "asyncio.Future[None]":
-        """Return the write of all waiting records: shared until it begins."""
-        if self.write is None or not self.is_write_due:
-            self.is_write_due = True  # before it can begin
+
+@dataclass(slots=True, kw_only=True)
+class _JournalWriter:
+    """Writes records in a thread, so that a slow disk does not disturb timings.
+
+    Records that finish while a write is pending are written with it in one step.
+    """
+
+    journal: Journal
+    thread: ThreadPoolExecutor
+    wall: WallClock
+    waiting: deque[SampleRecord | str] = field(default_factory=deque)
+    pending: "asyncio.Future[None] | None" = None
+    is_pending: bool = False
+
+    async def write(self, record: SampleRecord | str) -> None:
+        """Write a record, and return when it is on disk."""
+        self.waiting.append(record)
+        try:
+            await asyncio.sleep(0)  # others that finish now are written with it
+        finally:
+            write = self._next_write()
+        with self.wall.writing():
+            await asyncio.wait({write})  # does not cancel the write
+        write.result()
+
+    def _next_write(self) -> "asyncio.Future[None]":
+        """Return the next write of all waiting records, shared until it begins."""
+        if self.pending is None or not self.is_pending:
+            self.is_pending = True  # before it can begin
             loop = asyncio.get_running_loop()
-            self.write = loop.run_in_executor(self.writer, self._write_all, journal)
+            self.pending = loop.run_in_executor(self.thread, self._write_all)
             # retrieves the exception, even if every worker was cancelled
-            self.write.add_done_callback(asyncio.Future.exception)
-        return self.write
+            self.pending.add_done_callback(asyncio.Future.exception)
+        return self.pending
 
-    def _write_all(self, journal: Journal) -> None:
-        """Write all waiting records in one step."""
-        self.is_write_due = False  # later records belong to the next write
-        records = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
+    def _write_all(self) -> None:
+        self.is_pending = False  # later records belong to the next write
+        records = [self.waiting.popleft() for _ in range(len(self.waiting))]
         if records:
-            journal.append(*records)
+            self.journal.append(*records)

@@ -32,10 +32,10 @@ class Stress:
     @property
     def label(self) -> str:
         """The text for `parse_stress`; empty without stress."""
-        words = [f"distractors={self.distractors}"] if self.distractors else []
-        words += ["shuffle"] if self.shuffle else []
-        words += [f"seed={self.seed}"] if words and self.seed else []
-        return ",".join(words)
+        parts = [f"distractors={self.distractors}"] if self.distractors else []
+        parts += ["shuffle"] if self.shuffle else []
+        parts += [f"seed={self.seed}"] if parts and self.seed else []
+        return ",".join(parts)
 
 
 def parse_stress(text: str) -> Stress:

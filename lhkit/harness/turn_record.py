@@ -47,7 +47,7 @@ def turn_record(
         user: the user's message.
         events: the events from `TurnStarted` to `TurnEnded`.
         destructive: names of the tools that change data.
-        keep_prompts: store the prompts' text beside their hash.
+        keep_prompts: store the text of prompts, not only their hash.
 
     Raises:
         ValueError: the events are not those of one turn.

@@ -143,17 +143,11 @@ def _one_line(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A connected cluster.
-
-    Attributes:
-        toolset: the reference under which the nodes load the toolset.
-        replica: the class of the actors.
-    """
+    """A connected cluster. `toolset` is the reference under which the nodes load the toolset."""
 
     ray: "ModuleType"
     placement: Placement
     toolset: str
-    replica: type[Replica] = Replica
 
     def put(self, value: Any) -> Any:
         """Store a value once for all replicas."""
@@ -161,7 +155,7 @@ class Cluster:
 
     def start(self, config: ReplicaConfig, scenarios: Any) -> Any:
         """Request one more actor, on the node with the most free resources."""
-        actor = self.ray.remote(self.replica).options(
+        actor = self.ray.remote(Replica).options(
             num_cpus=self.placement.cpus,
             num_gpus=self.placement.gpus,
             scheduling_strategy="SPREAD",

@@ -41,14 +41,12 @@ class Placement:
         address: `local`, `auto` (the cluster of this node), or HOST:PORT of a cluster's head.
         gpus: GPUs per replica.
         cpus: CPUs per replica.
-        patience_s: seconds to wait for a node that is large enough for a replica.
     """
 
     address: str
     replicas: int = 1
     gpus: int = 0
     cpus: float = 1.0
-    patience_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

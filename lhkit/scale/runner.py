@@ -23,6 +23,9 @@ _SEND_AFTER_S = 0.01
 
 _POLL_S = 2.0
 _REPORT_WAIT_AFTER_S = 20.0
+_NODE_TIMEOUT_S = 300.0
+"""The wait for a node that is large enough; a cluster may be adding nodes."""
+
 _STOP_TIMEOUT_S = 25.0
 _LOSSES_PER_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
@@ -274,17 +277,17 @@ class RaySampleRunner:
         return info
 
     async def _wait_for_node(self, replica: _Replica) -> str:
-        """Return the node; give up after `patience_s` seconds without a large enough node."""
+        """Return the node; give up if no node is large enough for `_NODE_TIMEOUT_S`."""
         placed = asyncio.ensure_future(self._cluster.result(replica.actor.node.remote()))
-        placement = self._cluster.placement
-        patience_s = 0.0 if placement.address == LOCAL else placement.patience_s
+        is_local = self._cluster.placement.address == LOCAL
+        timeout_s = 0.0 if is_local else _NODE_TIMEOUT_S
         missing_s = waited_s = 0.0
         try:
             while not (await asyncio.wait({placed}, timeout=_POLL_S))[0]:
                 waited_s += _POLL_S
                 missing = self._cluster.missing_resources()
                 missing_s = missing_s + _POLL_S if missing else 0.0
-                if missing_s > patience_s and not self._running():
+                if missing_s > timeout_s and not self._running():
                     self._fail(ServerUnreachableError(missing))
                     raise ReplicaLostError(missing)
                 if waited_s > _REPORT_WAIT_AFTER_S and self._on_wait and not self._running():

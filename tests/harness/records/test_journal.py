@@ -150,7 +150,6 @@ def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
             for change in (
                 ("2.5", "NaN"),
                 ("2.5", "1e999"),
-                ('"wall_s":0.0', '"wall_s":-1e999'),
                 ('"wall_s":0.0', '"wall_s":"inf"'),
             )
         ),
