@@ -32,8 +32,8 @@ def _commands() -> Iterator[str]:
 
 
 def _command(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
-    if hasattr(command, "loaded"):
-        command = command.loaded()
+    if hasattr(command, "load"):
+        command = command.load()
     context = typer.Context(command, info_name=name, parent=parent)
     yield f"## {context.command_path}\n\n{command.help}\n"
     if hasattr(command, "commands"):

@@ -52,7 +52,7 @@ class ToolCancelled:
 ToolResult: TypeAlias = ToolOk | ToolErr | ToolCancelled
 
 
-def envelope(result: ToolResult) -> dict[str, Any]:
+def result_to_dict(result: ToolResult) -> dict[str, Any]:
     """Return the encoding of a result as a mapping, with `status` first."""
     match result:
         case ToolOk(data=data):
@@ -116,7 +116,7 @@ def encode_tool_result(
     if max_bytes < MIN_RESULT_BYTES:
         raise ValueError(f"max_bytes={max_bytes} is too small: give at least {MIN_RESULT_BYTES}")
     safe = serialisable(result)
-    text = compact(envelope(safe))
+    text = compact(result_to_dict(safe))
     size_bytes = _size(text)
     if size_bytes <= max_bytes:
         return text
@@ -137,12 +137,12 @@ def encoded_size(result: ToolResult) -> int:
     Raises:
         NotJsonError: the result is not JSON.
     """
-    return _size(compact(envelope(result)))
+    return _size(compact(result_to_dict(result)))
 
 
 def _left_out(hint: str, max_bytes: int) -> str:
     def build(text: str) -> str:
-        return compact(envelope(ToolOk(data={"_truncated": True, "_hint": text})))
+        return compact(result_to_dict(ToolOk(data={"_truncated": True, "_hint": text})))
 
     return build(_longest_prefix(hint, build, max_bytes))
 
@@ -151,7 +151,7 @@ def _shortened(code: str, reason: str, max_bytes: int) -> str:
     short_code = _longest_prefix(code, compact, max_bytes // 2)
 
     def build(text: str) -> str:
-        return compact(envelope(ToolErr(code=short_code, reason=text)))
+        return compact(result_to_dict(ToolErr(code=short_code, reason=text)))
 
     return build(_longest_prefix(reason, build, max_bytes))
 

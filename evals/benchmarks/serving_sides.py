@@ -64,7 +64,7 @@ class Sent:
 
 
 def toolset() -> Toolset:
-    """Return life-helper limit_tokens to one request per user turn."""
+    """Return life-helper limited to one request per user turn."""
     return WrappedToolset(
         inner=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=MAX_TOKENS)),
         assistant=lambda session, _locale: replace(session.assistant, max_turns=1),

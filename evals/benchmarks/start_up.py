@@ -9,9 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import figures
 import peers
@@ -37,14 +35,6 @@ COMPARISONS = (
 """Command of a peer, command of lhkit, and minimum CPU of the peer relative to lhkit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """CPU (user and system) and wall seconds of a process."""
-
-    cpu_s: float
-    wall_s: float
-
-
 def commands() -> dict[str, list[str]]:
     """Return the commands by their names in the table."""
     inspect, pydantic = (peers.peer_python(name) for name in (peers.INSPECT, peers.PYDANTIC_EVALS))
@@ -64,36 +54,34 @@ def commands() -> dict[str, list[str]]:
     }
 
 
-def start(line: Sequence[str]) -> Start:
-    """Run a command and discard its output.
+def measure_cpu_s(line: Sequence[str]) -> float:
+    """Run a command, discard its output, and return its CPU time (user and system).
 
     Raises:
         AssertionError: the command failed.
     """
-    started_s = time.perf_counter()
     child = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
-    wall_s = time.perf_counter() - started_s
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise AssertionError(f"{' '.join(line)} exited with {child.returncode}")
-    return Start(cpu_s=usage.ru_utime + usage.ru_stime, wall_s=wall_s)
+    return usage.ru_utime + usage.ru_stime
 
 
-def cpu_ratio(starts: dict[str, list[Start]], other: str, mine: str) -> float:
+def cpu_ratio(cpu_s: dict[str, list[float]], other: str, mine: str) -> float:
     """Return the CPU of a peer relative to lhkit's, as the median of the rounds."""
-    pairs = zip(starts[other], starts[mine], strict=True)
-    return statistics.median(one.cpu_s / two.cpu_s for one, two in pairs)
+    pairs = zip(cpu_s[other], cpu_s[mine], strict=True)
+    return statistics.median(peer / own for peer, own in pairs)
 
 
 def build_measurement(
-    starts: dict[str, list[Start]], machine: Machine, versions: dict[str, str]
+    cpu_s: dict[str, list[float]], machine: Machine, versions: dict[str, str]
 ) -> Measurement:
     """Return the figures."""
     own = [
         Figure(
             what=f"{name}, CPU",
-            value=statistics.median(start.cpu_s for start in starts[name]),
+            value=statistics.median(cpu_s[name]),
             unit="s",
             at_most=GOAL_IMPORT_S if name == IMPORT else None,
         )
@@ -102,7 +90,7 @@ def build_measurement(
     comparisons = [
         Figure(
             what=f"{other}, CPU: times that of {mine}",
-            value=cpu_ratio(starts, other, mine),
+            value=cpu_ratio(cpu_s, other, mine),
             unit="×",
             at_least=least,
         )
@@ -127,12 +115,12 @@ def main() -> None:
     machine = figures.describe_machine()
     lines = commands()
     for line in lines.values():
-        start(line)  # page cache, bytecode
-    starts: dict[str, list[Start]] = {name: [] for name in lines}
+        measure_cpu_s(line)  # page cache, bytecode
+    cpu_s: dict[str, list[float]] = {name: [] for name in lines}
     for _ in range(ROUNDS):
         for name, line in lines.items():
-            starts[name].append(start(line))
-    measurement = build_measurement(starts, machine, versions())
+            cpu_s[name].append(measure_cpu_s(line))
+    measurement = build_measurement(cpu_s, machine, versions())
     figures.write("start_up", measurement)
 
 

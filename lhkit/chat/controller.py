@@ -64,6 +64,10 @@ _log = logging.getLogger(__name__)
 Subscriber: TypeAlias = Callable[[ChatEvent], None]
 
 
+def _no_context(_message: str) -> str:  # a function, so that an Assistant can be pickled
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant:
     """The configuration of a conversation, apart from model and tools.
@@ -83,7 +87,7 @@ class Assistant:
     """
 
     instructions: str = ""
-    context: Callable[[str], str] = lambda _message: ""
+    context: Callable[[str], str] = _no_context
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS

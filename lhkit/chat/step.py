@@ -15,7 +15,14 @@ from lhkit.events import EndReason
 from lhkit.json_values import NotJsonError, canonical, plain_json
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 from lhkit.tool_results import ToolCancelled, ToolErr
-from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, nfc, property_of
+from lhkit.tools.schema import (
+    ABSENT,
+    SchemaNode,
+    item_schema,
+    nfc,
+    property_default,
+    property_schema,
+)
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
 MAX_TURNS = 4
@@ -202,15 +209,17 @@ def _with_defaults(value: Any, node: SchemaNode) -> Any:
         return value
     branch = branches[0]
     if isinstance(value, list):
-        return [_with_defaults(item, node.at(item_of(branch, i))) for i, item in enumerate(value)]
+        return [
+            _with_defaults(item, node.at(item_schema(branch, i))) for i, item in enumerate(value)
+        ]
     if not isinstance(value, dict):
         return value
     filled = {
-        name: _with_defaults(item, node.at(property_of(branch, name)))
+        name: _with_defaults(item, node.at(property_schema(branch, name)))
         for name, item in value.items()
     }
     for name in branch.get("properties", {}):
-        default = default_of(branch, name, node.root)
+        default = property_default(branch, name, node.root)
         if name not in filled and default is not ABSENT:
             filled[name] = plain_json(default)
     return filled

@@ -1,11 +1,9 @@
 """Options of `lhkit eval`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from pydantic import Field
 
 from lhkit.cli.options import (
     Constraint,
@@ -74,11 +72,9 @@ class EvalOptions(RayOptions):
         int | None,
         typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),
     ] = None
-    max_attempts: int = 3
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a model message.")] = (
         REPLY_TOKENS
     )
-    instructions: Mapping[str, str] = Field(default_factory=dict)
     name: Annotated[str | None, typer.Option(help="Name of the run folder.")] = None
     runs_dir: RunsDir = Path("runs")
     keep_prompts: Annotated[
@@ -117,6 +113,5 @@ class EvalOptions(RayOptions):
         """
         from lhkit.harness.run_options import RunOptions
 
-        return validate_options(
-            RunOptions, **{name: getattr(self, name) for name in RunOptions.model_fields}
-        )
+        names = RunOptions.model_fields.keys() & EvalOptions.model_fields.keys()
+        return validate_options(RunOptions, **{name: getattr(self, name) for name in names})

@@ -104,9 +104,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
     if settings.runtime == LLAMA_CPP:
         require_no_lora(options)
     base = app.embedded_name(model)
-    await read_lora(
-        folder, settings.cache_dir, base=base
-    )  # before the weights of the base are prepared
+    await read_lora(folder, settings.cache_dir, base=base)  # fail before weights are prepared
     print_dtype(settings)
     with setup_progress() as reports:
         base_server = await _create_server(base, reports, options, settings)

@@ -140,8 +140,8 @@ class TerminalChat:
         try:
             text = scenario_from_chat(
                 self._controller.state.messages,
-                begun=self._initial_state,
-                ended=self._live.world(),
+                initial_state=self._initial_state,
+                final_state=self._live.world(),
                 destructive=self._live.session.registry.destructive,
                 locale=self._catalog.locale,
                 scenario_id=name,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-from lhkit.confirm.terminal import forget_typed
+from lhkit.confirm.terminal import discard_pending_input
 
 LineReader: TypeAlias = Callable[[str], Awaitable[str]]
 """Shows a prompt and returns one line.
@@ -48,7 +48,7 @@ class TypedLines:
 
     async def forget(self) -> bool:
         """Discard what was typed until now and during the guard time."""
-        return await forget_typed()
+        return await discard_pending_input()
 
 
 class PipedLines:

@@ -142,7 +142,7 @@ CANCELLED = FormAnswer(action=FormAction.CANCEL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class ParsedForm:
     """The parsed values of a form, and the error messages; both by field name."""
 
     values: Mapping[str, JSON]
@@ -168,7 +168,7 @@ def parse_form(schema: Mapping[str, Any], message: str, catalog: Catalog) -> For
     if not isinstance(required, list) or any(name not in list(properties) for name in required):
         raise UnsupportedFormError("`required` is not a list of the names of its fields")
     fields = tuple(
-        field_of(name, part, is_required=name in required, catalog=catalog)
+        parse_field(name, part, is_required=name in required, catalog=catalog)
         for name, part in properties.items()
     )
     texts = [message, *(text for f in fields for text in (f.name, f.title, f.about))]
@@ -188,7 +188,7 @@ _KINDS: Final = {
 }
 
 
-def field_of(
+def parse_field(
     name: str, part: Any, *, is_required: bool, catalog: Catalog | None = None
 ) -> FormField:
     """Return the field for a property of a schema.
@@ -277,8 +277,8 @@ def _with_default(field: FormField, default: Any) -> FormField:
     part: the user would send something else than they read.
     """
     try:
-        text = typed_as(field, default)
-        is_valid = value_of(field, text) == default
+        text = format_value(field, default)
+        is_valid = parse_value(field, text) == default
     except (NotJsonError, ValueError, RecursionError):
         return field
     shown = text.replace("\t", " ")  # a tab looks like a space in a field
@@ -303,12 +303,12 @@ _MOST: Final = 10**300
 """Larger limits are ignored."""
 
 
-def typed_as(field: FormField, value: Any) -> str:
+def format_value(field: FormField, value: Any) -> str:
     """Return the text that the user would type for a value."""
     return value if field.is_text and isinstance(value, str) else json_or_repr(value)
 
 
-def value_of(field: FormField, typed: str) -> JSON:
+def parse_value(field: FormField, typed: str) -> JSON:
     """Return the value of a typed text.
 
     Raises:
@@ -356,7 +356,7 @@ _FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
 }
 
 
-def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
+def filled(form: Form, typed: Typed, catalog: Catalog) -> ParsedForm:
     """Return the values of a filled-in form; empty optional fields are omitted."""
     values: dict[str, JSON] = dict(form.given)
     faults: dict[str, str] = {}
@@ -364,12 +364,12 @@ def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
         text = typed.get(field.name, "")
         if text if field.is_text else text.strip():
             try:
-                values[field.name] = value_of(field, text)
+                values[field.name] = parse_value(field, text)
             except ValueError:
                 faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
         elif field.is_required:
             faults[field.name] = catalog.text("form.needed")
-    return Filled(values={} if faults else values, faults=faults)
+    return ParsedForm(values={} if faults else values, faults=faults)
 
 
 def expected(field: FormField, catalog: Catalog) -> str:

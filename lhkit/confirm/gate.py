@@ -6,7 +6,15 @@ any error count as no. Not prevented: a user who approves without reading.
 To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description` and
 `request.summary`, and return True, or a `Decision`, only if the user explicitly approved after the
 question was shown. Wrap it in `GuardedGate` for a time-out and one question at a time. Add
-`is_person = True` if a person answers, and `fill_in` (`FormGate`) if it can show forms.
+`is_person = True` if a person answers, and `fill_in` (`FormGate`) if it can show forms:
+
+    class MailGate:
+        is_person = True
+
+        async def confirm(self, request: ConfirmRequest) -> bool:
+            return await self.ask(request.description, visible(request.summary)) == "yes"
+
+    gate = GuardedGate(MailGate(), timeout_s=3600)
 """
 
 import asyncio

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
-    Filled,
     Form,
     FormAction,
     FormAnswer,
     FormField,
+    ParsedForm,
     filled,
     hint,
 )
@@ -40,7 +40,7 @@ def is_no(line: str) -> bool:
     return line.strip().casefold() in _NO
 
 
-async def forget_typed(guard_s: float = GUARD_S) -> bool:
+async def discard_pending_input(guard_s: float = GUARD_S) -> bool:
     """Discard the pending input of the terminal; return True if there was any.
 
     Both the terminal's queue and prompt_toolkit's read-ahead are discarded, at the end of the
@@ -95,7 +95,7 @@ class TerminalGate:
         write: Callable[[str], None],
         catalog: Catalog | None = None,
         *,
-        forget: Callable[[], Awaitable[bool]] = forget_typed,
+        forget: Callable[[], Awaitable[bool]] = discard_pending_input,
     ) -> None:
         self._read = read
         self._write = write
@@ -150,7 +150,7 @@ class TerminalGate:
             values |= result.values
         return values
 
-    async def _value(self, field: FormField, *, is_first: bool) -> Filled | FormAnswer:
+    async def _value(self, field: FormField, *, is_first: bool) -> ParsedForm | FormAnswer:
         form = Form(fields=(field,))
         self._show(field)
         while True:

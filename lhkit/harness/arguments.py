@@ -75,7 +75,7 @@ An argument named `any_of` whose value is a list is written as `{any_of: {equals
 
 
 def _row_tag(row: Any) -> str:
-    """Return the tag of a row: specified whole (`equals`, `fields`) or by some of its fields."""
+    """Return the tag of a row: whole (`equals`, `fields`) or some of its fields."""
     keys = row if isinstance(row, Mapping) else {}
     kinds = [kind for kind in ("equals", "fields") if isinstance(keys.get(kind), Mapping)]
     is_whole = len(kinds) == 1 and keys.keys() <= {kinds[0], "extra" if "fields" in kinds else ""}

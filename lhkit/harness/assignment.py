@@ -42,7 +42,7 @@ def assign(problem: Problem) -> Pairs:
 
 
 def assign_ordered(problem: Problem, before: Iterable[tuple[int, int]]) -> Pairs:
-    """Return the cheapest pairs in which, for each (a, b) of `before`, a happens before b.
+    """Return the cheapest pairs in which, for (a, b) of `before`, a precedes b.
 
     The order is transitive, also through an item that stays unpaired.
 
@@ -108,7 +108,7 @@ def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
 
 
 def _uncrossed(problem: Problem) -> Problem:
-    """Return the problem with scaled costs and a small additional cost of crossing pairs."""
+    """Return the problem with scaled costs and a small cost of crossing pairs."""
     scale = (len(problem.costs) + len(problem.left_actual)) ** 2 + 1
     return replace(
         problem,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from lhkit.errors import UsageError
 from lhkit.events import ChatEvent, TurnEnded, TurnStarted
 from lhkit.files import DRAFT
-from lhkit.harness.author.from_chat import tables_of
+from lhkit.harness.author.from_chat import state_tables
 from lhkit.harness.fingerprint import sha256, tool_specs
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
@@ -160,7 +160,7 @@ class ChatRecorder:
             UsageError: the toolset's state cannot be read.
         """
         turns = tuple(self._turns())
-        before, after = tables_of(self._initial_state), tables_of(self._live.world())
+        before, after = state_tables(self._initial_state), state_tables(self._live.world())
         present = self._initial_state.get("now")
         messages = "\n".join(turn.user for turn in turns)
         return SampleRecord(

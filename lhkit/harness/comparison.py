@@ -1,4 +1,4 @@
-"""Comparison of values: JSON equality, normalised text and regular expressions with a time limit.
+"""Comparison of JSON values, normalised texts and time-limited patterns.
 
 Numbers compare by value (`1 == 1.0`), but `true` is never `1` and `"1"` is never `1`. Text
 compares in Unicode NFC, arrays in order, objects key by key; a key that one side leaves out
@@ -16,7 +16,7 @@ from typing import Any
 import regex
 
 from lhkit.errors import ScenarioError
-from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, nfc, property_default, property_schema
 
 MAX_PATTERN_CHARS = 1_000
 SEARCH_CPU_S = 2.0
@@ -35,7 +35,7 @@ def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
     if _is_array(expected) and _is_array(actual):
         return len(expected) == len(actual) and any(
             all(
-                equal(first, second, node.at(item_of(branch, index)))
+                equal(first, second, node.at(item_schema(branch, index)))
                 for index, (first, second) in enumerate(zip(expected, actual, strict=True))
             )
             for branch in node.branches()
@@ -58,9 +58,9 @@ def _objects_equal(
     first, second = _with_nfc_keys(expected), _with_nfc_keys(actual)
     return all(
         equal(
-            first.get(name, default_of(branch, name, node.root)),
-            second.get(name, default_of(branch, name, node.root)),
-            node.at(property_of(branch, name)),
+            first.get(name, property_default(branch, name, node.root)),
+            second.get(name, property_default(branch, name, node.root)),
+            node.at(property_schema(branch, name)),
         )
         for name in first.keys() | second.keys()
     )
@@ -74,7 +74,7 @@ _BOOLEANS: Mapping[bool, Hashable] = {False: ("false",), True: ("true",)}
 
 
 def hashable_form(value: Any) -> Hashable:
-    """Return a hashable form that two JSON values share exactly if they are `equal` untyped.
+    """Return a hashable form that two JSON values share if they are `equal`.
 
     For sets and counters of values: `1` and `1.0` share a form, `1` and `true` do not.
     """
@@ -169,7 +169,7 @@ def shorten_cents(text: str) -> str:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Return whether a valid pattern (see `pattern_error`) is found in a text, both in NFC.
+    """Return whether a valid pattern is found in a text, both in NFC.
 
     Raises:
         ScenarioError: the search takes longer than `SEARCH_CPU_S`.

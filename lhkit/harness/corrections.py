@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Answer, answer_of, scenario_from_chat
+from lhkit.harness.author.from_chat import Answer, confirm_answer, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
 from lhkit.harness.sessions import read_row_keys
@@ -24,7 +24,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, require_isolated, state_of
+from lhkit.toolset import Toolset, opened, read_state, require_isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def _corrected_calls(
         if call.outcome == "repeated_call":  # refused as a duplicate, so it is not expected
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = answer_of(call.gate)
+        answer = confirm_answer(call.gate)
         if label.held is LabelKind.SHOULD_BE:
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
         elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
@@ -125,20 +125,20 @@ async def scenario_from_review(
     """
     require_isolated(toolset, "make the calls of a review")
     with opened(toolset, conversation.world, conversation.locale) as session:
-        initial = state_of(session)
+        initial = read_state(session)
         row_keys = read_row_keys(session, initial)
         dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
         messages: list[Message] = []
         for turn in conversation.turns:
             messages += await _run_turn(turn, dispatcher, deps, conversation)
-        final = state_of(session)
+        final = read_state(session)
         return scenario_from_chat(
             messages,
-            begun={
+            initial_state={
                 **conversation.world,
                 **{table: list(rows) for table, rows in initial.items()},
             },
-            ended={table: list(rows) for table, rows in final.items()},
+            final_state={table: list(rows) for table, rows in final.items()},
             destructive=session.registry.destructive,
             locale=conversation.locale,
             scenario_id=f"reviewed-{conversation.name.replace('#', '-')}",

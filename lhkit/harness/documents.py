@@ -1,4 +1,4 @@
-"""Parsing of YAML, JSON and JSONL to plain data, with the line of every value and fault.
+"""Parsing of YAML, JSON and JSONL, with the line of every value and fault.
 
 Stricter than YAML: no tags, no duplicate or merged keys, numbers as JSON writes them; dates stay
 text. Anchors are allowed, with a bounded expansion.
@@ -39,7 +39,7 @@ _JSON_TAGS = {_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The parsed value of a file. `lines` count from 1; `faults` are in order of appearance."""
+    """The parsed value of a file, with lines from 1 and faults in order."""
 
     value: Any
     lines: Mapping[Path, int]
@@ -62,7 +62,7 @@ for _version, _tag, _pattern, _first in implicit_resolvers:
 
 
 class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no types
-    """Parses with libyaml, which is fast; composes in Python: libyaml crashes on deep nesting."""
+    """A parser by libyaml, composed in Python: libyaml crashes on deep nesting."""
 
     def __init__(self, text: str) -> None:
         Composer.__init__(self)

@@ -1,4 +1,4 @@
-"""Strict pydantic models of plain data, and validation errors by path in plain words."""
+"""Strict pydantic models, and their validation errors by path in plain words."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from lhkit.tools.schema import SchemaNode, item_of, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, property_schema
 
 Path: TypeAlias = tuple[str | int, ...]
 """A place in plain data: keys and indices from the top."""
@@ -89,7 +89,7 @@ def validation_faults(
 
 
 def _error_path(location: Path, kind: str, places: Container[Path]) -> Path:
-    """Return pydantic's location without the tags of union members, which are not keys."""
+    """Return pydantic's location without the tags of union members."""
     path: Path = ()
     for part in location:
         if (*path, part) in places and not str(part).startswith(TAG):
@@ -154,7 +154,7 @@ def _error_message(errors: Sequence[ErrorDetails], known: Sequence[str]) -> str:
 
 
 def did_you_mean(written: Any, known: Sequence[str]) -> str:
-    """Return `: did you mean …?` with the closest known word, or an empty text if none is close."""
+    """Return `: did you mean …?` with the closest known word, or an empty text."""
     close = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
     return f": did you mean {close[0]}?" if close else ""
 
@@ -164,7 +164,7 @@ def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
     nodes = [SchemaNode.of(schema)]
     for part in path:
         nodes = [
-            node.at(item_of(at, part) if isinstance(part, int) else property_of(at, part))
+            node.at(item_schema(at, part) if isinstance(part, int) else property_schema(at, part))
             for node in nodes
             for at in node.branches()
         ]

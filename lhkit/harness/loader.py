@@ -25,7 +25,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFault:
-    """A fault of a scenario file; `place` begins with the scenario's id where it has one."""
+    """A fault of a scenario file; `place` begins with the scenario's id, if any."""
 
     file: FilePath
     line: int
@@ -38,7 +38,7 @@ class SourceFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The valid scenarios of some files, the origin of each by id, and the faults of the rest."""
+    """The valid scenarios of files, their origins by id, and all faults."""
 
     scenarios: tuple[Scenario, ...]
     origins: Mapping[str, Origin]
@@ -66,7 +66,7 @@ def load_scenarios(
 
 
 def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -> Sources:
-    """Load scenarios with their origins, and return the faults of invalid ones as values.
+    """Load scenarios with their origins; faults are returned, not raised.
 
     Once there are `limit` scenarios, no further file is read.
 
@@ -112,7 +112,7 @@ def _scenario_files(paths: Iterable[FilePath | str]) -> list[FilePath]:
 def _parse_document(
     file: FilePath, document: Document, faults: list[SourceFault]
 ) -> Iterator[tuple[Origin, Scenario]]:
-    """Yield the valid scenarios of a file with their origins; add the faults of the others."""
+    """Yield the valid scenarios of a file, and add the faults of the others."""
     document_faults = list(document.faults)
     entries = document.value if isinstance(document.value, list) else []
     if not entries and not document_faults:

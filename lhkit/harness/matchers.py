@@ -1,4 +1,4 @@
-"""Matchers of values in scenarios: one pydantic model each, in one discriminated union.
+"""Matchers of values in scenarios: pydantic models in a discriminated union.
 
 A plain value matches itself. A mapping with one of the keys below is a matcher; everything
 inside a plain value is literal. Parser, errors, JSON Schema and the table of the documentation
@@ -29,7 +29,14 @@ from lhkit.harness.comparison import (
 from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
 from lhkit.harness.relative_dates import date_error, resolve_date
 from lhkit.json_values import shown
-from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
+from lhkit.tools.schema import (
+    ABSENT,
+    SchemaNode,
+    item_schema,
+    property_default,
+    property_schema,
+    spelling,
+)
 
 DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
@@ -338,7 +345,10 @@ class Items(_Matcher):
         self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]
     ) -> str | None:
         reasons = [
-            [item.mismatch(value, place.at(item_of(branch, j))) for j, value in enumerate(actual)]
+            [
+                item.mismatch(value, place.at(item_schema(branch, j)))
+                for j, value in enumerate(actual)
+            ]
             for item in self.items
         ]
         problem = Problem(
@@ -362,7 +372,7 @@ class Items(_Matcher):
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
         branch = place.node.branches()[0]
         return [
-            _example_at(f"items[{i}]", item, place.at(item_of(branch, i)), of_schema)
+            _example_at(f"items[{i}]", item, place.at(item_schema(branch, i)), of_schema)
             for i, item in enumerate(self.items)
             if not item.optional
         ]
@@ -407,7 +417,7 @@ def arguments_reasons(
     extra: bool,
     today: Today = None,
 ) -> dict[str, str | None]:
-    """Return why each argument of a call is wrong, under the branch of the schema that fits best.
+    """Return why each argument of a call is wrong, under the best-fitting branch.
 
     Names compare in NFC. Of two spellings of one name the expected one counts.
 
@@ -432,15 +442,15 @@ def arguments_reasons(
 def _fields_reasons(
     expected: ArgumentSet, actual: Mapping[str, Any], place: Place, *, extra: bool
 ) -> dict[str, str | None]:
-    """Return why each field of an object is wrong; the schema of `place` has no choices."""
+    """Return why each field of an object is wrong; `place` has no choices."""
     branch, root = place.node.schema, place.node.root
     reasons: dict[str, str | None] = {}
     taken: set[str] = set()
     for name, matcher in expected.items():
-        inner = place.at(property_of(branch, name))
+        inner = place.at(property_schema(branch, name))
         actual_name = spelling(name, actual)
         taken.add(actual_name)
-        default = default_of(branch, name, root)
+        default = property_default(branch, name, root)
         if actual_name in actual:
             reasons[name] = matcher.mismatch(actual[actual_name], inner)
         elif matcher.optional or (default is not ABSENT and matcher.fits(default, inner)):
@@ -449,7 +459,10 @@ def _fields_reasons(
             reasons[name] = f"missing: expected {matcher.describe(place.today)}"
     for name, value in actual.items():
         if name not in taken and not extra:
-            default, inner = default_of(branch, name, root), place.at(property_of(branch, name))
+            default, inner = (
+                property_default(branch, name, root),
+                place.at(property_schema(branch, name)),
+            )
             is_default = default is not ABSENT and equal(default, value, inner.node)
             reasons[name] = None if is_default else f"unexpected: got {shown(value)}"
     return reasons
@@ -463,7 +476,7 @@ def example_arguments(expected: ArgumentSet, place: Place, of_schema: _OfSchema)
     """
     branch = place.node.branches()[0]
     return {
-        name: _example_at(name, matcher, place.at(property_of(branch, name)), of_schema)
+        name: _example_at(name, matcher, place.at(property_schema(branch, name)), of_schema)
         for name, matcher in expected.items()
         if not matcher.optional
     }

@@ -60,7 +60,7 @@ class ArgumentVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchResult:
-    """The result of `match_calls`. All numbers are indices into the two lists of calls.
+    """The result of `match_calls`; numbers are indices into the lists of calls.
 
     Attributes:
         matched: whether all calls are as expected.
@@ -192,7 +192,7 @@ def _parse_expected(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
 
 @dataclass(frozen=True, slots=True)
 class _Reasons:
-    """Why each argument of a possible pair is wrong, None where it is right; and the result."""
+    """Why a possible pair is wrong: by argument, None where right; and its result."""
 
     arguments: Mapping[str, str | None]
     outcome: str | None = None
@@ -214,7 +214,7 @@ def _compare(
     schemas: Mapping[str, Mapping[str, Any]],
     today: date | None,
 ) -> _Reasons | None:
-    """Return how `call` differs from an expected call of the same tool; None for another tool."""
+    """Return how `call` differs from an expected call; None for another tool."""
     if expected.tool != call.tool or call.is_deferred:
         return None
     outcome = None
@@ -237,7 +237,7 @@ def _problem(
     is_allowed: Sequence[bool],
     table: Sequence[Sequence[_Reasons | None]],
 ) -> Problem:
-    """Return the costs of pairing: an inexact pair costs less than two unpaired calls, never 0.
+    """Return the costs: an inexact pair costs less than two unpaired calls.
 
     A wrong call is rather paired with a required expectation than with an optional one.
     """

@@ -28,7 +28,7 @@ from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, require_isolated, state_of, tool_programs
+from lhkit.toolset import Toolset, name_of, opened, read_state, require_isolated, tool_programs
 
 _SHOWN_FAULTS = 10
 
@@ -226,7 +226,7 @@ def _plan_scenario(
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
         if checks_state:
-            read_row_keys(session, state_of(session))  # raises for rows without their key
+            read_row_keys(session, read_state(session))  # raises for rows without their key
         # raises for an unknown tool
         inject_faults(registry, scenario.faults, later=scenario.called_tools)
         identity = select_model(model, scenario, registry, toolset).identity

@@ -1,4 +1,4 @@
-"""Dates relative to the day of a scenario's clock, such as `last friday` or `monthstart-1m`."""
+"""Dates relative to a scenario's day, such as `last friday`, `monthstart-1m`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _DATE_WORDS = (
 
 
 def date_error(expression: str) -> str | None:
-    """Return why a text is neither an ISO date nor a relative date, or None if it is one."""
+    """Return why a text is neither an ISO nor a relative date, or None."""
     relative = _RELATIVE_DATE.fullmatch(expression)
     if relative is None:
         return None if _is_iso_date(expression) else f"must be {_EXAMPLES}"
@@ -47,7 +47,7 @@ def _is_iso_date(text: str) -> bool:
 
 
 def resolve_date(expression: str, today: date | None) -> str:
-    """Return the ISO date of a date expression, which is an ISO date or relative to today.
+    """Return the ISO date of an expression, which is an ISO or relative date.
 
     A relative date is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
     `weekendstart` (its Saturday, on a Sunday that day), `monthstart`, `monthend`;
@@ -106,7 +106,7 @@ def _shift(day: date, by: int, unit: str | None) -> date:
 
 
 def resolve_dates(value: Any, today: date | None) -> Any:
-    """Return plain data with each `{date: …}` of a relative date replaced by its ISO date.
+    """Replace each relative `{date: …}` in plain data by its ISO date.
 
     Raises:
         ScenarioError: as `resolve_date`.

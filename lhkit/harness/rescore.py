@@ -39,7 +39,7 @@ from lhkit.toolset import (
     ToolsetSource,
     load_toolset,
     opened,
-    state_of,
+    read_state,
 )
 
 _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
@@ -103,7 +103,7 @@ def _rescore_record(
     if record.locale != scenario.locale:
         return f"the locale was {record.locale} and is {scenario.locale} today"
     with opened(toolset, scenario.world, scenario.locale) as session:
-        state = state_of(session)
+        state = read_state(session)
         evidence = record.evidence
         if evidence.turns and (
             evidence.initial_sha256 != state_sha256(state)

@@ -47,7 +47,7 @@ from lhkit.toolset import (
     is_blocking,
     open_session,
     opened,
-    state_of,
+    read_state,
 )
 
 _WARM_UP_MESSAGE = "…"
@@ -305,8 +305,8 @@ def _close_late(opening: "asyncio.Future[Session]") -> None:
 async def _read_state(context: SampleContext, session: Session, before: State) -> State:
     """Return the state, which shares unchanged rows with the earlier one."""
     if is_blocking(context.toolset):
-        return await asyncio.to_thread(state_of, session, before=before)
-    return state_of(session, before=before)
+        return await asyncio.to_thread(read_state, session, before=before)
+    return read_state(session, before=before)
 
 
 def _confirm_gate(turn: Turn, session: Session) -> ConfirmGate | None:

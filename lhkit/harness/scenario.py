@@ -1,4 +1,4 @@
-"""Scenarios: scripted conversations with the expected calls, replies and state changes.
+"""Scenarios: scripted conversations with expected calls, replies and state.
 
 `loader` reads files of them. Whether a scenario fits the tools and data of a domain is checked by
 `author.lint`.
@@ -83,7 +83,7 @@ class ExpectedCall(_Call):
 
 
 class ForbiddenCall(_Call):
-    """A call that must not happen: of this tool, with fitting arguments; others do not matter."""
+    """A call that must not happen. Arguments that are not listed do not matter."""
 
 
 class Before(StrictModel):
@@ -140,7 +140,7 @@ class Expect(StrictModel):
 
 
 class ReplyPart(StrictModel):
-    """Text that a reply must (not) contain, in any case and with any width of white space."""
+    """Text that a reply must (not) contain, in any case and width of white space."""
 
     contains_any: _Phrases = Field(default=(), description="At least one of these.")
     contains_all: _Phrases = Field(default=(), description="Every one of these.")
@@ -184,7 +184,7 @@ class ReferenceCall(StrictModel):
 
 
 class Reference(StrictModel):
-    """The reference solution of a turn, where it cannot be derived from the expectation."""
+    """The reference solution of a turn, where it cannot be derived."""
 
     say: str | None = Field(default=None, description="The reply.")
     calls: Many[ReferenceCall] | None = Field(
@@ -224,7 +224,7 @@ class Turn(StrictModel):
 
 
 class ScriptedFault(StrictModel):
-    """A failing tool: its first calls that reach the handler fail, as after an exception."""
+    """A failing tool: its first calls fail, as if the handler raised an exception."""
 
     tool: NonBlank = Field(description="Name of the tool.")
     error: Literal["handler_error"] = Field(
@@ -363,7 +363,7 @@ class Scenario(StrictModel):
 
     @property
     def called_tools(self) -> frozenset[str]:
-        """The tools of its expected and reference calls; some may be registered during the run."""
+        """The tools of its expected and reference calls."""
         turns = self.turns
         reference = (call.tool for turn in turns for call in turn.gold.calls or ())
         return frozenset(reference) | {call.tool for turn in turns for call in turn.expect.calls}
@@ -408,7 +408,7 @@ _ADAPTER = TypeAdapter(Scenario)
 
 
 def format_entry_path(entries: list[Any], path: Path) -> str:
-    """Return a path in a list of scenarios as text; it begins with the scenario's id, if any."""
+    """Return a path as text that begins with the scenario's id, if it has one."""
     entry = entries[path[0]] if path and isinstance(path[0], int) and entries else None
     name = entry.get("id") if isinstance(entry, dict) else None
     return format_path((name, *path[1:]) if isinstance(name, str) else path)

@@ -1,4 +1,4 @@
-"""Scores of tool selection: precision, recall, exact calls and the confusion of tools. Pure.
+"""Scores of tool selection: precision, recall, exact calls, confusion. Pure.
 
 Counted over calls (micro average). An optional call that was made counts as a right choice; one
 that was left out does not count, nor does an unexpected call that the scenario allows.
@@ -49,12 +49,12 @@ class Selection:
 
     @property
     def f1(self) -> float | None:
-        """The harmonic mean of precision and recall; None where neither has a call to count."""
+        """The harmonic mean of precision and recall; None without calls."""
         return _share(2 * self.chosen, 2 * self.chosen + self.unexpected + self.missing)
 
 
 def count_selection(scores: Iterable[TurnScore]) -> Selection:
-    """Count the calls of some turns; a call that was cut off before its name chose nothing."""
+    """Count the calls of some turns; a call without a name chose nothing."""
     chosen = unexpected = missing = exact = arguments = right = 0
     confusion: Counter[tuple[str, str]] = Counter()
     for score in scores:

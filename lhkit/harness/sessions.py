@@ -17,7 +17,7 @@ from lhkit.toolset import (
     closing_session,
     name_of,
     open_session,
-    state_of,
+    read_state,
     supported_locales,
     user_code,
 )
@@ -142,7 +142,7 @@ class LiveSession:
         if isinstance(self._toolset, BareToolset):
             return dict(self._world or {})
         given = {"now": self._present()} if self._given is None else self._given
-        return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
+        return {**given, **{table: list(rows) for table, rows in read_state(self.session).items()}}
 
     def close(self) -> None:
         """Close the session.
@@ -159,7 +159,7 @@ class LiveSession:
 
     def row_keys(self) -> RowKeys:
         """Return the row keys of the tables that have any."""
-        return read_row_keys(self.session, state_of(self.session))
+        return read_row_keys(self.session, read_state(self.session))
 
     def _present(self) -> str:
         return self._now().isoformat(timespec="seconds")

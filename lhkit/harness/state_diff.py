@@ -101,7 +101,7 @@ def _differing_rows(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     Equal rows at the same index are the same row; every other row is compared with all others.
     """
     both = min(len(old), len(new))
-    # most rows are the objects of the state before: see `toolset.state_of`
+    # most rows are the objects of the state before: see `toolset.read_state`
     pairs = [(i, repr(old[i]), repr(new[i])) for i in range(both) if old[i] is not new[i]]
     left = {i: one for i, one, two in pairs if one != two}
     right = {i: two for i, one, two in pairs if one != two}
@@ -117,7 +117,7 @@ def _differing_rows(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
 
 
 def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> list[int]:
-    """Return the indices of `rows` without those in `others`; of equal rows the last ones stay."""
+    """Return the indices of `rows` not in `others`; of equal rows the last stay."""
     counts = Counter(others.values())
     remaining = []
     for index, form in rows.items():
@@ -131,7 +131,7 @@ def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> li
 def _table_change(
     old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], names: Sequence[str] | None
 ) -> TableChange:
-    """Return the change of one table; `old` and `new` are the indices of the differing rows."""
+    """Return the change of one table; `old` and `new` index its differing rows."""
     has_ids = all("id" in row for row in chain(old_rows, new_rows))
     key = tuple(names) if names is not None else _ID if has_ids else None
     pairs = () if key is None else _pair_by_key(old_rows, new_rows, old, new, key)
@@ -147,7 +147,7 @@ def _table_change(
 def _pair_by_key(
     old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], key: tuple[str, ...]
 ) -> Pairs:
-    """Pair the differing rows with equal keys; a row without all key fields is in no pair."""
+    """Pair the differing rows with equal keys, if they have all key fields."""
     waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
     for j in reversed(new):
         if all(name in new_rows[j] for name in key):

@@ -1,4 +1,4 @@
-"""Tools that a run adds to or changes in a registry: distractors and scripted failures.
+"""Tools that a run adds to or changes in a registry: distractors, faults.
 
 A distractor is plausible, read-only and never the right tool. A call of one is answered with
 `not_applicable` and counts as unexpected, also where a scenario allows extra reads.
@@ -97,7 +97,7 @@ class ScriptedFaultError(Exception):
 def inject_faults(
     registry: ToolRegistry, faults: Sequence[ScriptedFault], *, later: Collection[str] = ()
 ) -> ToolRegistry:
-    """Return a registry whose listed tools fail at first; each registry has its own counts.
+    """Return a registry whose listed tools fail at first, with its own counts.
 
     Args:
         registry: the tools.

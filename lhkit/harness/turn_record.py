@@ -12,7 +12,7 @@ from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
 from lhkit.json_values import plain_or_repr
 from lhkit.messages import GateOutcome, SystemMessage, ToolCallMessage
 from lhkit.responses import Finished, TextDelta
-from lhkit.tool_results import envelope
+from lhkit.tool_results import result_to_dict
 
 Timed: TypeAlias = tuple[float, ChatEvent]
 
@@ -112,7 +112,7 @@ def _call_record(
     return CallRecord(
         tool=message.name,
         raw_args=plain_or_repr(message.args),
-        result=envelope(outcome.result),
+        result=result_to_dict(outcome.result),
         args=outcome.args,
         extra_args=outcome.extra_args,
         gate=outcome.gate or GateOutcome.NOT_NEEDED,

@@ -14,7 +14,9 @@ from lhkit.errors import UsageError
 from lhkit.redaction import MIN_SECRET_CHARS
 from lhkit.settings import read_variable
 
-HOW = "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
+USAGE = (
+    "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.toml, see docs/mcp.md"
+)
 
 FOLDER_PLACEHOLDER = "{folder}"
 
@@ -72,7 +74,7 @@ def parse_server(reference: str, base: Path | None) -> Launch | Remote:
     try:
         command, *args = shlex.split(reference)
     except ValueError as error:
-        raise UsageError(f"{reference!r} is not a valid command line ({error}): {HOW}") from error
+        raise UsageError(f"{reference!r} is not a valid command line ({error}): {USAGE}") from error
     return Launch(command=command, args=tuple(args))
 
 
@@ -81,7 +83,7 @@ def _read_entry(file: Path, name: str) -> Launch | Remote:
     try:
         content = _parse_jsonc(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
+        raise UsageError(f"{file} cannot be read ({error.strerror}): {USAGE}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not valid JSON: {error}") from error
     keys = ("mcpServers", "servers")

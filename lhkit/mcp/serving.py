@@ -35,7 +35,7 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.json_values import canonical, compact, plain_json
 from lhkit.locales import Catalog
 from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, envelope
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_to_dict
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 
@@ -210,7 +210,7 @@ def _call_result(result: ToolResult, refusal: str) -> CallToolResult:
         case ToolErr(code=code, reason=reason):
             return CallToolResult(content=[_text(f"{code}: {reason}")], is_error=True)
         case ToolCancelled():
-            why = refusal or str(envelope(result)["reason"])
+            why = refusal or str(result_to_dict(result)["reason"])
             return CallToolResult(content=[_text(f"cancelled: {why}")], is_error=True)
         case _:
             assert_never(result)

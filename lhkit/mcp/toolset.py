@@ -29,7 +29,7 @@ from lhkit.locales import Catalog, available_locales
 from lhkit.mcp.launch import (
     ENTRY,
     FOLDER_PLACEHOLDER,
-    HOW,
+    USAGE,
     Launch,
     Remote,
     parse_server,
@@ -334,7 +334,7 @@ def from_reference(reference: str) -> McpToolset:
     """
     server = reference.removeprefix(PREFIX).strip()
     if not server:
-        raise UsageError(f"toolset {reference} is invalid: the server is missing: {HOW}")
+        raise UsageError(f"toolset {reference} is invalid: the server is missing: {USAGE}")
     if server.endswith(".toml") and " " not in server.replace("\\ ", ""):
         return _read_declaration(Path(server))
     try:
@@ -364,7 +364,7 @@ def _read_declaration(file: Path) -> McpToolset:
     try:
         declared = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
+        raise UsageError(f"{file} cannot be read ({error.strerror}): {USAGE}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not valid TOML: {error}") from error
     declared = {"name": file.stem, "base": file.parent, **declared}

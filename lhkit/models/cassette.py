@@ -43,7 +43,7 @@ from lhkit.responses import (
     ToolCallParsed,
 )
 from lhkit.text import printable
-from lhkit.tool_results import MAX_RESULT_BYTES, encoded_size, envelope
+from lhkit.tool_results import MAX_RESULT_BYTES, encoded_size, result_to_dict
 
 VERSION: Final = 2
 
@@ -404,7 +404,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
             optional["max_bytes"] = message.max_bytes
     optional = {name: value for name, value in optional.items() if value}
     args = plain(call.args)
-    result = envelope(message.result)
+    result = result_to_dict(message.result)
     return {"from": "tool", "name": call.name, "args": args, **optional, "result": result}
 
 

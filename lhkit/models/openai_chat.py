@@ -9,18 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lhkit.errors import StreamBrokenError, UsageError
+from lhkit.errors import StreamBrokenError
 from lhkit.json_values import compact, json_or_repr, plain_json
 from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
-from lhkit.models.dialects.base import Constraint, names_of
+from lhkit.models.dialects.base import tool_names
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
-from lhkit.models.identity import connecting
-from lhkit.models.request import OPENAI, chat_body, rendered_fields
+from lhkit.models.request import chat_body, rendered_fields
 from lhkit.models.response import ResponseReader
 from lhkit.models.sse import invalid_event, typed, whole_number
-from lhkit.models.transport import Clock, Endpoint
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
@@ -40,44 +38,15 @@ class OpenAiHttp(HttpModel):
     connection is its only state.
     """
 
-    @classmethod
-    async def connect(cls, endpoint: Endpoint, *, clock: Clock | None = None) -> "OpenAiHttp":
-        """Identify the server and return a model that uses it.
-
-        Raises:
-            UsageError: the constraint is not supported, or the address is invalid.
-            UnknownModelError: the server does not serve that model; the message lists its models.
-            ModelError: the server does not answer, or refuses.
-        """
-        require_supported_constraint(endpoint.constraint)
-        async with connecting(endpoint, clock) as (connection, identity):
-            return cls(identity, connection)
-
     async def _exchange(self, request: ModelRequest) -> Exchange:
         body = chat_body(request, self._identity)
         reader = ResponseReader(
-            content=ChatContent(names_of(request.tools), server=self._connection.address),
+            content=ChatContent(tool_names(request.tools), server=self._connection.address),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
         )
         prompt = compact(rendered_fields(body))
         return Exchange(path="/v1/chat/completions", body=body, prompt=prompt, reader=reader)
-
-
-def require_supported_constraint(constraint: Constraint) -> None:
-    """Check that the chat protocol supports a constraint.
-
-    `required` is its `tool_choice`. Its `auto` guarantees nothing about a call's arguments, so the
-    constraint `auto` is not supported.
-
-    Raises:
-        UsageError: the constraint is not supported.
-    """
-    if constraint not in ("off", "required"):
-        raise UsageError(
-            f"Invalid constraint {constraint!r} for the dialect {OPENAI}: give off, required, or "
-            "another dialect."
-        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from lhkit.models.dialects.base import (
     is_renderable,
     replace_lone_surrogates,
     result_text,
-    spec_of,
+    tool_spec,
     user_text,
 )
 from lhkit.models.families import family_of
@@ -122,7 +122,7 @@ def tool_fields(tools: Sequence[ToolSpec], *, required: bool) -> Mapping[str, An
 
 def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """Return tools as OpenAI function definitions."""
-    return [{"type": "function", "function": spec_of(tool)} for tool in tools]
+    return [{"type": "function", "function": tool_spec(tool)} for tool in tools]
 
 
 def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.identity import connecting
 from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
-from lhkit.models.openai_chat import OpenAiHttp, require_supported_constraint
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Clock, Endpoint
 from lhkit.models.vllm import VllmHttp, always_adds_bos
@@ -38,8 +38,10 @@ async def connect(
     endpoint = Endpoint(base_url=endpoint) if isinstance(endpoint, str) else endpoint
     _require_dialect(endpoint.dialect)
     if endpoint.dialect == OPENAI:
-        return await OpenAiHttp.connect(endpoint, clock=clock)
+        _require_chat_constraint(endpoint.constraint)
     async with connecting(endpoint, clock) as (connection, identity):
+        if endpoint.dialect == OPENAI:
+            return OpenAiHttp(identity, connection)
         if is_llama_cpp(identity):
             return LlamaCppHttp(identity, connection)
         is_vllm = identity.server.startswith("vllm ")
@@ -64,7 +66,7 @@ def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[Too
     """
     _require_dialect(dialect)
     if dialect == OPENAI:
-        require_supported_constraint(constraint)
+        _require_chat_constraint(constraint)
     else:
         DIALECTS[dialect].constrain(tools, constraint)
 
@@ -73,3 +75,19 @@ def _require_dialect(dialect: str) -> None:
     if dialect not in DIALECT_NAMES:
         known = ", ".join(sorted(DIALECT_NAMES))
         raise UsageError(f"Invalid dialect {dialect!r}: choose one of {known}.")
+
+
+def _require_chat_constraint(constraint: Constraint) -> None:
+    """Check that the chat protocol supports a constraint.
+
+    `required` is its `tool_choice`. Its `auto` guarantees nothing about a call's arguments, so the
+    constraint `auto` is not supported.
+
+    Raises:
+        UsageError: the constraint is not supported.
+    """
+    if constraint not in ("off", "required"):
+        raise UsageError(
+            f"Invalid constraint {constraint!r} for the dialect {OPENAI}: give off, required, or "
+            "another dialect."
+        )

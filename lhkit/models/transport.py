@@ -405,7 +405,7 @@ def _retry_after_s(failure: BaseException | None) -> float | None:
 async def decoded_chunks(
     response: "aiohttp.ClientResponse", address: str
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks of a body, decompressed in chunks of limit_tokens size."""
+    """Yield the chunks of a body, decompressed in chunks of limited size."""
     encoding = response.headers.get("Content-Encoding", "").strip().casefold()
     if encoding in {"", "identity"}:
         async for chunk in response.content.iter_any():

@@ -5,17 +5,16 @@ tool parsers lose data for Gemma. Raw text, token ids, client timestamps and the
 are kept of every response.
 """
 
-from lhkit.errors import ModelError, UsageError
+from lhkit.errors import ModelError
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.turns import BOS
 from lhkit.models.errors import unexpected_answer
-from lhkit.models.identity import connecting
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.models.sse import typed
-from lhkit.models.transport import Clock, Connection, Endpoint
+from lhkit.models.transport import Connection
 from lhkit.responses import ModelIdentity
 
 
@@ -47,23 +46,6 @@ class VllmHttp(HttpModel):
         super().__init__(identity, connection)
         self._dialect = DIALECTS[identity.dialect]
         self._adds_bos = adds_bos
-
-    @classmethod
-    async def connect(cls, endpoint: Endpoint, *, clock: Clock | None = None) -> "VllmHttp":
-        """Identify the server and return a model that uses it.
-
-        Without `endpoint.model`, the only served model is taken.
-
-        Raises:
-            UsageError: the dialect or the address is invalid.
-            UnknownModelError: the server does not serve that model; the message lists its models.
-            ModelError: the server does not answer, or refuses.
-        """
-        if endpoint.dialect not in DIALECTS:
-            known = ", ".join(sorted(DIALECTS))
-            raise UsageError(f"Invalid dialect {endpoint.dialect!r}: choose one of {known}.")
-        async with connecting(endpoint, clock) as (connection, identity):
-            return cls(identity, connection)
 
     async def detokenize(self, token_ids: tuple[int, ...]) -> str:
         """Return the server's text for token ids, which shows how it read a prompt.

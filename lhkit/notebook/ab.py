@@ -4,7 +4,7 @@ import asyncio
 import copy
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -24,9 +24,9 @@ from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
 from lhkit.notebook.loop import HomeLoop, PanelTasks
-from lhkit.notebook.opt_in import OptIns, licence_of
+from lhkit.notebook.opt_in import NO_CONSENT, OptIns, opt_in_request
 from lhkit.notebook.screen import Screen
-from lhkit.notebook.state import OptInRequested, PanelState
+from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, load_toolset
@@ -80,7 +80,7 @@ class _ModelChat:
         self.conversation = PanelConversation(
             model=self.model,
             live_session=self._live_session,
-            confirm=self.gate.deciding,
+            confirm=self.gate.decision_gate,
             catalog=self._catalog,
             on_event=self._on_event,
         )
@@ -198,7 +198,12 @@ class ABPanel(Board[ABState]):
         ]
         self._box = stack_board(self._board)
         self._draw_sides()
-        opt_ins = () if opt_in else tuple(self._missing_opt_ins())
+        identities = [model.identity for model in models]
+        opt_ins = tuple(
+            opt_in_request(identity, catalog)
+            for identity in identities
+            if not (opt_in or self._opt_ins.has(identity))
+        )
         self._update(opt_ins=opt_ins, stage=Stage.OPT_IN if opt_ins else Stage.READY)
         self._show_notice(catalog.text("ab.where", folder=record))
 
@@ -238,10 +243,7 @@ class ABPanel(Board[ABState]):
             UsageError: the user has not consented yet.
         """
         if self._state.stage is Stage.OPT_IN:
-            raise UsageError(
-                "the user has not consented that text is sent: press the button in the panel, call "
-                "panel.opt_in(), or create the panel with opt_in=True"
-            )
+            raise UsageError(NO_CONSENT)
         if self.is_busy or not text.strip() or not self._state.may_send:
             return
         if self._state.stage in {Stage.VOTED, Stage.UNBLINDED}:
@@ -301,7 +303,7 @@ class ABPanel(Board[ABState]):
         self._update(stage=Stage.UNBLINDED, revealed=(left, right))
 
     def begin(self) -> None:
-        """Begin another conversation, with new sessions and sides. Ignored while a turn runs."""
+        """Begin another conversation with new sides. Ignored while a turn runs."""
         if not self.is_busy and self._state.stage is not Stage.OPT_IN:
             self._draw_sides()
             previous = self._state
@@ -370,15 +372,6 @@ class ABPanel(Board[ABState]):
     def _stop(self, outcome: QuestionOutcome) -> None:
         for chat in self._chats:
             chat.stop(outcome)
-
-    def _missing_opt_ins(self) -> Iterator[OptInRequested]:
-        for chat in self._chats:
-            identity = chat.model.identity
-            if not self._opt_ins.has(identity):
-                licence = licence_of(identity, self._catalog)
-                yield OptInRequested(
-                    model=identity.model, address=identity.base_url, licence=licence
-                )
 
     def _handle(self, press: Press) -> None:
         state, message = self._state, press.fields.get("message", "")

@@ -10,8 +10,8 @@ from lhkit.confirm.form import (
     FormField,
     Typed,
     UnsupportedFormError,
-    field_of,
-    typed_as,
+    format_value,
+    parse_field,
 )
 from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
@@ -214,7 +214,7 @@ class ReviewState(BoardState):
         return replace(self, conversation=number, place=place, form=None, notices=(), compared=None)
 
     def at_next_open(self) -> "ReviewState | None":
-        """Return the state at the next unlabelled place, wrapping around; None if there is none."""
+        """Return the state at the next unlabelled place, wrapping around, or None."""
         count = len(self.records)
         for step in range(count + 1):
             number = (self.conversation + step) % count
@@ -225,7 +225,7 @@ class ReviewState(BoardState):
         return None
 
     def correction(self, held: LabelKind, tool: str | None = None) -> Correction:
-        """Return a form for the current place, with the call and reply from the label or record."""
+        """Return a form for the current place, filled in from its label or record."""
         label, call = self.labels.get(self.current), self.call
         number = self.forms + 1
         say = label.say if label is not None else ""
@@ -240,7 +240,9 @@ class ReviewState(BoardState):
         args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
         fields = tuple(_argument_fields(self.schemas.get(name, {})))
         typed = {
-            field.name: typed_as(field, args[field.name]) for field in fields if field.name in args
+            field.name: format_value(field, args[field.name])
+            for field in fields
+            if field.name in args
         }
         return Correction(number=number, held=held, tool=name, fields=fields, typed=typed, say=say)
 
@@ -251,7 +253,7 @@ def _argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
     required = needed if isinstance(needed, list | tuple) else ()
     for name, part in (properties if isinstance(properties, Mapping) else {}).items():
         try:
-            yield replace(field_of(str(name), part, is_required=name in required), title="")
+            yield replace(parse_field(str(name), part, is_required=name in required), title="")
         except UnsupportedFormError:
             about = part.get("description", "") if isinstance(part, Mapping) else ""
             is_required = name in required

@@ -74,7 +74,7 @@ class ButtonConfirmGate:
         self._screen = screen
         self._ask = ask
         self._loop = HomeLoop()
-        self.deciding = GuardedGate(_CardGate(self._ask_with_card))
+        self.decision_gate = GuardedGate(_CardGate(self._ask_with_card))
         """The same gate with `Decision` answers, for conversations that are recorded."""
         self._open: _OpenCard | None = None
         self._dismissal = QuestionOutcome.INTERRUPTED
@@ -84,11 +84,11 @@ class ButtonConfirmGate:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user pressed Run; False while another card is open."""
-        return is_approved(await self.deciding.confirm(request))
+        return is_approved(await self.decision_gate.confirm(request))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return the user's input to a form of a tool in mid-call."""
-        return await self.deciding.fill_in(request, form)
+        return await self.decision_gate.fill_in(request, form)
 
     def settle(self, card: str, *, is_allowed: bool) -> None:
         """Answer a card from code, in any thread; the first answer wins.
@@ -244,7 +244,7 @@ class _OpenCard:
 
 
 class _CardGate:
-    """The gate that `GuardedGate` wraps, which serialises questions and refuses on errors."""
+    """The gate inside `GuardedGate`, which serialises questions and refuses on errors."""
 
     is_person = True
 

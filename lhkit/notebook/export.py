@@ -11,7 +11,7 @@ from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMes
 from lhkit.notebook.markdown import is_active
 from lhkit.notebook.state import BrokenItem, CardItem, ErrorItem, Item, OptInRequested, PanelState
 from lhkit.text import printable
-from lhkit.tool_results import envelope
+from lhkit.tool_results import result_to_dict
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:
@@ -33,7 +33,7 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             body = _fenced(text) if is_active(text) else text
             return f"**{catalog.text('notebook.role_assistant')}**\n\n{body}"
         case ToolCallMessage(outcome=outcome):
-            result = _fenced(_json_text(envelope(outcome.result))) if outcome else ""
+            result = _fenced(_json_text(result_to_dict(outcome.result))) if outcome else ""
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request):
@@ -85,7 +85,7 @@ def _line(item: Item, catalog: Catalog) -> str:
         case ModelMessage(text=text) | BrokenItem(text=text):
             return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
         case ToolCallMessage(outcome=outcome):
-            status = envelope(outcome.result)["status"] if outcome else "…"
+            status = result_to_dict(outcome.result)["status"] if outcome else "…"
             return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
         case CardItem():
             return _question(item, catalog)
@@ -124,7 +124,7 @@ def _entry(item: Item) -> dict[str, Any]:
                 "role": "tool",
                 "tool": item.name,
                 "arguments": plain_or_repr(item.args),
-                "result": plain_or_repr(envelope(outcome.result)) if outcome else None,
+                "result": plain_or_repr(result_to_dict(outcome.result)) if outcome else None,
                 "gate": str(outcome.gate) if outcome and outcome.gate else None,
                 "raw": item.raw,
             }

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from lhkit.confirm.form import Form, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.confirm.terminal import TerminalGate, forget_typed, is_yes
+from lhkit.confirm.terminal import TerminalGate, discard_pending_input, is_yes
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]
@@ -19,7 +19,7 @@ def in_kernel() -> bool:
 
 
 def in_cell() -> bool:
-    """Return True while a cell runs in this context, so that `input` reaches its front end."""
+    """Return whether a cell runs in this context, so that `input` reaches its page."""
     kernel = _kernel()
     if kernel is None:
         return False
@@ -70,7 +70,7 @@ def _can_type() -> bool:
 
 async def _forget() -> bool:
     """Discard earlier terminal input; a cell's front end buffers none."""
-    return False if in_kernel() else await forget_typed()
+    return False if in_kernel() else await discard_pending_input()
 
 
 def show(widget: Any) -> None:

@@ -23,7 +23,7 @@ class HomeLoop:
             return
 
     def bind(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, binding the running one if there is none; call from a coroutine."""
+        """Return the loop, or bind the running one; call it from a coroutine."""
         running = asyncio.get_running_loop()
         if self._loop is None or self._loop.is_closed():
             self._loop = running
@@ -35,7 +35,7 @@ class HomeLoop:
             self._loop.call_soon_threadsafe(call, *args)
 
     def call_later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle | None:
-        """Run `call` after `delay_s` seconds, from the loop's thread; None if it is not running."""
+        """Run `call` after `delay_s` seconds; None if the loop is not running."""
         if self._loop is None or not self._loop.is_running():
             return None
         return self._loop.call_later(delay_s, call)

@@ -7,9 +7,15 @@ import json
 from pathlib import Path
 
 from lhkit.locales import Catalog
+from lhkit.notebook.state import OptInRequested
 from lhkit.responses import ModelIdentity
 
 FILE = "chat-opt-in.json"
+
+NO_CONSENT = (
+    "the user has not consented that text is sent: press the button in the panel, call "
+    "panel.opt_in(), or create the panel with opt_in=True"
+)
 
 
 class OptIns:
@@ -42,10 +48,16 @@ class OptIns:
         return [key for key in agreed if isinstance(key, str)] if agreed else []
 
 
-def licence_of(identity: ModelIdentity, catalog: Catalog) -> str:
-    """Return a sentence on the licence terms of a model, chosen by its name."""
+def opt_in_request(
+    identity: ModelIdentity, catalog: Catalog, licence: str | None = None
+) -> OptInRequested:
+    """Return the question for consent; the default sentence on the licence is chosen by name."""
     key = "gemma" if "gemma" in identity.model.lower() else "other"
-    return catalog.text(f"notebook.licence_{key}")
+    return OptInRequested(
+        model=identity.model,
+        address=identity.base_url,
+        licence=licence or catalog.text(f"notebook.licence_{key}"),
+    )
 
 
 def _key(identity: ModelIdentity) -> str:

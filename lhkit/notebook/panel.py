@@ -21,13 +21,12 @@ from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation
 from lhkit.notebook.export import to_json, to_markdown
 from lhkit.notebook.loop import HomeLoop, PanelTasks, Work
-from lhkit.notebook.opt_in import OptIns, licence_of
+from lhkit.notebook.opt_in import NO_CONSENT, OptIns, opt_in_request
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import (
     ErrorItem,
     ModelChosen,
     OptedIn,
-    OptInRequested,
     PanelState,
     TurnDropped,
 )
@@ -106,7 +105,7 @@ class ChatPanel:
         self._conversation = PanelConversation(
             model=model,
             live_session=live_session,
-            confirm=self._gate.deciding,
+            confirm=self._gate.decision_gate,
             catalog=self._screen.catalog,
             on_event=self._on_event,
         )
@@ -265,8 +264,8 @@ class ChatPanel:
         """
         return scenario_from_chat(
             self.state.chat.messages,
-            begun=self._conversation.initial_state,
-            ended=self._conversation.world(),
+            initial_state=self._conversation.initial_state,
+            final_state=self._conversation.world(),
             destructive=self._conversation.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),
@@ -326,17 +325,11 @@ class ChatPanel:
 
     def _require_opt_in(self) -> None:
         if self.state.needs_opt_in:
-            raise UsageError(
-                "the user has not consented that text is sent: press the button in the panel, call "
-                "panel.opt_in(), or create the panel with opt_in=True"
-            )
+            raise UsageError(NO_CONSENT)
 
     def _ask_opt_in(self) -> None:
         identity = self._conversation.model.identity
-        licence = self._licence or licence_of(identity, self._screen.catalog)
-        self._screen.apply(
-            OptInRequested(model=identity.model, address=identity.base_url, licence=licence)
-        )
+        self._screen.apply(opt_in_request(identity, self._screen.catalog, self._licence))
 
     def _show_notice(self, key: str, **values: object) -> None:
         self._screen.apply(SystemMessage(text=self._screen.catalog.text(key, **values)))

@@ -31,7 +31,7 @@ from lhkit.notebook.state import (
     PanelState,
 )
 from lhkit.text import visible
-from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, result_to_dict
 
 MAX_VALUE_CHARS = 20_000
 """Arguments and results are cut after this many characters, to keep the page usable."""
@@ -109,7 +109,8 @@ def fragment(item: Item, catalog: Catalog) -> str:
     """Return the HTML of one item."""
     match item:
         case UserMessage(text=text):
-            return _message("user", _text(text), catalog)
+            body = escaped(normal_lines(text), keep_emoji=True)
+            return _message("user", f'<div class="lhkit-text">{body}</div>', catalog)
         case ModelMessage(text=text, stopped=is_stopped):
             return _assistant(text, "stopped" if is_stopped else "", catalog)
         case BrokenItem(text=text):
@@ -163,10 +164,6 @@ def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -
     )
 
 
-def _text(text: str) -> str:
-    return f'<div class="lhkit-text">{escaped(normal_lines(text), keep_emoji=True)}</div>'
-
-
 def _assistant(text: str, ending: str, catalog: Catalog) -> str:
     body = f'<div class="lhkit-text lhkit-markdown">{to_html(text)}</div>'
     if ending:
@@ -186,7 +183,7 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     handler_s = outcome.handler_s if outcome and outcome.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
-    result = "" if outcome is None else _pretty(envelope(outcome.result))
+    result = "" if outcome is None else _pretty(result_to_dict(outcome.result))
     rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
@@ -361,26 +358,20 @@ def _opt_in(item: OptInRequested, catalog: Catalog) -> str:
 
 
 def _short(args: Any) -> str:
-    text = " ".join(_pretty_line(args)[:MAX_VALUE_CHARS].split())
+    if isinstance(args, Mapping):
+        line = ", ".join(f"{visible(str(name))}: {_value(value)}" for name, value in args.items())
+    else:
+        line = _value(args)
+    text = " ".join(line[:MAX_VALUE_CHARS].split())
     return text if len(text) <= _SHOWN_ARGS_CHARS else text[:_SHOWN_ARGS_CHARS] + "…"
 
 
-def _pretty_line(args: Any) -> str:
-    if isinstance(args, Mapping):
-        return ", ".join(f"{visible(str(k))}: {_value(v)}" for k, v in args.items())
-    return _value(args)
-
-
 def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return visible(value)
-    return visible(json_or_repr(value))
+    return visible(value if isinstance(value, str) else json_or_repr(value))
 
 
 def _pretty(value: Any) -> str:
-    if not isinstance(value, Mapping):
-        return _cut(_value(value))
-    return _cut(pretty(value))
+    return _cut(pretty(value) if isinstance(value, Mapping) else _value(value))
 
 
 def _cut(text: str) -> str:

@@ -7,7 +7,21 @@
 - `dispatcher`: `ToolDispatcher`, which validates, confirms and runs one call.
 - `schema`, `json_schema`, `drafts`, `patterns`: JSON Schema, its older drafts, its patterns.
 
-A new kind of tool is a function that returns a `ToolDefinition` whose `handler` takes the validated
-arguments and the dependencies; `functions.tool_from_function` and `lhkit.mcp.toolset` are two.
-Asking the user is left to `lhkit.confirm`.
+A new kind of tool is a function that returns a `ToolDefinition`; its handler takes the validated
+arguments and the dependencies. `functions` and `lhkit.mcp.toolset` have two; this is a third:
+
+    def http_tool(name: str, description: str, url: str, schema: dict[str, Any]) -> ToolDefinition:
+        async def post(args: Mapping[str, JSON], deps: Any) -> ToolResult:
+            response = await deps.client.post(url, json=args)
+            if response.status >= 400:
+                return ToolErr("http", f"the service answered {response.status}")
+            return ToolOk(await response.json())
+
+        return ToolDefinition(
+            name=name, description=description, parameters=schema, handler=post, is_destructive=True
+        )
+
+    registry = ToolRegistry([http_tool("book", "Book a room.", "https://…/bookings", SCHEMA)])
+
+Results are in `lhkit.tool_results`; asking the user is left to `lhkit.confirm`.
 """

@@ -56,6 +56,12 @@ class ToolDispatcher:
         registry: the tools.
         catalog: texts of error reasons; Korean by default.
         clock: returns monotonic seconds, for the times in outcomes.
+
+    Example:
+        ```
+        dispatcher = ToolDispatcher(registry)
+        result = await dispatcher.dispatch("send", {"to": "Kim"}, confirm=gate)
+        ```
     """
 
     def __init__(

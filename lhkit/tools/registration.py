@@ -18,9 +18,9 @@ from lhkit.tools.schema import (
     conjuncts,
     in_place,
     nfc,
+    property_schemas,
     resolve,
     subschemas,
-    values_of,
 )
 from lhkit.tools.validation import value_fault
 
@@ -208,7 +208,7 @@ def _refused_names(part: Mapping[str, Any], declared: KnownKeys) -> Iterator[str
     if part.get("additionalProperties") is False:
         naming = {key: part[key] for key in ("properties", "patternProperties") if key in part}
         for name in sorted(declared.names):
-            if not any(True for _ in values_of(naming, name)):
+            if not any(True for _ in property_schemas(naming, name)):
                 yield (
                     f"{name!r} is refused by an additionalProperties: false in another part of "
                     "the schema: declare all arguments in one place"

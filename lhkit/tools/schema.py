@@ -183,7 +183,7 @@ def _walk(
         yield from _walk(child, root, children, seen)
 
 
-def property_of(branch: Mapping[str, Any], name: str) -> Any:
+def property_schema(branch: Mapping[str, Any], name: str) -> Any:
     """Return the schema of a property, `{}` where there is none; names compare in NFC."""
     declared: Mapping[str, Any] = branch.get("properties", {})
     spelled = spelling(name, declared)
@@ -193,7 +193,7 @@ def property_of(branch: Mapping[str, Any], name: str) -> Any:
     return others if isinstance(others, Mapping) else {}
 
 
-def default_of(branch: Mapping[str, Any], name: str, root: Any) -> Any:
+def property_default(branch: Mapping[str, Any], name: str, root: Any) -> Any:
     """Return the default of an optional property, `ABSENT` where there is none.
 
     The default of a required property is ignored: a call without that property is refused.
@@ -235,7 +235,7 @@ class KnownKeys:
         return self.is_open or key in self.names or any(matches(p, key) for p in self.patterns)
 
 
-def values_of(part: Mapping[str, Any], name: str) -> Iterator[Any]:
+def property_schemas(part: Mapping[str, Any], name: str) -> Iterator[Any]:
     """Yield the schemas that a part of an object's schema (of `in_place`) has for a property."""
     schemas = [part["properties"][name]] if name in part.get("properties", {}) else []
     patterns = part.get("patternProperties", {})
@@ -243,7 +243,7 @@ def values_of(part: Mapping[str, Any], name: str) -> Iterator[Any]:
     yield from schemas or (part[key] for key in _OPEN_KEYWORDS if key in part)
 
 
-def items_of(part: Mapping[str, Any], index: int) -> Iterator[Any]:
+def item_schemas(part: Mapping[str, Any], index: int) -> Iterator[Any]:
     """Yield the schemas that a part of an array's schema (of `in_place`) has for an item."""
     first = part.get("prefixItems", ())
     if index < len(first):
@@ -262,7 +262,7 @@ def spelling(name: Any, declared: Collection[Any]) -> Any:
     return next((d for d in declared if isinstance(d, str) and nfc(d) == nfc(name)), name)
 
 
-def item_of(branch: Mapping[str, Any], index: int) -> Any:
+def item_schema(branch: Mapping[str, Any], index: int) -> Any:
     """Return the schema of an array's item at `index`, `{}` where there is none."""
     first: Sequence[Any] = branch.get("prefixItems", ())
     return first[index] if index < len(first) else branch.get("items", {})

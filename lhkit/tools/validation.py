@@ -24,11 +24,11 @@ from lhkit.tools.schema import (
     KnownKeys,
     SchemaNode,
     in_place,
-    items_of,
-    property_of,
+    item_schemas,
+    property_schema,
+    property_schemas,
     resolve,
     spelling,
-    values_of,
 )
 
 SHOWN_CHARS = 60
@@ -144,7 +144,7 @@ def _respell(value: Any, schemas: Sequence[Any], root: Any) -> Any:
     parts = [part for schema in schemas for part in in_place(schema, root)]
     if isinstance(value, list):
         return [
-            _respell(item, [inner for part in parts for inner in items_of(part, i)], root)
+            _respell(item, [inner for part in parts for inner in item_schemas(part, i)], root)
             for i, item in enumerate(value)
         ]
     if not isinstance(value, dict):
@@ -154,7 +154,7 @@ def _respell(value: Any, schemas: Sequence[Any], root: Any) -> Any:
     for key, item in value.items():
         name = spelling(key, declared)
         name = key if name in value or name in respelled else name
-        inner = [schema for part in parts for schema in values_of(part, name)]
+        inner = [schema for part in parts for schema in property_schemas(part, name)]
         respelled[name] = _respell(item, inner, root)
     return respelled
 
@@ -174,7 +174,7 @@ def value_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | N
     validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=FORMATS)
     messages: list[str] = []
     for branch in SchemaNode.of(schema).branches():
-        argument_validator = validator.evolve(schema=property_of(branch, argument))
+        argument_validator = validator.evolve(schema=property_schema(branch, argument))
         error = next(argument_validator.iter_errors(value), None)
         if error is None:
             return None
@@ -199,11 +199,13 @@ class _IntegerConverter:
         parts = [part for schema in schemas for part in self._applying(schema, value)]
         if isinstance(value, list):
             return [
-                self.convert(item, [inner for part in parts for inner in items_of(part, i)])
+                self.convert(item, [inner for part in parts for inner in item_schemas(part, i)])
                 for i, item in enumerate(value)
             ]
         return {
-            key: self.convert(item, [inner for part in parts for inner in values_of(part, key)])
+            key: self.convert(
+                item, [inner for part in parts for inner in property_schemas(part, key)]
+            )
             for key, item in value.items()
         }
 

@@ -184,7 +184,7 @@ def supported_locales(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, 
     )
 
 
-def state_of(
+def read_state(
     session: Session, *, before: Mapping[str, Rows] = MappingProxyType({})
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return a copy of a session's state: a tuple of rows for each table.

@@ -174,25 +174,6 @@ async def test_turn_dispatches_in_order_and_asks_once_a_message() -> None:
 
 
 @pytest.mark.anyio
-async def test_turn_does_not_run_a_repeated_call() -> None:
-    runs: list[Mapping[str, Any]] = []
-
-    def count(args: Mapping[str, Any], _deps: Any) -> ToolResult:
-        runs.append(args)
-        return ToolOk({})
-
-    same = call("add_habit", protocol_id="daily-walk")
-    chat, _ = controller(
-        ScriptedModel([same, same, say("네")]),
-        replace(WRITE, handler=count),
-        confirm=ScriptedGate([True, True]),
-    )
-    await chat.user_turn("걷기 추가")
-    assert codes(chat) == ["ToolOk", "repeated_call"]
-    assert len(runs) == 1
-
-
-@pytest.mark.anyio
 async def test_turn_runs_repeated_calls_of_a_repeatable_tool() -> None:
     gate = ScriptedGate([True, True])
     up = call("cd", path="..")

@@ -7,8 +7,8 @@ import pytest
 from lhkit import app
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelMessage
+from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
 from lhkit.settings import load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
@@ -19,7 +19,7 @@ async def test_retry_succeeds_after_the_server_restarts() -> None:
     kept = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
     with closing(kept) as session:
         async with FakeVllm() as server:
-            model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+            model = await connect(Endpoint(base_url=server.base_url))
         chat = app.open_chat(model, session, None, "ko")
         await chat.user_turn("안녕")
         assert "다시 시도하세요" in (chat.state.error or "")

@@ -136,7 +136,7 @@ async def test_eval_warns_if_server_does_not_report_weights(
         assert "cannot be known" not in capsys.readouterr().out
         assert await run_eval(server.base_url) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert f"cannot be known, because gemma ({server.base_url}) does not tell" in output
+    assert f"cannot be known, because gemma ({server.base_url}) does not report" in output
     assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in output
     manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
     remarks = [each["remarks"] for each in manifest["invocations"]]

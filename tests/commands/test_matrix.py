@@ -152,7 +152,7 @@ async def test_matrix_shares_server_between_embedded_arms(
     asked.clear()
     assert await bench.play(arms) == 0
     assert asked == []
-    assert capsys.readouterr().out.count("nothing is missing") == 3
+    assert capsys.readouterr().out.count("complete, not run again") == 3
     assert await bench.play(arms, repeats=2) == 0
     assert len(asked) == 3
     assert bench.lines("auto") == 4

@@ -29,7 +29,7 @@ from lhkit.cli.terminal import TerminalChat, TypedGate
 from lhkit.cli.typed import LineReader, PipedLines
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
-from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed
+from lhkit.confirm.terminal import GUARD_S, TerminalGate, discard_pending_input
 from lhkit.errors import ServerUnreachableError
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.results import Run
@@ -258,7 +258,7 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
 
 
 async def no_guard() -> bool:
-    return await forget_typed(guard_s=0)
+    return await discard_pending_input(guard_s=0)
 
 
 @pytest.mark.anyio

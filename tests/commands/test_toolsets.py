@@ -39,8 +39,8 @@ from lhkit.toolset import (
     load_toolset,
     open_session,
     opened,
+    read_state,
     registry_of,
-    state_of,
     supported_locales,
 )
 
@@ -563,7 +563,7 @@ def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> N
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
     for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):
         with closing(talk(settings, **options)) as session:
-            assert len(state_of(session)["habits"]) == habits
+            assert len(read_state(session)["habits"]) == habits
     assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
     assert (tmp_path / "own.db").is_file()
     with pytest.raises(UsageError, match="--world starts from a state of its own"):

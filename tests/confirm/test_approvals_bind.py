@@ -48,7 +48,6 @@ async def rounds(times: int) -> None:
         await asyncio.sleep(0)
 
 
-# -------------------------------------------------------------------------------- in the process
 WHOSE = st.sampled_from(("own", "own", "old", "none"))
 CLICKS = st.sampled_from(("run", "run", "cancel", "escape", "send", "RUN"))
 CODE = st.sampled_from((True, True, False, "yes", 1))
@@ -199,7 +198,6 @@ async def test_dispatcher_runs_nothing_else_for_a_gate_that_changes_its_request(
     assert ran == ([[1]] if is_caught else [])
 
 
-# ----------------------------------------------------------------------------- `lhkit mcp serve`
 ANSWERS = st.sampled_from(
     (True, True, True, True, False, "true", 1, "decline", "cancel", "nothing")
 )

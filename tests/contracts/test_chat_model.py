@@ -15,11 +15,9 @@ from lhkit.messages import ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
 from lhkit.responses import Finished, ModelEvent, TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
@@ -54,7 +52,7 @@ async def served(*replies: Reply) -> AsyncIterator[ChatModel]:
     ]
     async with (
         FakeVllm(*behaviours) as server,
-        aclosing(await VllmHttp.connect(Endpoint(base_url=server.base_url))) as model,
+        aclosing(await connect(Endpoint(base_url=server.base_url))) as model,
     ):
         yield model
 
@@ -81,7 +79,7 @@ async def parsed_by_the_server(*replies: Reply) -> AsyncIterator[ChatModel]:
     elsewhere = {"/version": answers(404, "")}
     async with (
         FakeVllm(*behaviours, routes=elsewhere) as server,
-        aclosing(await OpenAiHttp.connect(Endpoint(base_url=server.base_url))) as model,
+        aclosing(await connect(Endpoint(base_url=server.base_url, dialect="openai"))) as model,
     ):
         yield model
 

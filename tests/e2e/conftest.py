@@ -1,4 +1,4 @@
-"""The real Gemma by each runtime. vLLM's server is one for all tests, found running or started.
+"""The real Gemma on every runtime; one vLLM server for all tests, running or started.
 
 It parses calls itself besides, which only requests by the dialect `openai` notice.
 """

@@ -1,6 +1,6 @@
-"""A server of which only `/v1` is there: what is told of it, and that it says the same.
+"""A server with only `/v1`: its identity, and the same replies.
 
-It tells no token ids and puts a `<bos>` before every prompt. What each runtime has to do is in
+It returns no token ids and puts a `<bos>` before every prompt. What each runtime has to do is in
 `test_runtime_contract`.
 """
 

@@ -11,6 +11,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import Finished, Sampling
@@ -34,7 +35,8 @@ async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator
     endpoint = Endpoint(
         base_url=gemma.identity.base_url, model=gemma.identity.model, constraint=constraint
     )
-    model = await VllmHttp.connect(endpoint)
+    model = await connect(endpoint)
+    assert isinstance(model, VllmHttp)
     try:
         yield model
     finally:

@@ -1,4 +1,4 @@
-"""A real server that is killed in the middle of a run: invalid samples and a sentence each."""
+"""A real server killed in the middle of a run: invalid samples with a reason."""
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -19,7 +19,7 @@ from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
-TALKATIVE = "gemma-base"  # it talks to the end of its tokens: each answer has a middle
+TALKATIVE = "gemma-base"  # its long replies leave time for the kill
 SURVIVING_REQUESTS = 2
 FAULTS = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
 

@@ -1,4 +1,4 @@
-"""A replica that Ray places, with a real vLLM of its own, beside one process and its server."""
+"""A Ray replica with its own vLLM, compared with one process and its server."""
 
 import asyncio
 import subprocess

@@ -32,7 +32,7 @@ pytestmark = [
 
 
 class Tells(Flag):
-    """What a server may tell beside text and numbers of tokens."""
+    """What a server may report besides text and token counts."""
 
     PROMPT_IDS = auto()
     REPLY_IDS = auto()
@@ -76,7 +76,7 @@ def served(row: Row, request: pytest.FixtureRequest) -> ChatModel:
 
 
 async def until_idle(model: ChatModel, row: Row) -> None:
-    """Wait until a server that tells it has nothing to do."""
+    """Wait until a server that reports its load is idle."""
     async with asyncio.timeout(300):  # against a hang only
         while row.busy is not None and await row.busy(model.identity.base_url):
             pass  # asking takes its time

@@ -16,6 +16,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.openai_chat import OpenAiHttp
+from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import Finished, Sampling
@@ -38,7 +39,8 @@ CONVERSATION: tuple[Message, ...] = (
 @asynccontextmanager
 async def spoken_to(base_url: str, constraint: Constraint) -> AsyncIterator[OpenAiHttp]:
     endpoint = Endpoint(base_url=base_url, dialect="openai", constraint=constraint)
-    model = await OpenAiHttp.connect(endpoint)
+    model = await connect(endpoint)
+    assert isinstance(model, OpenAiHttp)
     try:
         yield model
     finally:
@@ -85,7 +87,8 @@ async def test_server_parser_matches_pythonic_dialect(
     request = asking(*CONVERSATION, max_tokens=1)
     async with spoken_to(parsing_gemma.identity.base_url, "off") as model:
         prompt_ids = (await answer(model, request)).prompt_token_ids
-    reader = await VllmHttp.connect(Endpoint(base_url=parsing_gemma.identity.base_url))
+    reader = await connect(Endpoint(base_url=parsing_gemma.identity.base_url))
+    assert isinstance(reader, VllmHttp)
     prompt = await reader.detokenize(prompt_ids)
     await reader.aclose()
     assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")

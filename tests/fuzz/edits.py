@@ -1,4 +1,4 @@
-"""Bytes to changes of a JSON value: what a fuzzer needs to get past the shape of a long record."""
+"""Translate bytes into changes of a JSON value, so that a fuzzer can change a valid record."""
 
 import copy
 import json
@@ -13,8 +13,8 @@ _NUMBER_BYTES = 2
 def edited(whole: Any, data: bytes) -> Any:
     """Return `whole` with some values replaced.
 
-    Each line of `data` is one change: two bytes say where, the rest is the new value, as JSON, or
-    as text where it is none. An empty rest takes the value away.
+    Each line of `data` is one change: two bytes select the place, the rest is the new value as
+    JSON, or as text if it is not valid JSON. An empty rest deletes the value.
     """
     value = copy.deepcopy(whole)
     for line in data.split(b"\n"):
@@ -34,17 +34,17 @@ def _places(value: Any, here: Place) -> Iterator[Place]:
         yield from _places(member, (*here, name))
 
 
-def _change(value: Any, place: Place, said: bytes) -> None:
+def _change(value: Any, place: Place, new: bytes) -> None:
     for name in place[:-1]:
         value = value[name]
-    if said:
-        value[place[-1]] = _meant(said)
+    if new:
+        value[place[-1]] = _parse(new)
     else:
         del value[place[-1]]
 
 
-def _meant(said: bytes) -> Any:
-    text = said.decode("utf-8", "surrogateescape")
+def _parse(data: bytes) -> Any:
+    text = data.decode("utf-8", "surrogateescape")
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

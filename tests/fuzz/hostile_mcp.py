@@ -1,7 +1,7 @@
 """A hostile MCP server, standard library only: `python hostile_mcp.py SEED WITNESS`.
 
-It shakes hands as it should, and then lies: about its tools, in its answers, in what it asks. What
-it must never get goes to the file WITNESS: a call of the write `write`, or an accepted question.
+Its handshake is valid; its tools, answers and questions are not. Events that must not happen go to
+the file WITNESS: a call of the write `write`, or an accepted question.
 """
 
 import json
@@ -26,11 +26,11 @@ SCHEMAS: tuple[Any, ...] = (
     {},
 )
 LAWFUL = tuple(
-    each
-    for each in SCHEMAS
-    if each.get("type") == "object" and isinstance(each.get("properties"), dict)
+    schema
+    for schema in SCHEMAS
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
 )
-"""What the protocol allows, whatever else is wrong with it."""
+"""The schemas that the protocol allows."""
 OUTPUTS: tuple[Any, ...] = (
     None,
     {"type": "object"},
@@ -96,7 +96,7 @@ TEXTS = (
 
 
 class Hostile:
-    """One server with a mood of its own."""
+    """A server whose kind of misbehaviour is random."""
 
     def __init__(self, seed: int, witness: str) -> None:
         self.chance, self.witness = random.Random(seed), witness
@@ -108,7 +108,7 @@ class Hostile:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    def breach(self, what: Any) -> None:
+    def record_breach(self, what: Any) -> None:
         with open(self.witness, "a", encoding="utf-8") as file:  # noqa: PTH123 - starts at once
             file.write(json.dumps(what) + "\n")
 
@@ -168,12 +168,12 @@ class Hostile:
         return [*known, *odd]
 
     def ask(self) -> None:
-        """Ask the client for something, whatever it may be doing."""
+        """Send a request to the client at any time."""
         self.numbers += 1
         fields = [self.chance.choice(FIELDS) for _ in range(self.chance.randrange(5))]
         form = {
             "type": "object",
-            "properties": {self.chance.choice(NAMES): each for each in fields},
+            "properties": {self.chance.choice(NAMES): field for field in fields},
             "required": self.chance.choice(([], ["ok"], ["<b>"], [[]], "ok", None)),
         }
         method, params = self.chance.choice(
@@ -274,29 +274,29 @@ class Hostile:
     def hear(self, message: Any) -> None:
         number, method = message.get("id"), message.get("method")
         if method == "initialize":
-            told = {"name": "hostile", "version": "1"}
+            info = {"name": "hostile", "version": "1"}
             result: Any = {
                 "protocolVersion": "2025-06-18",
                 "capabilities": {"tools": {}},
-                "serverInfo": told,
+                "serverInfo": info,
             }
             self.say({"jsonrpc": "2.0", "id": number, "result": result})
         elif method == "tools/list":
             self.say({"jsonrpc": "2.0", "id": number, "result": {"tools": self.tools()}})
         elif method == "tools/call":
             if message["params"]["name"] == "write":
-                self.breach(message)
+                self.record_breach(message)
             for _ in range(self.chance.randrange(3)):
                 self.chance.choice((self.ask, self.noise))()
             self.answer(number)
         elif method is None and (message.get("result") or {}).get("action") == "accept":
-            self.breach(message)
+            self.record_breach(message)
         elif method is not None and number is not None:
             self.say({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no"}})
 
 
 def main() -> None:
-    """Listen until the input ends."""
+    """Serve until the input ends."""
     server = Hostile(int(sys.argv[1]), sys.argv[2])
     for line in sys.stdin:
         server.hear(json.loads(line))

@@ -1,4 +1,4 @@
-"""Laws that hold for any bytes: each function raises where its law does not hold."""
+"""Invariants for any bytes: each function raises if its invariant is violated."""
 
 import itertools
 import json
@@ -38,14 +38,14 @@ TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]
 _FORBIDDEN = ("<script", "<img", "<iframe", "<svg", "<style", "<object", "<form", "<input")
 _FORBIDDEN_IN_A_TRACE = ("<script", "<img", "<iframe", "<object", "<form", "<input")
 _RECORDED = Path(__file__).parents[1] / "contract/recorded/models/gemma/records.jsonl"
-"""Its first line is the record that `record_edits` changes."""
+"""`record_edits` changes the first record."""
 _IDENTITY = ModelIdentity(model="m")
 
-Law: TypeAlias = Callable[[bytes], None]
+Invariant: TypeAlias = Callable[[bytes], None]
 
 
 def parsers(data: bytes) -> None:
-    """Whole and in pieces, every dialect reads the same; the first byte is the size of a piece."""
+    """Dialects read a text in one piece or several equally; the first byte is the piece size."""
     size = (data[0] if data else 0) % 17 + 1
     text = data[1:].decode("utf-8", "surrogateescape")
     for dialect in DIALECTS.values():
@@ -56,26 +56,26 @@ def parsers(data: bytes) -> None:
 
 
 def loader(data: bytes) -> None:
-    """Any file is scenarios, or faults with a line: never another error."""
+    """Any file contains scenarios or faults with a line; no other error is raised."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "any.yaml"
         file.write_bytes(data)
         try:
-            found = read_sources([file])
+            sources = read_sources([file])
         except LhkitError:
             return
-    assert found.scenarios or found.faults
-    assert all(fault.line > 0 for fault in found.faults)
+    assert sources.scenarios or sources.faults
+    assert all(fault.line > 0 for fault in sources.faults)
 
 
 def records(data: bytes) -> None:
-    """A line is a record that is written as it is read, or a ValueError."""
+    """A line is a record that round-trips, or a ValueError."""
     with suppress(ValueError, RecursionError):
         _lasts(decode_line(data))
 
 
 def record_edits(data: bytes) -> None:
-    """So is a real record in which some values are others; `edits` says how bytes name them."""
+    """The same for a real record with some changed values, as `edits` describes."""
     try:
         line = json.dumps(edited(_whole_record(), data))
     except RecursionError:
@@ -84,7 +84,7 @@ def record_edits(data: bytes) -> None:
 
 
 def run_folder(data: bytes) -> None:
-    """Any manifest and any records are a run, or one sentence; they stand around a NUL byte."""
+    """Any manifest and records, separated by a NUL byte, are a run or an error of lhkit."""
     manifest, _, lines = data.partition(b"\x00")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "manifest.json").write_bytes(manifest)
@@ -97,33 +97,33 @@ def run_folder(data: bytes) -> None:
 
 
 def renderer(data: bytes) -> None:
-    """Markdown of a model never becomes an element that acts."""
+    """Markdown of a model is never rendered as an active element."""
     html = to_html(data.decode("utf-8", "surrogateescape")).lower()
     assert not any(tag in html for tag in _FORBIDDEN)
 
 
 def cassettes(data: bytes) -> None:
-    """Any file is a cassette that is written as it is read, or one sentence."""
+    """Any file is a cassette that round-trips, or a CassetteError."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "any.json"
         file.write_bytes(data)
         try:
-            found = read_cassette(file)
+            cassette = read_cassette(file)
         except CassetteError:
             return
-        file.write_text(encode_cassette(found), encoding="utf-8")
-        assert read_cassette(file) == found
+        file.write_text(encode_cassette(cassette), encoding="utf-8")
+        assert read_cassette(file) == cassette
 
 
 def streams(data: bytes) -> None:
-    """Any answer of a server is a fault with a sentence, or a record that can be read again.
+    """Any response of a server is an error of lhkit, or a record that round-trips.
 
     The first byte is the size of a piece.
     """
     size = (data[0] if data else 0) % 97 + 1
     pieces = [data[1:][start : start + size] for start in range(0, len(data) - 1, size)]
     for content in (CompletionContent(DIALECTS["json"].incremental(TOOLS)), ChatContent(["f"])):
-        with suppress(ModelError, UnicodeDecodeError):  # the connection knows both
+        with suppress(ModelError, UnicodeDecodeError):  # the connection handles both
             _can_be_recorded(_read(content, pieces))
 
 
@@ -161,7 +161,7 @@ def _can_be_recorded(response: Finished) -> None:
 
 
 def _lasts(record: SampleRecord) -> None:
-    """Check that a record can be written, read, counted and shown."""
+    """Check that a record can be written, read, summarized and rendered."""
     assert decode_line(encode_record(record)) == record
     summarise([record])
     html = SampleView(record)._repr_html_().partition("</style>")[2].lower()
@@ -178,9 +178,9 @@ def _ticks() -> Iterator[float]:
     return itertools.count(0.0, 0.25)
 
 
-TARGETS: Mapping[str, Law] = {
-    each.__name__: each
-    for each in (
+TARGETS: Mapping[str, Invariant] = {
+    invariant.__name__: invariant
+    for invariant in (
         *(parsers, loader, records, record_edits),
         *(run_folder, renderer, cassettes, streams),
     )

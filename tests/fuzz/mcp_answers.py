@@ -1,8 +1,8 @@
 """Calls of a hostile MCP server.
 
-Each call goes the whole way, from the dispatcher to a process (`hostile_mcp.py`) and back. The
-laws: nothing raises, nothing hangs, each result is an envelope that can be told to a model, no
-write reaches the server that nobody allowed, and no question is accepted.
+Each call goes from the dispatcher to a process (`hostile_mcp.py`) and back. The invariants: nothing
+raises, nothing hangs, each result can be encoded for a model, no write reaches the server without
+approval, and no question is accepted.
 """
 
 import random
@@ -27,40 +27,40 @@ from lhkit.toolset import closing_session, open_session
 _SERVER = Path(__file__).with_name("hostile_mcp.py")
 _LIMIT_S = 0.5
 _PATIENCE_S = 60.0
-"""For a server to start: the machine may be busy."""
+"""The time for a server to start on a busy machine."""
 _LIFE = 2_000
 _MANY = 8
-"""So many errors in a row, and the server is asked whether it is there."""
+"""After this many errors in a row, the test checks whether the server is alive."""
 
 
-NOT_OPENED = "(servers that were refused when they told their tools)"
+NOT_OPENED = "(servers that were refused because of their list of tools)"
 
 
 _CATALOG = load_catalog("en")
 
 
 class _Never:
-    """A person who says no to everything."""
+    """Declines everything."""
 
     is_person = True
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        return not request.tool  # nothing is called so
+        return not request.tool  # every tool has a name
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
-        """Say no to a card that could be shown, and to whose fields something could be said."""
+        """Decline a card after checking that it can be rendered and its fields can be filled."""
         filled(form, form.typed, _CATALOG)
         assert "<script" not in fragment(CardItem(card="1", request=request, form=form), _CATALOG)
         return DECLINED
 
 
 async def fuzz(count: int, seed: int) -> Counter[str]:
-    """Return how often each kind of result came; a broken law is an `AssertionError`."""
-    came: Counter[str] = Counter()
+    """Return the counts of the kinds of results; a violation raises `AssertionError`."""
+    counts: Counter[str] = Counter()
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         witness = Path(folder) / "witness"
-        while (done := sum(came.values()) - came[NOT_OPENED]) < count:
+        while (done := sum(counts.values()) - counts[NOT_OPENED]) < count:
             words = [
                 sys.executable,
                 "-I",
@@ -72,18 +72,18 @@ async def fuzz(count: int, seed: int) -> Counter[str]:
             toolset = McpToolset(
                 server=shlex.join(words), reads=["look"], timeout_s=_LIMIT_S, start_s=_PATIENCE_S
             )
-            await _one_life(toolset, min(_LIFE, count - done), chance, came)
+            await _one_life(toolset, min(_LIFE, count - done), chance, counts)
             assert not witness.exists(), witness.read_text(encoding="utf-8")
-    return came
+    return counts
 
 
 async def _one_life(
-    toolset: McpToolset, count: int, chance: random.Random, came: Counter[str]
+    toolset: McpToolset, count: int, chance: random.Random, counts: Counter[str]
 ) -> None:
     try:
         opened = open_session(toolset, {}, "en")
-    except LhkitError:  # its list of tools is none by the protocol: a sentence, and no session
-        came[NOT_OPENED] += 1
+    except LhkitError:  # its list of tools is invalid, so there is no session
+        counts[NOT_OPENED] += 1
         return
     with closing_session(opened) as session:
         dispatcher = ToolDispatcher(session.registry)
@@ -93,13 +93,13 @@ async def _one_life(
             name = "write" if chance.random() < 0.1 else "look"
             args: Any = {"a": chance.choice(("x", "한", "\ud800", "</script>"))}
             result = await dispatcher.dispatch(name, args, confirm=_Never())
-            came[_kind(result)] += 1
+            counts[_kind(result)] += 1
             errors = errors + 1 if isinstance(result, ToolErr) else 0
-            if errors > _MANY and not _is_there(session):
+            if errors > _MANY and not _is_alive(session):
                 return
 
 
-def _is_there(session: Any) -> bool:
+def _is_alive(session: Any) -> bool:
     try:
         session.state()
     except LhkitError:

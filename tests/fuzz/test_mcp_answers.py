@@ -10,6 +10,6 @@ from tests.fuzz.mcp_answers import NOT_OPENED, fuzz
 @pytest.mark.timeout(600)
 @pytest.mark.promise("mcp.hostile")
 async def test_hostile_answers_raise_nothing_hang_nothing_and_write_nothing() -> None:
-    came = await fuzz(400, 7)
-    assert came.total() - came[NOT_OPENED] == 400
-    assert {"ok", "tool_error", "handler_error", "bad_result", "cancelled"} <= came.keys()
+    counts = await fuzz(400, 7)
+    assert counts.total() - counts[NOT_OPENED] == 400
+    assert {"ok", "tool_error", "handler_error", "bad_result", "cancelled"} <= counts.keys()

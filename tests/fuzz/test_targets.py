@@ -1,4 +1,4 @@
-"""Laws that hold for any bytes, tried with pieces of hostile text; parsers take linear time.
+"""Invariants for any bytes, tested with pieces of hostile text; parsers take linear time.
 
 Longer: `pytest tests/fuzz --hypothesis-profile=fuzz`.
 """
@@ -103,7 +103,7 @@ PIECES = {
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.data())
-def test_no_mixture_of_hostile_pieces_breaks_a_law(name: str, data: st.DataObject) -> None:
+def test_hostile_text_keeps_the_invariants(name: str, data: st.DataObject) -> None:
     pieces = st.one_of(st.sampled_from(PIECES[name]), st.text(max_size=3))
     text = "".join(data.draw(st.lists(pieces, max_size=30)))
     TARGETS[name](text.encode("utf-8", "surrogatepass"))
@@ -111,7 +111,7 @@ def test_no_mixture_of_hostile_pieces_breaks_a_law(name: str, data: st.DataObjec
 
 @pytest.mark.parametrize("name", TARGETS)
 @given(data=st.binary(max_size=200))
-def test_no_bytes_break_a_law(name: str, data: bytes) -> None:
+def test_random_bytes_keep_the_invariants(name: str, data: bytes) -> None:
     TARGETS[name](data)
 
 
@@ -138,11 +138,11 @@ REGRESSIONS = {
     ),
     "renderer: an address that acts": b"[a](javascript:alert(1)) <img src=x onerror=y>",
 }
-"""Inputs that were found by a fuzzer or by hand, after the name of their law."""
+"""Inputs that a fuzzer or a person found, by the name of their invariant."""
 
 
 @pytest.mark.parametrize("case", REGRESSIONS)
-def test_what_was_once_found_breaks_no_law(case: str) -> None:
+def test_regressions_keep_the_invariants(case: str) -> None:
     TARGETS[case.partition(":")[0]](REGRESSIONS[case])
 
 
@@ -157,7 +157,7 @@ AROUND = {
     "gemma4": ("<|tool_call>call:f{a:", "}<tool_call|>"),
 }
 FEW, MANY = 1_000, 8_000
-"""Letters. What grows with their square takes 64 times the steps of the few for the many."""
+"""Lengths. Quadratic growth takes 64 times the steps of FEW for MANY."""
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_a_long_text_of_the_same_is_read_in_linear_time(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["[", "```", "<tool_call>"])
-def test_many_marks_before_many_calls_are_linear_too(unit: str) -> None:
+def test_parse_many_marks_before_many_calls_in_linear_time(unit: str) -> None:
     few, many = (
         steps_of(parse, "json", unit * n + '{"name": "f", "parameters": {}}, ' * (n // 4))
         for n in (250, 2_000)
@@ -186,7 +186,7 @@ def test_many_marks_before_many_calls_are_linear_too(unit: str) -> None:
 
 @pytest.mark.parametrize("unit", [" ", "```", "[ ", "<tool_call>", "<escape>", "[f(a=1)] "])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_marks_that_stream_in_are_linear_too(dialect: str, unit: str) -> None:
+def test_stream_many_marks_in_linear_time(dialect: str, unit: str) -> None:
     few, many = (steps_of(stream, dialect, unit * (n // len(unit))) for n in (FEW, MANY))
     assert many <= 16 * few
 
@@ -194,7 +194,7 @@ def test_marks_that_stream_in_are_linear_too(dialect: str, unit: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ['{"name":', "["])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_megabyte_is_read_to_its_end(dialect: str, unit: str) -> None:
+def test_parse_reads_a_megabyte(dialect: str, unit: str) -> None:
     parse(dialect, unit * (1_000_000 // len(unit)))
 
 
@@ -210,7 +210,7 @@ def stream(dialect: str, text: str) -> None:
 
 
 def steps_of(read: Callable[[str, str], None], dialect: str, text: str) -> int:
-    """Return how many lines of Python reading takes: the same on every machine."""
+    """Return the number of Python lines that reading executes, which is machine-independent."""
     steps = 0
 
     def count(_frame: FrameType, event: str, _arg: Any) -> Any:

@@ -246,8 +246,8 @@ async def test_bfcl_import_writes_jsonl(package: Path, tmp_path: Path) -> None:
     folder, settings = tmp_path / "to_lines", load_settings()
     await import_bfcl_tasks(package, into=folder, settings=settings, as_jsonl=True)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(each)["id"] for each in written] == ["base_0", "base_1"]
-    assert [each.id for each in load_scenarios([folder / "multi_turn_base.jsonl"])] == [
+    assert [json.loads(line)["id"] for line in written] == ["base_0", "base_1"]
+    assert [scenario.id for scenario in load_scenarios([folder / "multi_turn_base.jsonl"])] == [
         "base_0",
         "base_1",
     ]
@@ -312,7 +312,7 @@ async def test_bfcl_other_arguments_fail(
 ) -> None:
     name = name_of(into)
     replies: list[Reply] = [
-        call("get_level"),  # more than the gold's calls is no fault
+        call("get_level"),  # additional calls are allowed
         call(name, level=levels[0]),
         call("get_level"),
         say("Done."),
@@ -329,7 +329,7 @@ async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
 ) -> None:
     toolset = load(f"{into / 'toolset.py'}:toolset")
     record = await run_sample(scenarios_in(into)["base_1"], gold_model, toolset)
-    results = [each.result for turn in record.evidence.turns for each in turn.calls]
+    results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")
 

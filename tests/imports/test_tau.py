@@ -124,7 +124,7 @@ async def into(checkout: Path, tmp_path: Path) -> Path:
 
 
 def scenarios_in(folder: Path) -> dict[str, Scenario]:
-    return {each.id[-3:]: each for each in load_scenarios([folder / "airline.yaml"])}
+    return {scenario.id[-3:]: scenario for scenario in load_scenarios([folder / "airline.yaml"])}
 
 
 async def verdict(folder: Path, number: str, *replies: Reply) -> Verdict:
@@ -183,8 +183,8 @@ GIVE = call("give_seat", seat_id="s1", owner="bob")
 @pytest.mark.parametrize(
     ("number", "replies", "expected"),
     [
-        ("000", (GIVE, say("It was 1,000.")), Verdict.PASS),  # reads are no part of it
-        ("000", (GIVE, say("It was 900.")), Verdict.FAIL),  # an output that nobody named
+        ("000", (GIVE, say("It was 1,000.")), Verdict.PASS),  # reads are not scored
+        ("000", (GIVE, say("It was 900.")), Verdict.FAIL),  # the output is not named
         ("000", (say("It was 1000."),), Verdict.FAIL),  # the write is missing
         ("000", (call("give_seat", seat_id="s1", owner="eve"), say("1000")), Verdict.FAIL),
         (  # another way to the same data
@@ -195,7 +195,7 @@ GIVE = call("give_seat", seat_id="s1", owner="bob")
         ("001", (call("drop_seat", seat_id="s1"), say("Gone.")), Verdict.FAIL),
         ("001", (call("drop_seat", seat_id="s2"),), Verdict.FAIL),  # silence
         ("002", (say("Ask ann."),), Verdict.PASS),
-        (  # a write that comes to nothing changes nothing
+        (  # a write without effect
             "002",
             (call("give_seat", seat_id="s9", owner="bob"), say("That failed; ask ann.")),
             Verdict.PASS,
@@ -215,7 +215,7 @@ async def test_import_tau_drops_failing_reference_calls(
     assert 'tau-airline-002: get_seat {"seat_id":"s9"}: Error: \'s9\'' in notes
     calls = scenarios_in(into)["002"].turns[0].gold.calls
     assert calls is not None
-    assert [each.args["seat_id"] for each in calls] == ["s1"]
+    assert [call.args["seat_id"] for call in calls] == ["s1"]
 
 
 async def test_tau_exceptions_reach_the_model(into: Path) -> None:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog
+from lhkit.lifehelper.habits import list_entries, list_habits
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
+from tests.lifehelper.conftest import SetClock
 
 Call = Callable[..., Awaitable[ToolResult]]
 NOW = "2026-06-17T09:00:00+09:00"
@@ -469,6 +471,38 @@ async def test_refusals_and_titles_follow_the_locale(store: Store, clock: Any) -
     refusal = error(tools.add_habit({**WALK, "anchor_after_what": ""}, deps))
     assert refusal.reason.startswith("An anchor is missing")
     assert data(tools.add_habit(WALK, deps))["habit"]["title"] == "Walk every day"
+
+
+@pytest.mark.parametrize("back", ["2026-06-16T09:00", "2026-05-01T09:00", "1970-01-01T00:00"])
+async def test_tools_keep_working_after_the_clock_is_set_back(
+    call: Call, clock: SetClock, deps: LifeHelper, back: str
+) -> None:
+    assert isinstance(await call("add_habit", **WALK), ToolOk)
+    logged = await call("log_tracker_entry", habit_id="daily-walk", value="done")
+    assert isinstance(logged, ToolOk)
+    clock.set(back)
+    report = await call("query_tracker", habit_id="daily-walk")
+    assert isinstance(report, ToolOk)
+    assert report.data["habits"][0]["streak_days"] == 0  # that day is in the future now
+    assert isinstance(await call("list_habits"), ToolOk)
+    ahead = await call("log_tracker_entry", habit_id="daily-walk", value="blank", date="2026-06-17")
+    assert isinstance(ahead, ToolErr)
+    assert ahead.code == "invalid_date"
+    again = await call("log_tracker_entry", habit_id="daily-walk", value="done")
+    assert isinstance(again, ToolOk)
+    entries = list_entries(deps.store, "daily-walk")
+    assert {entry.date for entry in entries} == {date(2026, 6, 17), clock.now.date()}
+    assert [habit.id for habit in list_habits(deps.store)] == ["daily-walk"]
+
+
+async def test_add_habit_quota_holds_after_the_clock_is_set_back(
+    call: Call, clock: SetClock
+) -> None:
+    assert isinstance(await call("add_habit", **WALK), ToolOk)
+    clock.set("2026-06-15T09:00")  # the Monday of the same week
+    second = await call("add_habit", **{**WALK, "protocol_id": "stretch-break"})
+    assert isinstance(second, ToolErr)
+    assert second.code == "r3_quota"
 
 
 protocols = st.sampled_from(["daily-walk", "stretch-break", "water-on-waking", "no-such"])

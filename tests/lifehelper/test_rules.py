@@ -2,6 +2,7 @@
 
 from datetime import date, timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,13 @@ from lhkit.lifehelper.rules import (
     NewHabit,
     Refusal,
     check_habit,
+    find_broken_rules,
     parse_date,
     parse_entry_date,
 )
+from lhkit.lifehelper.toolset import LifeHelperToolset
 
+Row = dict[str, Any]
 WEDNESDAY = date(2026, 6, 17)
 
 
@@ -134,3 +138,86 @@ def test_parse_entry_date_defaults_to_today_and_refuses_the_future() -> None:
     assert parse_entry_date("2024-02-29", WEDNESDAY) == date(2024, 2, 29)
     assert code(parse_entry_date("2026-06-18", WEDNESDAY)) == "invalid_date"
     assert code(parse_entry_date("2026-06-31", WEDNESDAY)) == "invalid_date"
+
+
+def row(name: str, created_on: str = "2026-06-17", **more: Any) -> Row:
+    return {
+        "id": name,
+        "protocol_id": name,
+        "status": "active",
+        "frame_level": "identity",
+        "framed_text": "나는 물을 마시는 사람이다",
+        "anchor_when": None,
+        "anchor_after_what": "아침 식사",
+        "created_on": created_on,
+        **more,
+    }
+
+
+def entry(day: str) -> Row:
+    return {"habit_id": "a", "date": day, "value": "done"}
+
+
+def codes(
+    before: list[Row], after: list[Row], tracker: list[Row] | None = None, **options: Any
+) -> list[str]:
+    broken = find_broken_rules(
+        {"habits": before}, {"habits": after, "tracker": tracker or []}, today=WEDNESDAY, **options
+    )
+    return [code for code, _ in broken]
+
+
+OLD = row("old", "2026-06-15", framed_text="나는 커피를 마시지 않는다", anchor_after_what=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([], [], []),
+        ([], [row("a")], []),
+        ([], [row("a"), row("b")], ["r3_quota"]),
+        ([], [row("a", "2026-06-15"), row("b", "2026-06-21")], ["r3_quota"]),
+        ([], [row("a", "2026-06-14"), row("b", "2026-06-15")], []),
+        ([OLD], [OLD], []),
+        ([OLD], [OLD, row("b")], ["r3_quota"]),
+        ([OLD, row("b")], [OLD, row("b")], []),
+        ([OLD, row("b")], [OLD, row("b", status="archived")], []),
+        ([], [row("a", anchor_after_what=None)], ["r8_anchor"]),
+        ([], [row("a", anchor_after_what=None, anchor_when="아침 8시")], []),
+        ([], [row("a", framed_text="나는 커피를 마시지 않는다")], ["r7_framing"]),
+        ([], [row("a", framed_text="I do not snack")], ["r7_framing"]),
+        ([row("a")], [row("a", framed_text="I do not snack")], ["r7_framing"]),
+        ([row("a")], [row("a", status="archived")], []),
+    ],
+)
+def test_find_broken_rules_reports_changes(
+    before: list[Row], after: list[Row], expected: list[str]
+) -> None:
+    assert codes(before, after) == expected
+
+
+def test_find_broken_rules_accepts_another_limit() -> None:
+    both = [row("a"), row("b")]
+    assert codes([], both, habits_per_week=2) == []
+
+
+def test_find_broken_rules_reports_future_entries() -> None:
+    assert codes([], [], [entry("2026-06-17"), entry("2026-06-18")]) == ["invalid_date"]
+
+
+def test_session_reports_broken_rules() -> None:
+    session = LifeHelperToolset().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
+    before = session.state()
+    session.store.write(
+        "INSERT INTO habit SELECT id, id, 'active', 'identity', 'I do not snack', NULL, NULL,"
+        " '2026-06-17' FROM protocol LIMIT 2"
+    )
+    broken = session.broken_rules(before, session.state())
+    assert sorted(code for code, _ in broken) == [
+        "r3_quota",
+        "r7_framing",
+        "r7_framing",
+        "r8_anchor",
+        "r8_anchor",
+    ]
+    assert "2 habits added in week 2026-W25, allowed 1" in [detail for _, detail in broken]

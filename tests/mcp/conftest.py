@@ -47,10 +47,10 @@ def command(file: Path) -> str:
 def ledger(command: str) -> Callable[..., McpToolset]:
     """Return a function that makes a toolset of the ledger."""
 
-    def made(**said: Any) -> McpToolset:
-        return McpToolset(server=command, start_s=START_S, **said)
+    def make(**options: Any) -> McpToolset:
+        return McpToolset(server=command, start_s=START_S, **options)
 
-    return made
+    return make
 
 
 @pytest.fixture
@@ -109,10 +109,10 @@ async def dispatched(
     session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
 ) -> ToolResult:
     """Return what a call comes to."""
-    return (await traced(session, tool, gate, **args)).result
+    return (await dispatch_traced(session, tool, gate, **args)).result
 
 
-async def traced(
+async def dispatch_traced(
     session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
 ) -> ToolCallOutcome:
     traces: list[ToolCallOutcome] = []

@@ -1,8 +1,8 @@
-"""A server of the tests, written with the SDK and run as a process: the text files of a folder.
+"""A test server, run as a process: the text files of a folder.
 
 python files_server.py FOLDER
 
-Its two tools are spelt as those of the reference file server from npm, which `make nightly` tries.
+Its two tools have the names of the reference file server from npm, which `make nightly` tests.
 """
 
 import sys
@@ -15,10 +15,10 @@ server = MCPServer("files", version="1.0", log_level="ERROR")
 
 
 def _inside(path: str) -> Path:
-    found = Path(path).resolve()
-    if not found.is_relative_to(FOLDER):
+    target = Path(path).resolve()
+    if not target.is_relative_to(FOLDER):
         raise ValueError(f"{path} is not in {FOLDER}")
-    return found
+    return target
 
 
 @server.tool()
@@ -29,7 +29,7 @@ def read_text_file(path: str) -> str:
 
 @server.tool()
 def write_file(path: str, content: str) -> str:
-    """Write a text file, in place of what it held before."""
+    """Write a text file, replacing its content."""
     _inside(path).write_text(content, encoding="utf-8")
     return f"wrote {path}"
 

@@ -1,4 +1,4 @@
-"""A server of the tests, written with the SDK and run as a process: a ledger in a file.
+"""A test server, run as a process: a ledger in a file.
 
 python ledger.py FILE            by pipes
 python ledger.py FILE PORT       by streamable HTTP
@@ -171,12 +171,12 @@ async def ask_and_die(ctx: Context) -> str:
 @server.tool()
 async def think(ctx: Context) -> str:
     """Ask the client's model."""
-    message = SamplingMessage(role="user", content=TextContent(type="text", text="say yes"))
+    request = SamplingMessage(role="user", content=TextContent(type="text", text="say yes"))
     try:
-        said = await ctx.session.create_message([message], max_tokens=5)
+        message = await ctx.session.create_message([request], max_tokens=5)
     except Exception as error:  # noqa: BLE001 - whatever the client refuses with
         return f"refused: {error}"
-    return f"said: {said.content}"
+    return f"said: {message.content}"
 
 
 if __name__ == "__main__":

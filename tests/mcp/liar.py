@@ -1,4 +1,4 @@
-"""A server that breaks what it promises of its results: the SDK's would not let it.
+"""A test server whose results violate their `outputSchema`, which the SDK does not allow.
 
 python liar.py FILE
 """
@@ -26,18 +26,18 @@ BROKEN = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a"
 
 
 def answer(method: str, params: Any) -> Any:
-    """Return what the server says to a request."""
+    """Return the result of a request."""
     if method == "initialize":
-        told = {"name": "liar", "version": "1"}
+        info = {"name": "liar", "version": "1"}
         version = params["protocolVersion"]
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
         return {"tools": [LIE, PAIR, BROKEN]}
     text = params["arguments"]["text"]
     with Path(sys.argv[1]).open("a", encoding="utf-8") as file:
         file.write(f"{text}\n")
-    told = {} if text == "nothing" else {"structuredContent": {"entries": [{}, "no entry"]}}
-    return {"content": [{"type": "text", "text": "added"}], **told}
+    structured = {} if text == "nothing" else {"structuredContent": {"entries": [{}, "no entry"]}}
+    return {"content": [{"type": "text", "text": "added"}], **structured}
 
 
 for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""What servers answer, as it reaches the model: errors, texts, structured content, keys."""
+"""Results of MCP servers as the model gets them: errors, texts, structured content, secrets."""
 
 import json
 import shlex
@@ -21,7 +21,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk
-from lhkit.toolset import load, open_session, opened, state_of, tool_programs
+from lhkit.toolset import load, open_session, opened, read_state, tool_programs
 from tests.mcp.conftest import START_S, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -42,15 +42,19 @@ def yes() -> ScriptedGate:
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Raw:
-    """Return a function that makes a toolset of a server which answers as told."""
+    """Return a function that makes a toolset of a server with the given answers."""
 
     def made(
-        answers: dict[str, Any], *, words: str = "", said: dict[str, Any] | None = None, **more: Any
+        answers: dict[str, Any],
+        *,
+        words: str = "",
+        options: dict[str, Any] | None = None,
+        **more: Any,
     ) -> McpToolset:
-        file = tmp_path / "told.json"
+        file = tmp_path / "script.json"
         file.write_text(json.dumps({"answers": answers, **more}), encoding="utf-8")
         command = f"{shlex.join([sys.executable, str(RAW), str(file)])} {words}"
-        return McpToolset(server=command, **{"start_s": START_S, **(said or {})})
+        return McpToolset(server=command, **{"start_s": START_S, **(options or {})})
 
     return made
 
@@ -73,7 +77,7 @@ async def test_json_rpc_error_is_a_tool_error(raw: Raw, error: dict[str, Any], r
         result = await dispatched(session, "fail", yes(), q="x")
         assert result == ToolErr(code="tool_error", reason=reason)
         assert await dispatched(session, "go", yes()) == ToolOk({"text": "fine"})
-        state_of(session)
+        read_state(session)
 
 
 async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
@@ -152,16 +156,16 @@ async def test_result_with_nan_is_reported(raw: Raw) -> None:
     structured = {"structuredContent": {"share": float("nan")}}
     answers = {
         "bare": {"result": {"content": [], **structured}},
-        "told": {"result": {"content": [text("share: unknown")], **structured}},
+        "text": {"result": {"content": [text("share: unknown")], **structured}},
     }
     with opened(raw(answers), {}, "en") as session:
         bare = await dispatched(session, "bare", yes())
         assert isinstance(bare, ToolErr)
         assert (bare.code, "the tool ran" in bare.reason) == ("bad_result", True)
-        told = await dispatched(session, "told", yes())
-        assert isinstance(told, ToolOk)
-        assert told.data["text"] == "share: unknown"
-        assert "structured content" in str(told.data["not_shown"])
+        result_with_text = await dispatched(session, "text", yes())
+        assert isinstance(result_with_text, ToolOk)
+        assert result_with_text.data["text"] == "share: unknown"
+        assert "structured content" in str(result_with_text.data["not_shown"])
 
 
 @pytest.fixture
@@ -193,13 +197,13 @@ async def test_results_mask_secrets(keyed: Raw) -> None:
         answers,
         tools=tools,
         info={"name": f"raw {KEY}", "version": KEY},
-        said={"reads": ["rows"], "state": {"rows": StateRead(tool="rows", rows="rows")}},
+        options={"reads": ["rows"], "state": {"rows": StateRead(tool="rows", rows="rows")}},
     )
     with opened(toolset, {}, "en") as session:
         seen = [
             repr(session.registry["text"]),
             repr(tool_programs(session)),
-            repr(state_of(session)),
+            repr(read_state(session)),
         ]
         seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
     for each in seen:
@@ -209,13 +213,13 @@ async def test_results_mask_secrets(keyed: Raw) -> None:
 
 
 @pytest.mark.promise("mcp.variables")
-@pytest.mark.parametrize("after", [*range(255, 302, 5), 64 * 2**10 - 20])
+@pytest.mark.parametrize("after", [255, 270, 285, 300, 64 * 2**10 - 20])
 async def test_stderr_text_masks_cut_secrets(keyed: Raw, after: int) -> None:
     toolset = keyed({"end": "die"}, last=f"start {'x' * 200} {KEY}{'.' * after}")
     with opened(toolset, {}, "en") as session:
         await dispatched(session, "end", yes())
         with pytest.raises(McpServerError) as refused:
-            state_of(session)
+            read_state(session)
     for begin in range(0, len(KEY) - 4, 2):
         assert KEY[begin : begin + 4] not in str(refused.value)
 
@@ -312,8 +316,8 @@ def refusing() -> Iterator[Callable[..., str]]:
     """Return a function that starts a server which refuses all, and returns its address."""
     stopped: list[ThreadingHTTPServer] = []
 
-    def started(**said: Any) -> str:
-        handler = type("Handler", (Refusing,), said)
+    def started(**attributes: Any) -> str:
+        handler = type("Handler", (Refusing,), attributes)
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         stopped.append(server)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -348,7 +352,7 @@ async def test_http_status_error_has_a_hint(
     ],
 )
 async def test_start_timeout_shows_invalid_output(raw: Raw, before: str, shown: str) -> None:
-    toolset = raw({"go": {}}, before=before, silent=True, said={"start_s": 3})
+    toolset = raw({"go": {}}, before=before, silent=True, options={"start_s": 3})
     with pytest.raises(McpServerError, match="not a valid message") as late:
         open_session(toolset, {}, "en")
     assert shown in str(late.value)

@@ -1,4 +1,4 @@
-"""Every command that takes a toolset takes an `mcp:` reference: the commands, and a real server."""
+"""Commands with an `mcp:` toolset and a real server."""
 
 import asyncio
 import json
@@ -115,9 +115,9 @@ OWN = ("--toolset", "mcp:notes.toml")
 def test_mutate_detects_all_mutations(
     lhkit: Lhkit,
 ) -> None:
-    told = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
-    assert (told["tried"], told["noticed"]) == (told["tried"], told["tried"])
-    assert told["tried"] > 20
+    output = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
+    assert (output["tried"], output["noticed"]) == (output["tried"], output["tried"])
+    assert output["tried"] > 20
 
 
 def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
@@ -135,9 +135,9 @@ def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
 
 
 def test_matrix_finds_the_declaration_next_to_the_suite(lhkit: Lhkit, folder: Path) -> None:
-    told = lhkit("matrix", "suite.toml")
-    assert re.search(r"gold.*2/2", told)
-    assert re.search(r"silent.*0/2", told)
+    output = lhkit("matrix", "suite.toml")
+    assert re.search(r"gold.*2/2", output)
+    assert re.search(r"silent.*0/2", output)
     assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
 
 
@@ -148,9 +148,9 @@ async def test_terminal_chat_writes_only_after_confirmation(
     notes = folder / "mine"
     notes.mkdir()
     target = notes / "b.txt"
-    wish = DIALECTS["json"].render_call("write_file", {"path": str(target), "content": "milk"})
+    rendered = DIALECTS["json"].render_call("write_file", {"path": str(target), "content": "milk"})
     command = f"{FILES_SERVER} {shlex.quote(str(notes))}"
-    model = FakeVllm(streams(completion([wish])), streams(completion(["That was it."])))
+    model = FakeVllm(streams(completion([rendered])), streams(completion(["That was it."])))
     async with model:
         options = ("--base-url", model.base_url, "--toolset", f"mcp:{command}")
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Scenarios over an MCP server: worlds stay apart, and a dead server is no wrong answer."""
+"""Evals over an MCP server: separate state, and a dead server is an infrastructure error."""
 
 import shlex
 import sys
@@ -35,7 +35,7 @@ def own() -> McpToolset:
     )
 
 
-def scenario(number: int, **said: Any) -> Scenario:
+def scenario(number: int, **fields: Any) -> Scenario:
     rent = {"tool": "add_entry", "args": {"text": "rent"}}
     return Scenario.from_data(
         {
@@ -48,7 +48,7 @@ def scenario(number: int, **said: Any) -> Scenario:
                 "entries": [{"id": 1, "text": "rent"}],
                 "files": [{"path": "ledger.txt", "text": "bread\nrent\n"}],
             },
-            **said,
+            **fields,
         }
     )
 

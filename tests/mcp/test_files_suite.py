@@ -1,4 +1,4 @@
-"""The 20 scenarios over the reference file server: gold passes, and nobody else."""
+"""The 20 scenarios over the reference file server pass lint."""
 
 import shlex
 from collections import Counter
@@ -40,7 +40,7 @@ def test_files_suite_has_ten_scenarios_per_locale() -> None:
 @pytest.mark.nightly
 async def test_files_suite_passes_lint(files: McpToolset) -> None:
     sources = read_sources([FOLDER / "scenarios"])
-    findings = await lint(sources, files)  # it plays all three, and says which passes that may not
+    findings = await lint(sources, files)  # it runs the reference and the baselines
     assert [str(each) for each in findings] == []
     wrong = {"gone": {}, "final": {"files": ({"path": "no.txt"},)}}
     lost = sources.scenarios[0].model_copy(update=wrong)

@@ -1,4 +1,4 @@
-"""Servers whose sessions share real data: what nobody approves calls none of their tools."""
+"""Servers whose sessions share real data: no tool is called without approval."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, state_of
+from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -85,11 +85,11 @@ def written(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
-def rent(**said: Any) -> Scenario:
+def rent(**fields: Any) -> Scenario:
     expected = {"tool": "add_entry", "args": {"text": "rent"}}
     turn = {"user": "Add rent.", "confirm": "accept", "expect": {"calls": [expected]}}
     return Scenario.from_data(
-        {"id": "rent", "ac": "ledger", "locale": "en", "turns": [turn], **said}
+        {"id": "rent", "ac": "ledger", "locale": "en", "turns": [turn], **fields}
     )
 
 
@@ -241,4 +241,4 @@ def test_world_tables_are_compared_at_the_first_state_read(ledger: Ledger, file:
     with opened(ledger(state={"t": read}), {"t": []}, "en") as session:
         assert written(file) == ""  # opening calls nothing
         with pytest.raises(UsageError, match=r"world\.t"):
-            state_of(session)
+            read_state(session)

@@ -10,9 +10,9 @@ from lhkit.mcp.results import MAX_STEPS, output_error
 KEPT = ""
 
 
-def broken(schema: Any, told: Any, *, is_error: bool = False) -> str:
+def broken(schema: Any, content: Any, *, is_error: bool = False) -> str:
     tool = Tool(name="look", input_schema={"type": "object"}, output_schema=schema)
-    answer = CallToolResult(content=[], structured_content=told, is_error=is_error)
+    answer = CallToolResult(content=[], structured_content=content, is_error=is_error)
     return output_error(tool, answer)
 
 
@@ -21,7 +21,7 @@ def of(**properties: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told", "why"),
+    ("schema", "content", "why"),
     [
         (of(a={"type": "integer"}), {"a": "x"}, 'a is "x" and should be integer'),
         (of(a={"type": "array", "items": {"type": "integer"}}), {"a": [1, None]}, "a.1 is null"),
@@ -32,18 +32,18 @@ def of(**properties: Any) -> dict[str, Any]:
         ({"$defs": {"n": {"type": "null"}}, **of(a={"$ref": "#/$defs/n"})}, {"a": 1}, "a is 1"),
     ],
 )
-def test_output_error_names_the_field(schema: Any, told: Any, why: str) -> None:
-    said = broken(schema, told)
-    assert why in said
-    assert said.startswith("look ran, but its answer is not what its server promises")
+def test_output_error_names_the_field(schema: Any, content: Any, why: str) -> None:
+    message = broken(schema, content)
+    assert why in message
+    assert message.startswith("look ran, but its answer is not what its server promises")
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "content"),
     [(None, None), (None, {"a": 1}), (of(a={"type": "integer"}), {"a": 1, "b": "more"})],
 )
-def test_output_error_is_empty_for_valid_results(schema: Any, told: Any) -> None:
-    assert broken(schema, told) == KEPT
+def test_output_error_is_empty_for_valid_results(schema: Any, content: Any) -> None:
+    assert broken(schema, content) == KEPT
 
 
 def test_output_error_is_empty_for_tool_errors() -> None:
@@ -58,7 +58,7 @@ for _ in range(200):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "content"),
     [
         (of(a={"type": 5}), {"a": 1}),
         (of(a={"$ref": "http://127.0.0.1:9/x"}), {"a": 1}),
@@ -75,8 +75,8 @@ for _ in range(200):
         ({**of(), "additionalProperties": {"$ref": "#/properties"}}, {"a": DEEP}),
     ],
 )
-def test_output_error_is_empty_for_hostile_schemas(schema: Any, told: Any) -> None:
-    assert broken(schema, told) == KEPT
+def test_output_error_is_empty_for_hostile_schemas(schema: Any, content: Any) -> None:
+    assert broken(schema, content) == KEPT
 
 
 def test_output_error_supports_older_drafts() -> None:

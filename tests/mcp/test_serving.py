@@ -1,4 +1,4 @@
-"""`lhkit mcp serve`: lhkit's tools for other clients, and nothing written that nobody allowed."""
+"""`lhkit mcp serve`: lhkit's tools for other clients, with confirmed writes."""
 
 import subprocess
 import sys
@@ -72,18 +72,18 @@ def words(tmp_path: Path, file: Path) -> list[str]:
     return [sys.executable, "-m", "lhkit", "mcp", "serve", *options]
 
 
-def client(words: list[str], *more: str, **said: Any) -> Client:
+def client(words: list[str], *more: str, **options: Any) -> Client:
     server = StdioServerParameters(
         command=words[0], args=[*words[1:], *more], cwd=Path(__file__).parents[2]
     )
-    return Client(stdio_client(server), cache=None, **said)
+    return Client(stdio_client(server), cache=None, **options)
 
 
 def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
-def kept(file: Path) -> str:
+def content(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
@@ -122,13 +122,13 @@ async def test_serving_writes_only_after_elicitation(
         (question,) = person.questions
         assert "write: Write it down." in question
         assert '"text": "rent"' in question
-    assert kept(file) == ""
+    assert content(file) == ""
     async with client(words, mode=mode, elicitation_callback=Asked("accept", run=True)) as served:
         done = await served.call_tool("write", {"text": "rent"})
         assert done.structured_content == {"written": "rent"}
         rule = await served.call_tool("write", {"text": ""})
         assert text_of(rule) == "r1_empty: Write something."
-    assert kept(file) == "rent"
+    assert content(file) == "rent"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -141,7 +141,7 @@ async def test_serving_question_escapes_invisible_characters(
     (question,) = person.questions
     assert "re\\u202ent\\x9b\\u200b\\u2028\\u3164\\xa0" in question
     assert not set(question) & set(text) - set("rent")
-    assert kept(file) == text
+    assert content(file) == text
 
 
 @pytest.mark.promise("mcp.serve")
@@ -153,10 +153,10 @@ async def test_serving_without_elicitation_needs_allow_writes(
         done = await served.call_tool("write", {"text": "rent"})
         assert done.is_error
         assert "--allow-writes" in text_of(done)
-    assert kept(file) == ""
+    assert content(file) == ""
     async with client(words, "--allow-writes", mode=mode) as served:
         await served.call_tool("write", {"text": "rent"})
-    assert kept(file) == "rent"
+    assert content(file) == "rent"
 
 
 @pytest.mark.promise("mcp.serve")
@@ -175,7 +175,7 @@ async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: 
             allow_input_required=True,
         )
         assert isinstance(other, InputRequiredResult)
-        assert kept(file) == ""
+        assert content(file) == ""
 
 
 async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) -> None:
@@ -186,7 +186,7 @@ async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) 
         assert done == ToolOk({"written": "rent"})
         again = await dispatched(session, "write", ScriptedGate([True]), text="more")
         assert not isinstance(again, ToolOk)
-    assert kept(file) == "rent"
+    assert content(file) == "rent"
 
 
 def test_serving_reports_a_missing_toolset(words: list[str]) -> None:

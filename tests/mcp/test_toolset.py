@@ -1,4 +1,4 @@
-"""Tools of MCP servers: real ones, by pipes and by HTTP, and what is asked before they run."""
+"""Toolsets of real MCP servers, over pipes and HTTP: confirmation, results, errors."""
 
 import asyncio
 import json
@@ -28,11 +28,11 @@ from lhkit.toolset import (
     name_of,
     open_session,
     opened,
+    read_state,
     reference_from,
-    state_of,
     tool_programs,
 )
-from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatched, traced
+from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatch_traced, dispatched
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -78,7 +78,7 @@ async def test_toolset_trusts_annotations_when_declared(ledger: Ledger) -> None:
 async def test_elicitation_is_accepted_only_by_a_person(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         person = Person(True, True)
-        done = await traced(session, "add_if_sure", person, text="rent")
+        done = await dispatch_traced(session, "add_if_sure", person, text="rent")
         assert done.result == ToolOk({"result": "added rent"})
         card, asked = person.asked
         assert (card.args, asked.args) == ({"text": "rent"}, {"sure": True})
@@ -97,7 +97,7 @@ async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -
     typed = {"who": "Kim", "book": "w", "cash": "false", "tag": "rent"}
     person = Writer(True, typed=typed)
     with opened(ledger(), {}, "en") as session:
-        done = await traced(session, "add_detailed", person, text="rent")
+        done = await dispatch_traced(session, "add_detailed", person, text="rent")
     sent = {"amount": 5, "book": "w", "cash": False, "tag": "rent", "who": "Kim"}
     assert written(file) == f"rent {json.dumps(sent)}\n"
     ((request, form),) = person.forms
@@ -111,20 +111,20 @@ async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -
 
 @pytest.mark.promise("mcp.elicitation")
 @pytest.mark.parametrize(
-    ("person", "said"),
+    ("person", "action"),
     [
         (Writer(True, typed=DECLINED), "decline"),
         (Writer(True, typed=CANCELLED), "cancel"),
         (Person(True), "decline"),  # a gate that knows no forms
-        (ScriptedGate([True]), "decline"),  # nobody is there, as in an eval
+        (ScriptedGate([True]), "decline"),  # no user, as in an eval
     ],
 )
 async def test_elicitation_form_reports_decline_and_cancel(
-    ledger: Ledger, file: Path, person: ConfirmGate, said: str
+    ledger: Ledger, file: Path, person: ConfirmGate, action: str
 ) -> None:
     with opened(ledger(), {}, "en") as session:
         done = await dispatched(session, "add_detailed", person, text="rent")
-    assert done == ToolOk({"result": f"not added: {said}"})
+    assert done == ToolOk({"result": f"not added: {action}"})
     assert written(file) == ""
 
 
@@ -208,7 +208,7 @@ async def test_result_violating_output_schema_is_an_error(file: Path, text: str,
     words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
     liar = McpToolset(server=shlex.join(words), start_s=START_S)
     with opened(liar, {}, "en") as session:
-        done = await traced(session, "lie", yes(), text=text)
+        done = await dispatch_traced(session, "lie", yes(), text=text)
     assert isinstance(done.result, ToolErr)
     assert done.result.code == "bad_result"
     assert why in done.result.reason
@@ -265,7 +265,7 @@ async def test_call_timeout_keeps_the_server(ledger: Ledger) -> None:
         late = await dispatched(session, "sleep", yes(), seconds=600)
         assert isinstance(late, ToolErr)
         assert (late.code, "TimeoutError" in late.reason) == ("handler_error", True)
-        state_of(session)  # it is still there
+        read_state(session)  # it is still there
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ async def test_dead_or_oversized_server_fails_call_and_state(
         again = await dispatched(session, "read_entries", yes())
         assert isinstance(again, ToolErr)
         with pytest.raises(McpServerError, match=why):
-            state_of(session)
+            read_state(session)
 
 
 @pytest.mark.slow
@@ -332,7 +332,7 @@ async def test_reference_file_server_uses_the_session_folder() -> None:
     )
     world = {"files": [{"path": "a/b.txt", "text": "hello"}, {"path": "empty/"}]}
     with opened(toolset, world, "en") as session:
-        assert state_of(session) == {
+        assert read_state(session) == {
             "files": ({"path": "a/b.txt", "text": "hello"}, {"path": "empty/"})
         }
         where = await dispatched(session, "list_allowed_directories")
@@ -348,12 +348,12 @@ async def test_reference_file_server_uses_the_session_folder() -> None:
         assert isinstance(
             await dispatched(session, "write_file", path=path, content="c"), ToolCancelled
         )
-        assert len(state_of(session)["files"]) == 2
+        assert len(read_state(session)["files"]) == 2
         await dispatched(session, "write_file", yes(), path=path, content="at /notes/c.txt")
-        assert {"path": "c.txt", "text": "at /notes/c.txt"} in state_of(session)["files"]
+        assert {"path": "c.txt", "text": "at /notes/c.txt"} in read_state(session)["files"]
         assert tool_programs(session)["server"] == "secure-filesystem-server"
     with opened(toolset, world, "en") as session:  # another folder
-        assert len(state_of(session)["files"]) == 2
+        assert len(read_state(session)["files"]) == 2
 
 
 @pytest.mark.nightly
@@ -372,9 +372,9 @@ async def test_reference_memory_server_returns_state(tmp_path: Path) -> None:
     kim = {"name": "Kim", "entityType": "person", "observations": ["likes tea"]}
     made = {"calls": [{"tool": "create_entities", "args": {"entities": [kim]}}]}
     with opened(toolset, {**made, "entities": [kim]}, "ko") as session:
-        assert state_of(session)["entities"] == (kim,)
+        assert read_state(session)["entities"] == (kim,)
         await dispatched(session, "delete_entities", yes(), entityNames=["Kim"])
-        assert state_of(session)["entities"] == ()
+        assert read_state(session)["entities"] == ()
     with (
         pytest.raises(UsageError, match=r"world\.entities: the server begins with \[\]"),
         opened(toolset, {"entities": [kim]}, "ko"),
@@ -480,7 +480,7 @@ async def test_server_gets_variable_values(
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("content", "why"),
     [
         ("{", "not valid JSON"),
         ('{"mcpServers": {"b": {}}}', "no server 'a' under mcpServers: it has b"),
@@ -489,23 +489,23 @@ async def test_server_gets_variable_values(
         ("[]", "it has none"),
     ],
 )
-def test_mcp_json_errors(tmp_path: Path, told: str, why: str) -> None:
-    (tmp_path / "mcp.json").write_text(told)
+def test_mcp_json_errors(tmp_path: Path, content: str, why: str) -> None:
+    (tmp_path / "mcp.json").write_text(content)
     with pytest.raises(UsageError, match=why):
         load(f"mcp:{tmp_path / 'mcp.json'}#a")
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("options", "why"),
     [
         ({"reads": ["nothing"]}, "no tool 'nothing': it has read_entries"),
         ({"tools": ["nothing"]}, "no tool 'nothing'"),
         ({"state": {"t": StateRead(tool="nothing")}}, "no tool 'nothing'"),
     ],
 )
-def test_open_rejects_unknown_tools(ledger: Ledger, said: dict[str, Any], why: str) -> None:
+def test_open_rejects_unknown_tools(ledger: Ledger, options: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        open_session(ledger(**said), {}, "en")
+        open_session(ledger(**options), {}, "en")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.response import CompletionContent
+from lhkit.models.served import DIALECT_NAMES, connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.responses import (
@@ -67,7 +68,8 @@ BODY = b"".join(HELLO)
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
     options = {"retries": 0, **endpoint}  # second tries are in test_retries
-    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **options))
+    model = await connect(Endpoint(base_url=server.base_url, **options))
+    assert isinstance(model, VllmHttp)
     try:
         yield model
     finally:
@@ -254,7 +256,7 @@ async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
 
 async def test_client_reports_a_dead_server_and_uses_it_after_a_restart() -> None:
     async with FakeVllm(streams(HELLO)) as server:
-        model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
+        model = await connect(Endpoint(base_url=server.base_url, retries=0))
         await collect(model)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):
@@ -289,7 +291,7 @@ async def test_client_closes_the_request_when_cancelled() -> None:
 
 async def connect_error(base_url: str, **endpoint: Any) -> LhkitError:
     with pytest.raises(LhkitError) as caught:
-        await VllmHttp.connect(Endpoint(base_url=base_url, **endpoint))
+        await connect(Endpoint(base_url=base_url, **endpoint))
     return caught.value
 
 
@@ -320,7 +322,7 @@ async def test_connect_refuses_a_password_in_the_address() -> None:
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
 async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> None:
     async with FakeVllm(streams(HELLO)) as server:
-        model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
+        model = await connect(Endpoint(base_url=server.base_url + suffix))
         assert model.identity.base_url == server.base_url
         assert isinstance((await collect(model))[-1], Finished)
         await model.aclose()
@@ -329,7 +331,7 @@ async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> Non
 async def test_connect_refuses_an_unknown_dialect() -> None:
     fault = await connect_error("http://unused", dialect="klingon")
     assert type(fault) is UsageError
-    known = ", ".join(sorted(DIALECTS))
+    known = ", ".join(sorted(DIALECT_NAMES))
     assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
@@ -374,7 +376,7 @@ async def test_connect_lists_the_served_models_for_an_unknown_one(
 )
 async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
-        FakeVllm(streams(HELLO), routes={"/version": version}) as server,
+        FakeVllm(streams(HELLO), streams(HELLO), routes={"/version": version}) as server,
         connected(server) as model,
     ):
         assert model.identity.server == "unknown server"

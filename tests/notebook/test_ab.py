@@ -1,4 +1,4 @@
-"""Two models beside each other: blinded, each in its own world, and votes that are kept."""
+"""A/B panel: blinded models with separate state, and recorded votes."""
 
 import json
 import re
@@ -121,9 +121,13 @@ async def test_ab_votes_are_compared_as_pairs_by_person(make_ab: MakeAB, tmp_pat
         for number, choice in enumerate(choices):
             await panel.send(f"message {number}")
             panel.vote(choice, f"because {number}")
-    found = compare(*runs(tmp_path))
-    assert (len(found.regressions), len(found.improvements), len(found.pairs)) == (6, 1, 9)
-    kim, lee = found.people
+    comparison = compare(*runs(tmp_path))
+    assert (len(comparison.regressions), len(comparison.improvements), len(comparison.pairs)) == (
+        6,
+        1,
+        9,
+    )
+    kim, lee = comparison.people
     assert (kim.person, kim.votes, kim.preferred_a, kim.preferred_b) == ("kim", 6, 6, 0)
     assert kim.p_value == pytest.approx(2 * 0.5**6)
     assert kim.interval is not None
@@ -155,11 +159,11 @@ async def test_ab_vote_is_stored_by_model_not_by_side(make_ab: MakeAB, tmp_path:
 def test_ab_keeps_votes_after_kernel_kill(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
     first, second = (Run.load(tmp_path / "runs/ab" / name) for name in ("first", "second"))
-    found = compare(first, second)
-    assert [pair.gain for pair in found.pairs] == [-1, 1]
-    assert found.people[0].votes == 2
-    assert found.pairs[0].a.vote is not None
-    assert found.pairs[0].a.vote.reason == "shorter"
+    comparison = compare(first, second)
+    assert [pair.gain for pair in comparison.pairs] == [-1, 1]
+    assert comparison.people[0].votes == 2
+    assert comparison.pairs[0].a.vote is not None
+    assert comparison.pairs[0].a.vote.reason == "shorter"
 
 
 @pytest.mark.promise("ab.blind")
@@ -188,8 +192,8 @@ async def test_ab_reveals_models_only_after_vote(
     panel.vote("left")
     panel.unblind()
     after = shown(panel)
-    for told in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
-        assert told in after
+    for text in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
+        assert text in after
     with pytest.raises(UsageError, match="until they are revealed"):
         panel.vote("right")
 
@@ -313,7 +317,7 @@ def _ran(side: PanelState) -> list[bool]:
 
 async def test_ab_keys_vote_and_add_a_reason(make_ab: MakeAB, tmp_path: Path) -> None:
     panel = make_ab([say("hi")] * 2, [say("hi")] * 2)
-    press(panel, "vote", "left")  # nothing was said yet
+    press(panel, "vote", "left")  # no message yet
     assert panel.state.choice is None
     await panel.send("hello")
     press(panel, "vote", "nonsense")
@@ -411,20 +415,20 @@ async def test_ab_board_escapes_html(make_ab: MakeAB, locale: str) -> None:
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    told = replace(panel.state, notices=(PanelNotice(text=EVIL, is_fault=True),))
+    with_notice = replace(panel.state, notices=(PanelNotice(text=EVIL, is_fault=True),))
     asked = ABState(
         stage=Stage.OPT_IN, opt_ins=(OptInRequested(model=EVIL, address=EVIL, licence=EVIL),)
     )
-    unblinded = replace(told, revealed=(named[0], named[1]))
-    for state in (unblinded, replace(told, stage=Stage.VOTED), asked):
+    unblinded = replace(with_notice, revealed=(named[0], named[1]))
+    for state in (unblinded, replace(with_notice, stage=Stage.VOTED), asked):
         _is_harmless("".join(ab_parts(state, catalog)))
 
 
 def _is_harmless(html: str) -> None:
-    found = Elements(html)
-    assert found.tags <= {
+    elements = Elements(html)
+    assert elements.tags <= {
         *("div", "span", "button", "kbd", "textarea", "input", "ul", "li", "pre"),
         *("table", "caption", "thead", "tbody", "tr", "th", "td"),
     }
-    assert not any(name.startswith("on") for name in found.attributes)
-    assert "src" not in found.attributes
+    assert not any(name.startswith("on") for name in elements.attributes)
+    assert "src" not in elements.attributes

@@ -27,7 +27,7 @@ REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 MakeFrontEnd = Callable[[Any], Any]
 
 
-def nobody(_prompt: str) -> str:
+def raise_eof(_prompt: str) -> str:
     raise EOFError
 
 
@@ -38,7 +38,7 @@ def screen() -> Screen:
 
 @pytest.fixture
 async def gate(screen: Screen) -> ButtonConfirmGate:
-    made = ButtonConfirmGate(screen=screen, ask=nobody)
+    made = ButtonConfirmGate(screen=screen, ask=raise_eof)
     screen._receive = made.take_message
     return made
 
@@ -120,7 +120,7 @@ async def test_home_loop_call_soon_wakes_the_loop() -> None:
 
 
 async def test_gate_timeout_rejects(screen: Screen, front_end_of: MakeFrontEnd) -> None:
-    gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=nobody)
+    gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=raise_eof)
     front_end_of(screen)
     assert await gate.confirm(REQUEST) is False
     assert gate.outcomes == [QuestionOutcome.TIMED_OUT]
@@ -211,7 +211,6 @@ async def test_gate_runs_the_arguments_on_the_card(gate: ButtonConfirmGate, page
     assert await running == ToolOk({"deleted": ["one"]})
 
 
-# ------------------------------------------------------------------- forms, in the midst of a call
 FIELDS = {
     "type": "object",
     "properties": {
@@ -242,7 +241,7 @@ async def test_form_is_validated_before_it_is_sent(gate: ButtonConfirmGate, page
     assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})
     settled = page.screen.state.items[-1]
     assert (settled.outcome, settled.attempts, settled.faults) == (QuestionOutcome.SENT, 1, {})
-    assert "Kim" not in str(page.screen.state)  # what was typed is kept nowhere
+    assert "Kim" not in str(page.screen.state)  # input is not stored
     assert gate.outcomes == []  # it answers no call
 
 

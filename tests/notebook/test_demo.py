@@ -26,7 +26,7 @@ def panel(locale: str, tmp_path: Path) -> ChatPanel:
     return demo_panel(tmp_path / "habits.sqlite3", locale, pace_s=0, settings=settings)
 
 
-def said(panel: ChatPanel) -> str:
+def last_text(panel: ChatPanel) -> str:
     last = panel.state.items[-1]
     assert isinstance(last, ModelMessage)
     return last.text
@@ -42,14 +42,14 @@ async def test_demo_finds_adds_logs_and_lists(
 ) -> None:
     await panel.send(ADD[locale], answers=[False])
     assert tools(panel) == ["search_catalog", "add_habit"]
-    assert NOTHING[locale] in said(panel)
+    assert NOTHING[locale] in last_text(panel)
     await panel.send(ADD[locale], answers=[True])
     assert any(isinstance(item, CardItem) for item in panel.state.last_turn)
     await panel.send(LOG[locale], answers=[True])
     assert tools(panel) == ["list_habits", "log_tracker_entry"]
     await panel.send(LIST[locale])
     assert tools(panel) == ["list_habits"]
-    assert "- **" in said(panel)
+    assert "- **" in last_text(panel)
     with Store.open(tmp_path / "habits.sqlite3", load_protocols()) as store:
         assert store.number("SELECT count(*) FROM habit WHERE id = 'caffeine-cutoff'") == 1
         assert store.number("SELECT count(*) FROM tracker_entry WHERE value = 'done'") == 1
@@ -75,14 +75,14 @@ async def test_demo_replies_in_the_users_language(
     panel: ChatPanel, words: str, answer: str
 ) -> None:
     await panel.send(words, answers=[False])
-    assert answer in said(panel)
+    assert answer in last_text(panel)
 
 
 @pytest.mark.parametrize("locale", ["ko"])
 async def test_demo_reports_rule_refusals(panel: ChatPanel) -> None:
     await panel.send(ADD["ko"], answers=[True])
     await panel.send("스트레칭 습관을 추가해줘", answers=[True])
-    assert "하지 못했어요" in said(panel)
-    assert "이번 주에" in said(panel)
+    assert "하지 못했어요" in last_text(panel)
+    assert "이번 주에" in last_text(panel)
     await panel.send(ADD["ko"], answers=[True])
-    assert "이미 하고 있어요" in said(panel)
+    assert "이미 하고 있어요" in last_text(panel)

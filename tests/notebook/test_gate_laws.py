@@ -150,13 +150,15 @@ async def test_review_and_unanswered_chat_write_nothing(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tools = NotesToolset()
-        kept = Path(folder) / "chats"
+        folder_of_chats = Path(folder) / "chats"
         config = Settings(config_dir=Path(folder) / "config")
         model = ScriptedModel(writing(1))
-        panel = ChatPanel(model=model, toolset=tools, opt_in=True, record=kept, settings=config)
+        panel = ChatPanel(
+            model=model, toolset=tools, opt_in=True, record=folder_of_chats, settings=config
+        )
         await panel.send("write", answers=[True])
         assert tools.wrote == {1: 1}
-        review = Review(kept, reviewer="kim", toolset=tools)
+        review = Review(folder_of_chats, reviewer="kim", toolset=tools)
         for action in actions:
             match action:
                 case ("press", name, value):

@@ -1,4 +1,4 @@
-"""Chats that are kept: turn by turn, with what was asked and clicked, whatever ends the kernel."""
+"""Recorded chats: saved turn by turn, with cards and clicks, also after a kernel kill."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ asyncio.run(talk())
 """
 
 
-def kept(folder: Path) -> tuple[Evidence, ...]:
+def read_chats(folder: Path) -> tuple[Evidence, ...]:
     return tuple(record.evidence for record in Run.load(folder).records)
 
 
@@ -85,7 +85,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def said(evidence: Evidence) -> list[str]:
+def user_texts(evidence: Evidence) -> list[str]:
     return [turn.user for turn in evidence.turns]
 
 
@@ -126,12 +126,12 @@ async def test_record_is_off_by_default(
     await panel.send("hello")
     assert not [item for item in panel.state.items if isinstance(item, SystemMessage)]
     assert RECORDS not in files_in(tmp_path)
-    told = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
-    assert isinstance(told.state.items[0], SystemMessage)
-    assert "Recorded on this machine in runs/chats" in told.state.items[0].text
-    told.clear()
-    assert "runs/chats" in told.state.items[0].text
-    assert told.state.needs_opt_in
+    panel = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
+    assert isinstance(panel.state.items[0], SystemMessage)
+    assert "Recorded on this machine in runs/chats" in panel.state.items[0].text
+    panel.clear()
+    assert "runs/chats" in panel.state.items[0].text
+    assert panel.state.needs_opt_in
 
 
 @pytest.mark.slow
@@ -139,8 +139,8 @@ async def test_record_is_off_by_default(
 def test_record_keeps_finished_turns_after_kernel_kill(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
     folder = tmp_path / "runs/chats"
-    (evidence,) = kept(folder)
-    assert said(evidence) == ["write", "more"]
+    (evidence,) = read_chats(folder)
+    assert user_texts(evidence) == ["write", "more"]
     assert evidence.turns[0].calls[0].answer == "code_yes"
 
 
@@ -157,7 +157,7 @@ async def test_record_repairs_a_truncated_line(make_panel: MakePanel, tmp_path: 
     with (tmp_path / RECORDS).open("ab") as file:
         file.write(b'{"sample_id": {"scen')
     await make_panel([say("hi")], record=tmp_path).send("two")
-    assert [said(each) for each in kept(tmp_path)] == [["one"], ["two"]]
+    assert [user_texts(each) for each in read_chats(tmp_path)] == [["one"], ["two"]]
 
 
 async def test_record_compacts_earlier_chats(make_panel: MakePanel, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_record_compacts_earlier_chats(make_panel: MakePanel, tmp_path: Pa
     assert len(read_records(tmp_path)) == 3
     panel.clear()
     await panel.send("four")
-    assert [said(record.evidence) for record in read_records(tmp_path)] == [
+    assert [user_texts(record.evidence) for record in read_records(tmp_path)] == [
         ["one", "two", "three"],
         ["four"],
     ]
@@ -181,12 +181,12 @@ async def test_record_contains_repeated_and_resumed_turns_once(
     await panel.send("one")
     await panel.retry()
     await panel.send("two")
-    assert [turn.ended for turn in kept(tmp_path)[0].turns] == [
+    assert [turn.ended for turn in read_chats(tmp_path)[0].turns] == [
         EndReason.ANSWERED,
         EndReason.FAILED,
     ]
     await panel.retry()
-    (evidence,) = kept(tmp_path)
+    (evidence,) = read_chats(tmp_path)
     assert [(turn.user, turn.reply, turn.ended) for turn in evidence.turns] == [
         ("one", "good", EndReason.ANSWERED),
         ("two", "back", EndReason.ANSWERED),
@@ -207,7 +207,7 @@ async def test_record_excludes_the_pause_before_a_retry(tmp_path: Path) -> None:
     present_s = 3600.0
     await chat.retry()
     keeper.save("ko")
-    (turn,) = kept(tmp_path)[0].turns
+    (turn,) = read_chats(tmp_path)[0].turns
     assert (turn.reply, turn.duration_s) == ("back", 0.0)
 
 
@@ -220,7 +220,7 @@ async def test_record_contains_stopped_turns(
     await page.until_asked()
     panel.stop()
     await page.until(lambda: not panel.is_busy)
-    (turn,) = kept(tmp_path)[0].turns
+    (turn,) = read_chats(tmp_path)[0].turns
     assert turn.ended is EndReason.STOPPED
     assert [(each.answer, each.ran) for each in turn.calls] == [("stopped", False)]
 
@@ -249,7 +249,7 @@ async def test_record_write_error_is_shown_and_repaired(
     assert "Choose another folder" in panel.state.items[-1].detail
     folder.unlink()
     await panel.send("two")
-    assert [said(each) for each in kept(folder)] == [["one", "two"]]
+    assert [user_texts(each) for each in read_chats(folder)] == [["one", "two"]]
 
 
 async def test_record_rejects_the_folder_of_a_run(make_panel: MakePanel, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ async def test_chats_forget_deletes_only_the_named_chat(
             await remove_chats(ForgetOptions(folder=tmp_path, **mistaken), Settings())
     await remove_chats(ForgetOptions(names=names[:1], folder=tmp_path), Settings())
     assert not any(b"secret-one" in content for content in files_in(tmp_path).values())
-    assert [said(each)[0] for each in kept(tmp_path)] == ["other-two", "third"]
+    assert [user_texts(each)[0] for each in read_chats(tmp_path)] == ["other-two", "third"]
     capsys.readouterr()
     await remove_chats(ForgetOptions(folder=tmp_path, is_all=True), Settings(locale="en"))
     assert capsys.readouterr().out.splitlines()[-1] == f"Deleted: 2 chats of {tmp_path}"

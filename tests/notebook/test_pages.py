@@ -40,8 +40,8 @@ async def test_pages_return_unsent_text(
     page.press("send", text="first", view="page")
     page.press("send", text="second", view="other")
     await page.until(lambda: panel.state.has_figures and not panel.is_busy)
-    said = [item.text for item in panel.state.items if isinstance(item, UserMessage)]
-    assert said == ["first"]
+    sent_texts = [item.text for item in panel.state.items if isinstance(item, UserMessage)]
+    assert sent_texts == ["first"]
     back = [each for each in messages if each["type"] == "unsent"]
     assert back == [{"type": "unsent", "view": "other", "text": "second"}]
 
@@ -51,7 +51,7 @@ async def test_pages_report_again_when_one_closes(
 ) -> None:
     panel = make_panel([say("hello")])
     page, messages = front_end(panel), sent(panel)
-    page.press("ready", view="reloaded")  # its old self never said goodbye
+    page.press("ready", view="reloaded")  # without a "gone" of the old page
     page.press("gone", view="reloaded")
     assert {"type": "roll_call"} in messages
     assert not page.screen.is_watched

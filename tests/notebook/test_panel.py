@@ -1,4 +1,4 @@
-"""What a panel's buttons do, pressed by a fake front end."""
+"""The panel's buttons, pressed by a fake front end."""
 
 import asyncio
 import json
@@ -91,8 +91,8 @@ async def test_send_is_ignored_while_a_turn_runs(
     page.press("locale", value="en")
     page.answer("run")
     await page.until(lambda: not panel.is_busy)
-    said = [item.text for item in panel.state.chat.messages if hasattr(item, "text") and item.text]
-    assert said == ["one", "done"]
+    texts = [item.text for item in panel.state.chat.messages if hasattr(item, "text") and item.text]
+    assert texts == ["one", "done"]
 
 
 async def test_stop_closes_the_stream(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
@@ -385,7 +385,7 @@ async def test_widget_replaces_lone_surrogates(make_panel: MakePanel) -> None:
     panel = make_panel([call("write", a=half), say(half)], locale="en")
     await panel.send(half, answers=[True])
     state = panel.widget.get_state(["fragments", "status"])
-    told = json.dumps(state, ensure_ascii=False)
-    assert told.encode()  # as the kernel's messages are, which else nobody would get
-    assert told.count("half of a pair: \ufffd") >= 2
+    encoded = json.dumps(state, ensure_ascii=False)
+    assert encoded.encode()  # as the kernel's messages are
+    assert encoded.count("half of a pair: \ufffd") >= 2
     assert repr(panel).encode()

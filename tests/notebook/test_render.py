@@ -81,12 +81,12 @@ class Elements(HTMLParser):
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
 def test_fragment_escapes_html(item: Item) -> None:
-    found = Elements(fragment(item, KO))
+    elements = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
     harmless |= {"label", "input", "textarea", "select", "option"}
-    assert found.tags <= harmless
-    assert not any(name.startswith("on") for name in found.attributes)
-    assert "src" not in found.attributes
+    assert elements.tags <= harmless
+    assert not any(name.startswith("on") for name in elements.attributes)
+    assert "src" not in elements.attributes
 
 
 def test_fragment_cuts_large_values() -> None:

@@ -131,9 +131,9 @@ async def test_review_drops_labels_of_repeated_turns(chats: Path) -> None:
     record = review.state.records[0]
     changed = replace(record.evidence.turns[0], reply="other words")
     evidence = replace(record.evidence, turns=(changed, *record.evidence.turns[1:]))
-    kept = ReviewFile(chats, "kim")
-    assert len(kept.of(record)) == 4
-    assert len(kept.of(replace(record, evidence=evidence))) == 1
+    review_file = ReviewFile(chats, "kim")
+    assert len(review_file.of(record)) == 4
+    assert len(review_file.of(replace(record, evidence=evidence))) == 1
 
 
 async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -> None:
@@ -149,8 +149,8 @@ async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -
         "tags": '["a"]',
     }
     html = "".join(review_parts(review.state, load_catalog("en")))
-    for told in ('aria-required="true"', ">big<", ">true<", "inputmode", "<textarea"):
-        assert told in html
+    for text in ('aria-required="true"', ">big<", ">true<", "inputmode", "<textarea"):
+        assert text in html
     press(review, "save", **fields_of(title="milk", kind="small", count="two"))
     assert review.state.form is not None
     assert list(review.state.form.faults) == ["count"]
@@ -327,14 +327,14 @@ async def test_review_agreement_lists_disagreements(chats: Path) -> None:
     assert "no other reviewer" in kim.state.notices[0].text
     lee.judge("wrong")
     judge_all(lee)
-    found = kim.agreement("kim", "lee")
-    assert found.calls is not None
-    assert (found.calls.n, found.calls.kappa) == (3, 0.0)
-    assert found.replies is not None
-    assert found.replies.kappa is None
-    (dispute,) = found.disputes
+    agreement = kim.agreement("kim", "lee")
+    assert agreement.calls is not None
+    assert (agreement.calls.n, agreement.calls.kappa) == (3, 0.0)
+    assert agreement.replies is not None
+    assert agreement.replies.kappa is None
+    (dispute,) = agreement.disputes
     assert dispute.place == next(places_of(kim.state.records[0]))
-    lines = agreement_lines(found, load_catalog("en"))
+    lines = agreement_lines(agreement, load_catalog("en"))
     assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
     Review(chats, reviewer="third").judge("right")
     with pytest.raises(UsageError, match="Name two of them"):
@@ -347,28 +347,28 @@ async def test_review_agreement_lists_disagreements(chats: Path) -> None:
 def test_kappa_matches_statsmodels(pairs: list[tuple[str, str]]) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
-    found = cohens_kappa(pairs)
-    assert found is not None
+    agreement = cohens_kappa(pairs)
+    assert agreement is not None
     table = [[pairs.count((a, b)) for b in "abc"] for a in "abc"]
     if len({kind for pair in pairs for kind in pair}) == 1:
-        assert found.kappa is None
+        assert agreement.kappa is None
         return
     with np.errstate(all="ignore"):  # it takes the root of a rounded zero
         expected = reference_kappa(table)
-    assert found.kappa == pytest.approx(expected.kappa, abs=1e-9)
-    assert found.interval is not None
-    assert found.interval.low - 1e-9 <= found.kappa <= found.interval.high + 1e-9
+    assert agreement.kappa == pytest.approx(expected.kappa, abs=1e-9)
+    assert agreement.interval is not None
+    assert agreement.interval.low - 1e-9 <= agreement.kappa <= agreement.interval.high + 1e-9
     if expected.std_kappa > 1e-5:
-        assert found.interval.low == pytest.approx(max(-1.0, expected.kappa_low), abs=1e-6)
-        assert found.interval.high == pytest.approx(min(1.0, expected.kappa_upp), abs=1e-6)
+        assert agreement.interval.low == pytest.approx(max(-1.0, expected.kappa_low), abs=1e-6)
+        assert agreement.interval.high == pytest.approx(min(1.0, expected.kappa_upp), abs=1e-6)
 
 
 def test_kappa_of_few_labels_has_a_wide_interval() -> None:
-    found = cohens_kappa([("a", "a"), ("b", "b"), ("a", "a"), ("b", "b")])
-    assert found is not None
-    assert found.interval is not None
-    assert found.kappa == 1.0
-    assert found.interval.low == pytest.approx(2 * wilson(4, 4).low - 1)
+    agreement = cohens_kappa([("a", "a"), ("b", "b"), ("a", "a"), ("b", "b")])
+    assert agreement is not None
+    assert agreement.interval is not None
+    assert agreement.kappa == 1.0
+    assert agreement.interval.low == pytest.approx(2 * wilson(4, 4).low - 1)
     assert cohens_kappa([]) is None
 
 

@@ -98,8 +98,8 @@ async def test_to_scenario_expects_deleted_rows_by_id(settings: Settings, tmp_pa
     path.write_text(
         scenario_from_chat(
             panel.state.chat.messages,
-            begun=begun,
-            ended=ended,
+            initial_state=begun,
+            final_state=ended,
             destructive=(),
             locale="ko",
             scenario_id="a-ko-01",
@@ -134,13 +134,13 @@ async def test_to_scenario_uses_row_keys(settings: Settings) -> None:
     days = [{"habit_id": "h", "date": f"2026-06-0{n}", "value": "done"} for n in (1, 2, 3)]
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
-    told: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
+    options: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
     text = scenario_from_chat(
         panel.state.chat.messages,
-        begun={"days": days[:2]},
-        ended={"days": [days[0], days[2]]},
+        initial_state={"days": days[:2]},
+        final_state={"days": [days[0], days[2]]},
         row_keys={"days": ("habit_id", "date")},
-        **told,
+        **options,
     )
     (saved,) = yaml.safe_load(text)
     assert saved["final"] == {"days": [days[2]]}

@@ -45,8 +45,8 @@ async def test_screen_updates_at_most_twenty_times_a_second(
     await panel.send("talk")
     seconds = loop.time() - begun
     assert panel._screen.updates - before <= seconds / UPDATE_S + 2
-    said = "".join(c[2] for m in sent for c in m["changes"] if c[0] == "append")
-    assert said.count("말") > 80
+    text = "".join(c[2] for m in sent for c in m["changes"] if c[0] == "append")
+    assert text.count("말") > 80
 
 
 def test_screen_publishes_a_fast_stream_once() -> None:

@@ -1,4 +1,4 @@
-"""nbval as CI runs it: outputs compared, in an environment of its own."""
+"""Run nbval as CI does: outputs compared, with a new user's environment."""
 
 import shutil
 import subprocess
@@ -14,20 +14,20 @@ from tests.children import search_paths
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-CELL_TIMEOUT_S = 3600  # against a hang only
+CELL_TIMEOUT_S = 3600  # only for hangs
 
 Nbval = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
-async def base_weights(anyio_backend: str) -> Path:  # noqa: ARG001 - asks for the loop it runs on
-    """The embedded base model, made before a cell's time begins."""
+async def base_weights(anyio_backend: str) -> Path:  # noqa: ARG001 - requests the event loop
+    """Return the embedded base model, created before the time of a cell starts."""
     return await ensure_weights(load_settings().cache_dir)
 
 
 @pytest.fixture
 def nbval(tmp_path: Path) -> Nbval:
-    """Return a function that runs a notebook and compares what it shows with what it showed."""
+    """Return a function that runs a notebook and compares its outputs with the committed ones."""
 
     def run(
         notebook: Path, *, timeout_s: int = CELL_TIMEOUT_S
@@ -35,7 +35,7 @@ def nbval(tmp_path: Path) -> Nbval:
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
         command += ["--rootdir", str(notebook.parent), "-n0", "-p", "no:cacheprovider", "-vv"]
         command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
-        command += ["--timeout", "0"]  # the limit of a cell is nbval's, that of the whole ours
+        command += ["--timeout", "0"]  # nbval limits the cells, the outer test limits the whole
         command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
         return subprocess.run(
             command, env=_environment(tmp_path), capture_output=True, text=True, check=False
@@ -45,9 +45,9 @@ def nbval(tmp_path: Path) -> Nbval:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return no setting of the user: language, folders and agreements are those of a new one.
+    """Return the environment of a new user, without the settings of the current one.
 
-    Only the cache is the user's: the weights in it take minutes to make.
+    Only the cache is shared: its weights take minutes to create.
     """
     return {
         "HOME": str(home / ".home"),
@@ -61,5 +61,5 @@ def _environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Path:
-    """The notebooks and their cassettes, to be changed."""
+    """Return a copy of the notebooks and their cassettes."""
     return shutil.copytree(FOLDER, tmp_path / "notebooks")

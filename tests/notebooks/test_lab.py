@@ -18,7 +18,7 @@ print(f"gemma is served at http://127.0.0.1:{os.getpid()}/v1. Ctrl-C ends it.", 
 signal.pause()
 """
 FOUND = "print('gemma is already served at http://127.0.0.1:8000/v1 (pid 7).')"
-FAILING = "import sys; print('the weights cannot be had'); sys.exit(3)"
+FAILING = "import sys; print('the weights are not available'); sys.exit(3)"
 
 
 def test_serve_ends_its_server(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every notebook shows again what it shows, and CI notices when one does not."""
+"""Notebooks reproduce their committed outputs, and nbval detects changes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +11,13 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 TRAINING = FOLDER / "05_finetune.ipynb"
 NOTEBOOKS = sorted(path for path in FOLDER.glob("*.ipynb") if path != TRAINING)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # against a hang only
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # only for hangs
 
 Nbval = Callable[..., "CompletedProcess[str]"]
 
 
 def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
-    """Replace a text, in what the cells say or in what they printed; it must be there."""
+    """Replace a text in the sources or the outputs of the cells; it must occur."""
     notebook = nbformat.read(path, as_version=4)
     hits = 0
     for cell in notebook.cells:
@@ -29,7 +29,7 @@ def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
             hits += old in output.get("text", "")
             if "text" in output:
                 output["text"] = output["text"].replace(old, new)
-    assert hits, f"{path.name} does not hold {old!r}"
+    assert hits, f"{path.name} does not contain {old!r}"
     nbformat.write(notebook, path)
 
 
@@ -41,18 +41,18 @@ def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
+def test_notebook_reproduces_its_outputs(path: Path, nbval: Nbval) -> None:
     require_all_passed(nbval(path), path)
 
 
 @pytest.mark.model
 @pytest.mark.nightly
 @pytest.mark.usefixtures("base_weights")
-def test_the_training_notebook_trains_and_shows_again_what_it_shows(nbval: Nbval) -> None:
+def test_training_notebook_reproduces_its_outputs(nbval: Nbval) -> None:
     require_all_passed(nbval(TRAINING), TRAINING)
 
 
-def test_a_notebook_finds_the_modules_that_the_tests_find(
+def test_nbval_uses_the_search_path_of_the_tests(
     tmp_path: Path, nbval: Nbval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
@@ -65,7 +65,7 @@ def test_a_notebook_finds_the_modules_that_the_tests_find(
     require_all_passed(nbval(path), path)
 
 
-def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
+def test_nbval_fails_for_a_changed_output(copies: Path, nbval: Nbval) -> None:
     path = copies / "01_tools_and_gate.ipynb"
     change(path, "'left': 1", "'left': 7", in_output=True)
     ran = nbval(path)
@@ -73,7 +73,7 @@ def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
     assert "1 failed" in ran.stdout
 
 
-def test_a_cell_that_was_changed_after_its_output_fails(copies: Path, nbval: Nbval) -> None:
+def test_nbval_fails_for_a_changed_cell(copies: Path, nbval: Nbval) -> None:
     path = copies / "01_tools_and_gate.ipynb"
     change(path, "basket[name] -= count", "basket[name] -= count + 1")
     ran = nbval(path)
@@ -81,7 +81,7 @@ def test_a_cell_that_was_changed_after_its_output_fails(copies: Path, nbval: Nbv
     assert "'left': 0" in ran.stdout
 
 
-def test_a_question_that_was_not_recorded_is_refused_and_shown(copies: Path, nbval: Nbval) -> None:
+def test_nbval_fails_for_a_request_without_recording(copies: Path, nbval: Nbval) -> None:
     path = copies / "00_quickstart.ipynb"
     change(path, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
     ran = nbval(path)

@@ -1,4 +1,4 @@
-"""`notebooks/renew.py`: which models a notebook asks, and that recording asks just those."""
+"""`notebooks/renew.py`: the models that a notebook uses, and recording their cassettes."""
 
 import sys
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def test_use_recorders_covers_every_cassette(path: Path, renew: ModuleType) -> N
 @pytest.mark.parametrize(
     ("source", "names"), [(ONE, {"gemma"}), (TWO, {"gemma", "gemma-base"}), ("print(1)", set())]
 )
-def test_a_notebook_names_the_models_that_it_asks(
+def test_renew_finds_the_models_of_a_notebook(
     renew: ModuleType, source: str, names: set[str]
 ) -> None:
     assert renew.model_names(notebook_of(source)) == names
@@ -93,7 +93,7 @@ def test_use_recorders_records_a_shared_cassette_once(renew: ModuleType) -> None
         ([f"gemma-base={BARE}", f"gemma={TUNED}"], {"gemma": TUNED, "gemma-base": BARE}),
     ],
 )
-def test_addresses_may_be_named(
+def test_renew_parses_addresses(
     renew: ModuleType, words: list[str], addresses: dict[str, str]
 ) -> None:
     assert renew.parse_addresses(words) == addresses

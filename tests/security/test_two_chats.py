@@ -32,13 +32,13 @@ from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings
 from lhkit.messages import ToolCallMessage
-from lhkit.tool_results import envelope
+from lhkit.tool_results import result_to_dict
 
 async def run_turn(session, name, args):
     model = ScriptedModel([call(name, **args), say("네")])
     chat = app.open_chat(model, session, ScriptedGate([True]), "ko")
     await chat.user_turn("부탁해")
-    return [envelope(m.result) for m in chat.state.messages if isinstance(m, ToolCallMessage)]
+    return [result_to_dict(m.result) for m in chat.state.messages if isinstance(m, ToolCallMessage)]
 
 session = LIFE_HELPER.open_kept(Path(sys.argv[1]), now=Settings().now, locale="ko")
 with closing(session), asyncio.Runner() as runner:

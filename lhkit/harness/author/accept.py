@@ -28,7 +28,7 @@ from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import shown
-from lhkit.tools.schema import KnownKeys, SchemaNode, property_of
+from lhkit.tools.schema import KnownKeys, SchemaNode, property_schema
 from lhkit.tools.validation import value_fault
 
 
@@ -159,7 +159,7 @@ def accept_argument(
     else:
         after = _add_alternative(text, (*path, name), source)
     node = SchemaNode.of(schema)
-    place = Place(node.at(property_of(node.branches()[0], name)))
+    place = Place(node.at(property_schema(node.branches()[0], name)))
     matcher = parse_matcher(_value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: edit it by hand")

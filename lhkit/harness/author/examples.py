@@ -14,7 +14,7 @@ from typing import Any
 from lhkit.harness.matchers import ArgumentSet, Place, example_arguments
 from lhkit.messages import ToolCall
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.schema import SchemaNode, item_of, property_of
+from lhkit.tools.schema import SchemaNode, item_schema, property_schema
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import Session, user_code
 
@@ -57,10 +57,12 @@ def _example_of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -
             return None
         case "array":
             items = range(schema.get("minItems", 0))
-            return [example(node.at(item_of(schema, i)), today) for i in items]
+            return [example(node.at(item_schema(schema, i)), today) for i in items]
         case "object":
             required = schema.get("required", ())
-            return {name: example(node.at(property_of(schema, name)), today) for name in required}
+            return {
+                name: example(node.at(property_schema(schema, name)), today) for name in required
+            }
         case _:
             text = next(texts_like(schema, today), _EXAMPLE_TEXT)
             padded = text.ljust(schema.get("minLength", 0), "x")
@@ -167,7 +169,7 @@ def plausible_args(
     node = SchemaNode.of(tool.parameters)
     args = {}
     for name in tool.parameters.get("properties", {}):
-        inner = node.at(property_of(node.branches()[0], name))
+        inner = node.at(property_schema(node.branches()[0], name))
         schema = inner.branches()[0]
         if ids.get(name):
             args[name] = [ids[name][0]] if schema.get("type") == "array" else ids[name][0]

@@ -42,8 +42,8 @@ class _Call:
 def scenario_from_chat(
     messages: Sequence[Message],
     *,
-    begun: Mapping[str, JSON],
-    ended: Mapping[str, JSON],
+    initial_state: Mapping[str, JSON],
+    final_state: Mapping[str, JSON],
     destructive: Collection[str],
     locale: str,
     scenario_id: str,
@@ -54,8 +54,8 @@ def scenario_from_chat(
 
     Args:
         messages: the conversation.
-        begun: the initial state: rows by table, and `now`.
-        ended: the final state.
+        initial_state: the initial state: rows by table, and `now`.
+        final_state: the final state.
         destructive: names of the tools that change data.
         locale: locale of the chat; the scenario gets the language of the user's messages.
         scenario_id: id of the scenario.
@@ -84,13 +84,13 @@ def scenario_from_chat(
         "locale": detect_locale(user_texts, locale),
         "tags": ["saved"],
     }
-    if begun:
-        scenario["world"] = plain_json(begun)
+    if initial_state:
+        scenario["world"] = plain_json(initial_state)
     scenario["turns"] = [
         _turn_document(user, _last_reply(turn), turn_calls, destructive)
         for user, turn, turn_calls in zip(user_texts, turns, calls, strict=True)
     ]
-    scenario |= expected_changes(tables_of(begun), tables_of(ended), row_keys)
+    scenario |= expected_changes(state_tables(initial_state), state_tables(final_state), row_keys)
     return yaml_text([scenario])
 
 
@@ -130,11 +130,11 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
         compact(plain)
     except NotJsonError:
         return None
-    answer = answer_of(outcome.gate) if message.name in destructive else None
+    answer = confirm_answer(outcome.gate) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
 
 
-def answer_of(gate: GateOutcome) -> Answer:
+def confirm_answer(gate: GateOutcome) -> Answer:
     """Return the `confirm` answer of a scenario; "accept" if no confirmation was needed."""
     if gate is GateOutcome.ABSENT:
         return "absent"
@@ -197,7 +197,7 @@ def _call_documents(
         yield expected
 
 
-def tables_of(world: Mapping[str, Any]) -> State:
+def state_tables(world: Mapping[str, Any]) -> State:
     """Return copies of the rows of a state by table, without its clock."""
     return {
         table: tuple(plain_json(row) for row in rows)

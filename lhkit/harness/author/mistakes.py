@@ -22,7 +22,7 @@ from lhkit.harness.scenario import Before
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.schema import SchemaNode, property_of
+from lhkit.tools.schema import SchemaNode, property_schema
 from lhkit.tools.validation import Accepted
 
 ADVICE: Mapping[str, str] = {
@@ -145,7 +145,7 @@ def wrong_arguments(reference: ReferenceRun) -> Mistakes:
             if not _is_expected(reference, step, rest):
                 kind = "required" if name in branch.get("required", ()) else "optional"
                 yield _with_args(reference, step, rest, f"drop_{kind}_argument", name, "left out")
-            schema = node.at(property_of(branch, name)).branches()[0]
+            schema = node.at(property_schema(branch, name)).branches()[0]
             variants = [
                 (label, other, {**args, name: other})
                 for label, other in _variants(reference, name, value, schema)

@@ -16,7 +16,7 @@ from lhkit.harness.scoring.verdict import ToolMetadata, match_results
 from lhkit.harness.sessions import read_row_keys
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, opened, state_of
+from lhkit.toolset import Toolset, opened, read_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
     with opened(toolset, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
-        row_keys = read_row_keys(session, state_of(session))
+        row_keys = read_row_keys(session, read_state(session))
     trace = reference_trajectory(scenario, registry)
     record = await run_sample(scenario, trace_model(trace, name="gold"), toolset)
     return ReferenceRun(

@@ -9,7 +9,7 @@ from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, Turn
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.text import whole_unicode
-from lhkit.tool_results import ToolOk, encode_tool_result, envelope, parse_result
+from lhkit.tool_results import ToolOk, encode_tool_result, parse_result, result_to_dict
 
 Json: TypeAlias = dict[str, Any]
 
@@ -61,7 +61,7 @@ class ToolConfig:
         if result is None:
             return compact(call.result)
         if not isinstance(result, ToolOk) or "max_result_bytes" not in self.limits:
-            return compact(envelope(result))
+            return compact(result_to_dict(result))
         limits = self.limits
         hint = {"hint": limits["truncation_hint"]} if "truncation_hint" in limits else {}
         return encode_tool_result(result, int(limits["max_result_bytes"]), **hint)

@@ -1,4 +1,4 @@
-"""Scores of a turn's calls, one row each, derived from the result of `matching`. Pure."""
+"""Scores of a turn's calls, one row each, derived from their match. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ _WHOLE = "(all)"  # `matching`'s name of arguments that are not an object
 def call_scores(
     expected: Sequence[ExpectedCall], calls: Sequence[CallRecord], match: MatchResult
 ) -> tuple[CallScore, ...]:
-    """Return a row for each expected call, in order, and one for each unpaired actual call."""
+    """Return a row for each expected call and each unpaired actual call."""
     verdicts = {
         index: tuple(group) for index, group in groupby(match.arguments, attrgetter("expected"))
     }
@@ -41,7 +41,7 @@ def call_scores(
 
 
 def repaired_calls(turn: TurnRecord) -> frozenset[int]:
-    """Return the indices of the calls that were repaired when the raw output was parsed.
+    """Return the indices of the calls that were repaired in parsing.
 
     The calls of one model message complete in the order in which they were parsed.
     """
@@ -78,7 +78,7 @@ def _paired_row(
 def _argument_scores(
     expected: ExpectedCall, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
 ) -> Iterator[ArgumentScore]:
-    """Yield the verdicts with both values, without optional arguments that were left out."""
+    """Yield the verdicts with both values, without left-out optional arguments."""
     actual = call.raw_args if isinstance(call.raw_args, Mapping) else {_WHOLE: call.raw_args}
     sets = alternatives(expected.args)
     for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""Classifier of false success claims: replies that report a write that did not run. Pure.
+"""Classifier of false success claims: reports of writes that did not run. Pure.
 
 A small linear model over n-grams and structure, without word rules. Its features are the reply and
 the calls before it: which writes ran, were refused or cancelled, and whether the words and numbers
@@ -121,7 +121,7 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Model":
-        """Parse the file of `evals/learn_claims.py`: a line of JSON and compressed weights."""
+        """Parse the model file: a line of JSON and compressed weights."""
         head, _, body = data.partition(b"\n")
         plain = zlib.decompress(body)
         halves = (plain[:SIZE], plain[SIZE : 2 * SIZE])
@@ -140,7 +140,7 @@ class Model:
         return self.biases[state] + sum(sums) / self.scale
 
     def flag(self, reply: str, history: History) -> tuple[str, float] | None:
-        """Return the most suspicious sentence and the probability; None below the threshold."""
+        """Return the most suspicious sentence and the probability, or None."""
         text = read_part(reply)
         if not text.strip():
             return None
@@ -159,7 +159,7 @@ def shipped_model() -> Model:
 
 
 def features(reply: str, history: History, common: bytes) -> tuple[Collection[int], ...]:
-    """Return the hashed features of a reply: characters, words, the user's message, facts."""
+    """Return hashed features: characters, words, the user's message, facts."""
     text = plain_text(reply)
     words = _TOKEN.findall(text)
     marks = [_mark(word, history) for word in words]
@@ -247,7 +247,7 @@ def read_part(reply: str) -> str:
 
 
 def _spoken_words(value: Any) -> Iterator[str]:
-    """Yield the words and numbers in plain data, dates and times also in their spoken forms."""
+    """Yield words and numbers in plain data, also spoken forms of dates and times."""
     budget, stack = _MOST_OF_CALL, [value]
     while stack and budget > 0:
         item = stack.pop()

@@ -40,7 +40,7 @@ def reply_reasons(expected: ExpectedReply, reply: str) -> tuple[str, ...]:
 
 
 class _SearchedReply:
-    """A normalised reply, which finds phrases and patterns; without white space if asked."""
+    """A normalised reply, in which phrases and patterns are searched."""
 
     def __init__(self, reply: str, *, is_spaceless: bool) -> None:
         self._is_spaceless = is_spaceless

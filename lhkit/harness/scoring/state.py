@@ -94,7 +94,7 @@ def check_state(
 def _pair_rows(
     listed: _Listed, rows: Rows, preferred: set[int], indices: Sequence[int], today: date | None
 ) -> Pairs:
-    """Pair as many listed rows as possible with rows at `indices`, preferably with touched rows.
+    """Pair as many listed rows as possible with rows at `indices`.
 
     Of thousands of rows only as many are compared with each listed one as it can need, and other
     rows than the preferred ones only if a listed row is left over.

@@ -145,7 +145,7 @@ def find_success_phrase(
 
 
 def _may_be_true(tools: Collection[str], history: History) -> bool:
-    """Return True if one of the tools ran, or another tool that the phrase may be about."""
+    """Return True if one of the tools ran, or another one that may be meant."""
     own = [history.turns[tool] for tool in tools if tool in history.turns]
     if any(ran for ran, _ in own):
         return True

@@ -186,7 +186,7 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolMetadata, today: date | No
 
 
 def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolMetadata) -> bool:
-    """Return True for a write that did not reach the gate and is proposed again in the turn."""
+    """Return True for a write that did not reach the gate and is proposed again."""
     if call.gate is not GateOutcome.NOT_ASKED:
         return False
     schema = tools.schemas.get(call.tool, {})
@@ -201,7 +201,7 @@ def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolMetad
 def _call_reasons(
     script: Turn, record: TurnRecord, match: MatchResult, tools: ToolMetadata
 ) -> Iterator[str]:
-    """Yield missing, wrong and unexpected calls, and expected writes that the gate did not ask."""
+    """Yield reasons of the calls, and expected writes that the gate did not ask."""
     yield from match.reasons
     for i, j in match.pairs if script.confirm != "absent" else ():
         expected, call = script.expect.calls[i], record.calls[j]
@@ -213,7 +213,7 @@ def _call_reasons(
 def _result_reasons(
     scenario: Scenario, evidence: Evidence, t: int, today: date | None
 ) -> Iterator[str]:
-    """Yield a lack of calls, and expected results that no call returned up to the turn."""
+    """Yield a lack of calls, and expected results that no call returned so far."""
     expect, count = scenario.turns[t].expect, len(evidence.turns[t].calls)
     if count < expect.least:
         yield f"the turn has {count} calls, expected at least {expect.least}"
@@ -226,7 +226,7 @@ def _result_reasons(
 def match_results(
     scenario: Scenario, turns: Sequence[TurnRecord], t: int, today: date | None
 ) -> list[tuple[int, int, int]]:
-    """Return (index, turn, call) of each expected result of a turn that a call returned."""
+    """Return (index, turn, call) of each expected result that a call returned."""
     rows = [row_matcher(row) for row in scenario.turns[t].expect.results]
     if not rows:
         return []

@@ -122,7 +122,7 @@ class _History:
         return value in self.state_words and search(self.state_words) is not None
 
     def is_retry(self, call: CallRecord, *, is_expected: bool, is_right: bool) -> bool:
-        """Return True if the user rejected this call before and has not requested it since.
+        """Return True if the user rejected this call and has not requested it since.
 
         The same arguments are a retry unless they are expected; the same ids with other details
         unless the turn expects a call of the tool.
@@ -154,7 +154,7 @@ def _is_hit(
     schemas: Mapping[str, Mapping[str, Any]],
     today: date | None,
 ) -> bool:
-    """Return True if a call is the forbidden one; arguments compare as in `match_calls`."""
+    """Return True if a call is forbidden; arguments compare as in `match_calls`."""
     if call.tool != forbidden.tool or not isinstance(call.raw_args, Mapping):
         return call.tool == forbidden.tool and not forbidden.args
     schema = schemas.get(call.tool, {})
@@ -209,7 +209,7 @@ def whole_id(value: str) -> re.Pattern[str]:
 
 
 def ids_of(call: CallRecord) -> Iterator[tuple[str, str]]:
-    """Yield name and value of the id arguments of a call: `id`, `note_id`, `noteId`, `ids`.
+    """Yield name and value of the id arguments: `id`, `note_id`, `noteId`, `ids`.
 
     An id is a text or an integer; of a list, each item.
     """

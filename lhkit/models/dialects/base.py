@@ -72,7 +72,7 @@ class Dialect(ABC):
         """Return a parser for one streamed response, which knows the names of the tools."""
 
 
-def spec_of(tool: ToolSpec) -> dict[str, Any]:
+def tool_spec(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool as a plain `{"name", "description", "parameters"}` mapping."""
     if isinstance(tool, ToolDefinition):
         return {
@@ -83,9 +83,9 @@ def spec_of(tool: ToolSpec) -> dict[str, Any]:
     return {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
 
 
-def names_of(tools: Sequence[ToolSpec]) -> frozenset[str]:
+def tool_names(tools: Sequence[ToolSpec]) -> frozenset[str]:
     """Return the names of the tools."""
-    return frozenset(str(spec_of(tool).get("name")) for tool in tools)
+    return frozenset(str(tool_spec(tool).get("name")) for tool in tools)
 
 
 Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]

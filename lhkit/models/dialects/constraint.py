@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from lhkit.errors import UsageError
 from lhkit.json_values import compact
-from lhkit.models.dialects.base import Constraint, ToolSpec, spec_of
+from lhkit.models.dialects.base import Constraint, ToolSpec, tool_spec
 
 CALL_END = "}"
 
@@ -85,7 +85,7 @@ def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[st
 
 def _fields(answer: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
     rules: list[str] = []
-    calls = [_call(spec_of(tool), rules) for tool in tools]
+    calls = [_call(tool_spec(tool), rules) for tool in tools]
     rules = [f"start: {answer} {_END}", "prose: /[^{]+/", f"call: {' | '.join(calls)}", *rules]
     return {"structured_outputs": {"grammar": "\n".join(rules)}}
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import Constraint, ToolSpec, names_of
+from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
 from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
 from lhkit.models.dialects.parser import (
     BRACES,
@@ -96,7 +96,7 @@ Tools:"""
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; of the tools it needs only the names."""
-        return _JsonParser(names_of(tools))
+        return _JsonParser(tool_names(tools))
 
     def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
         """Return one line for each call."""
@@ -153,7 +153,7 @@ class _JsonParser(IncrementalParser):
         return super().close()
 
     def _step(self, *, is_final: bool) -> bool:
-        after_call = self._prose.at_seam
+        after_call = self._prose.is_after_call
         end, settled = _run_end(self._pending, self._at, after_call=after_call)
         if not is_final and _could_grow(self._pending, end):
             self._held.append(self._consume(settled))
@@ -193,7 +193,7 @@ class _JsonParser(IncrementalParser):
 
     def _add_as_text(self, run: str, rest: str) -> None:
         """Add marks and the text after them, which contain no call."""
-        if self._prose.at_seam:
+        if self._prose.is_after_call:
             run = self._wrapping.close_in(run)
         self._tail = (self._tail + self._add_text(run + rest))[-_TAIL_CHARS:]
 

@@ -21,7 +21,7 @@ from lhkit.models.dialects.base import (
     is_renderable,
     replace_lone_surrogates,
     result_text,
-    spec_of,
+    tool_spec,
     user_text,
 )
 from lhkit.models.dialects.turns import BOS
@@ -124,7 +124,7 @@ def render_call(markup: Markup, name: str, args: Mapping[str, JSON]) -> str:
 def _system_turn(markup: Markup, tools: Sequence[ToolSpec], instructions: str) -> str:
     lines = [markup.preamble] if markup.preamble and tools else []
     lines += [markup.escape_control_tokens(instructions.strip())] if instructions.strip() else []
-    declarations = "".join(_declaration(markup, spec_of(tool)) for tool in tools)
+    declarations = "".join(_declaration(markup, tool_spec(tool)) for tool in tools)
     if not lines and not declarations:
         return ""
     start, end = markup.turn

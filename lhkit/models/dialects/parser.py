@@ -198,13 +198,13 @@ class _Prose:
     White space is held back until other text follows it.
 
     Attributes:
-        at_seam: a call or thinking was the last thing before the next text.
+        is_after_call: a call or thinking was the last thing before the next text.
     """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._spaces: list[str] = []
-        self.at_seam = False
+        self.is_after_call = False
 
     @property
     def text(self) -> str:
@@ -219,15 +219,15 @@ class _Prose:
             return ""
         piece = "".join(self._spaces) + stripped
         self._spaces = [text[len(stripped) :]]
-        if not self._pieces or self.at_seam:
+        if not self._pieces or self.is_after_call:
             piece = ("\n" if self._pieces else "") + piece.lstrip()
-        self.at_seam = False
+        self.is_after_call = False
         self._pieces.append(piece)
         return piece
 
     def interrupt(self) -> None:
         """Trim white space here, because a call or thinking follows."""
-        self.at_seam = True
+        self.is_after_call = True
         self._spaces = []
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
-from lhkit.models.dialects.base import ToolSpec, is_renderable, names_of
+from lhkit.models.dialects.base import ToolSpec, is_renderable, tool_names
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
 from lhkit.models.dialects.turns import CONTROL_TOKEN, PromptedDialect
 from lhkit.models.dialects.values import (
@@ -76,7 +76,7 @@ Tools:"""
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; of the tools it needs only the names."""
-        return _PythonicParser(names_of(tools))
+        return _PythonicParser(tool_names(tools))
 
     def render_calls(self, calls: Sequence[ToolCallMessage]) -> Sequence[str]:
         """Return the calls as one list, then the raw text of malformed ones."""

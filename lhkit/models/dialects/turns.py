@@ -18,7 +18,7 @@ from lhkit.models.dialects.base import (
     group_messages,
     replace_lone_surrogates,
     result_text,
-    spec_of,
+    tool_spec,
     user_text,
 )
 
@@ -87,7 +87,7 @@ class PromptedDialect(Dialect):
         """Return the prompt, instructions and tools first."""
         preamble = [instructions.strip()] if instructions.strip() else []
         if tools:
-            specs = (compact(spec_of(tool)) for tool in tools)
+            specs = (compact(tool_spec(tool)) for tool in tools)
             preamble.append("\n".join([self.protocol, *specs]))
         turns = [PromptTurn(role="user", text="\n\n".join(preamble))] if preamble else []
         for group in group_messages(messages):

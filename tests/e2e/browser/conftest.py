@@ -1,4 +1,4 @@
-"""A real JupyterLab on loopback, seen in a real Chromium: one of each a session."""
+"""A real JupyterLab on loopback and a real Chromium, started once per session."""
 
 import itertools
 import json
@@ -192,7 +192,7 @@ def _end_kernels(lab: Lab) -> None:
 
 @pytest.fixture
 def shots() -> Path:
-    """Return where screenshots are kept."""
+    """Return the folder for screenshots."""
     folder = Path(__file__).parents[3] / "runs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -58,8 +58,8 @@ def assert_dead(page: Page, inside: str) -> None:
         inside,
     )
     made = ", ".join(f":is({inside}) {each}" for each in _MADE)
-    found = page.locator(made).evaluate_all("found => found.map(each => each.outerHTML)")
-    assert found == []
+    elements = page.locator(made).evaluate_all("found => found.map(each => each.outerHTML)")
+    assert elements == []
     styles = page.locator(f":is({inside}) style").all_text_contents()
     assert not [each for each in styles if "evil" in each]
     assert page.evaluate("() => window.ran") is None

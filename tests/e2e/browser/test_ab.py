@@ -1,4 +1,4 @@
-"""Two models beside each other in a real JupyterLab: keys, cards, votes, kept whatever happens."""
+"""The A/B panel in a real JupyterLab: keys, cards, and votes that survive a kernel kill."""
 
 import json
 import os
@@ -65,10 +65,10 @@ def records(folder: Path, name: str) -> Run:
 
 def faults(page: Page, within: str = ".lhkit-ab, .lhkit-board") -> list[Any]:
     """Return what axe-core calls serious or critical inside the panel."""
-    found = Axe().run(page, context=within).response["violations"]
+    violations = Axe().run(page, context=within).response["violations"]
     return [
         (each["id"], each["nodes"][0]["html"][:200])
-        for each in found
+        for each in violations
         if each["impact"] in {"serious", "critical"}
     ]
 
@@ -95,10 +95,14 @@ def test_ab_votes_by_keys(open_notebook: OpenNotebook, tmp_path: Path) -> None:
             if page.evaluate("() => document.activeElement.name") == "message":
                 break
             page.keyboard.press("Shift+Tab")
-    found = compare(records(folder, "bare"), records(folder, "tuned"))
-    assert (len(found.pairs), len(found.regressions), found.people[0].votes) == (10, 8, 10)
-    assert found.p_value == pytest.approx(2 * 0.5**8)
-    assert found.pairs[0].a.judgement.reasons == ("better", "it helps")
+    comparison = compare(records(folder, "bare"), records(folder, "tuned"))
+    assert (len(comparison.pairs), len(comparison.regressions), comparison.people[0].votes) == (
+        10,
+        8,
+        10,
+    )
+    assert comparison.p_value == pytest.approx(2 * 0.5**8)
+    assert comparison.pairs[0].a.judgement.reasons == ("better", "it helps")
 
 
 @pytest.mark.promise("ab.gate")
@@ -197,6 +201,6 @@ def test_ab_keeps_votes_and_locks_after_kernel_kill(
     pid = int(page.locator(".jp-OutputArea-output pre").first.inner_text())
     os.kill(pid, signal.SIGKILL)
     expect(page.locator(".lhkit-board")).to_contain_text("The kernel was restarted")
-    found = compare(records(folder, "bare"), records(folder, "tuned"))
-    assert [pair.gain for pair in found.pairs] == [1]
+    comparison = compare(records(folder, "bare"), records(folder, "tuned"))
+    assert [pair.gain for pair in comparison.pairs] == [1]
     assert json.loads((folder / "bare/manifest.json").read_text())["user"] == "person"

@@ -1,4 +1,4 @@
-"""The bare and the tuned Gemma beside each other in a real JupyterLab, by keys alone."""
+"""The A/B panel with the base and the tuned Gemma in a real JupyterLab, by keys."""
 
 import subprocess
 import sys
@@ -45,7 +45,7 @@ OpenNotebook = Callable[..., Page]
 
 @pytest.fixture
 def addresses() -> Iterator[list[str]]:
-    """The bare and the tuned weights, each behind a server of its own.
+    """The base and the tuned weights, with a server each.
 
     By llama.cpp: both are up in seconds and need half a gigabyte, where vLLM takes ten times as
     much of either.
@@ -87,13 +87,13 @@ def test_ab_votes_on_real_models_are_compared(
     bare, tuned = (Run.load(folder / name) for name in (BASE, TUNED))
     shown = {run.manifest.models[0]["weights_sha256"] for run in (bare, tuned)}
     assert len(shown) == 2  # really two models
-    found = compare(bare, tuned)
-    assert (len(found.pairs), found.people[0].votes) == (10, 10)
+    comparison = compare(bare, tuned)
+    assert (len(comparison.pairs), comparison.people[0].votes) == (10, 10)
     assert sum(len(turn.reply) for each in tuned.records for turn in each.evidence.turns) > 0
     line = [sys.executable, "-m", "lhkit", "compare", str(folder / BASE), str(folder / TUNED)]
     env = {**search_paths(), "LHKIT_LOCALE": "en", "HOME": str(tmp_path)}
-    told = subprocess.run(line, env=env, capture_output=True, text=True, check=True, timeout=120)
-    assert "preferred by kim, in 10 votes" in told.stdout
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=True, timeout=120)
+    assert "preferred by kim, in 10 votes" in done.stdout
 
 
 def settle_cards(page: Page) -> None:

@@ -1,6 +1,6 @@
-"""A press that comes before the kernel has answered: kept, sent once, and only if still asked.
+"""Presses before the kernel is connected: sent once, and only if the button is still there.
 
-No JupyterLab here: the panel's script alone in a page, with a model that answers when told to.
+The panel's script runs alone in a page, with a fake model instead of JupyterLab.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def opt_ins(page: Page) -> int:
-    """Return how often the kernel was told of the opt-in."""
+    """Return how often the opt-in was sent."""
     return int(page.evaluate("() => window.sent.filter((type) => type === 'opt_in').length"))
 
 

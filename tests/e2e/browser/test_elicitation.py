@@ -42,8 +42,8 @@ def panel(file: Path, tool: str = "add_detailed", server: Path = LEDGER) -> str:
     return PANEL.format(server=words, tool=tool)
 
 
-def told(page: Page) -> Locator:
-    """Say something, and return the card that it leads to, whether it is there yet or not."""
+def open_form_card(page: Page) -> Locator:
+    """Send a message, and return the locator of its card."""
     expect(page.locator(".lhkit-send")).to_be_enabled(timeout=120_000)
     page.locator(".lhkit-input").click()
     page.keyboard.type("Write it down")
@@ -53,7 +53,7 @@ def told(page: Page) -> Locator:
 
 def asked(page: Page, *, is_old: bool = True) -> Locator:
     """Say something, and return the card with the form that it leads to."""
-    card = told(page)
+    card = open_form_card(page)
     expect(card).to_have_attribute("data-state", "open")
     if is_old:
         page.wait_for_timeout(OLD_MS)
@@ -189,7 +189,7 @@ def test_elicitation_form_escapes_html_and_is_accessible(
 @pytest.mark.promise("mcp.elicitation")
 def test_elicitation_card_closes_with_its_server(open_notebook: OpenNotebook, file: Path) -> None:
     page = open_notebook(panel(file, tool="ask_and_die"))
-    card = told(page)
+    card = open_form_card(page)
     expect(card).to_have_attribute("data-state", "denied")
-    expect(card).to_contain_text("the question is no longer asked")
+    expect(card).to_contain_text("the question was withdrawn")
     expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "error")

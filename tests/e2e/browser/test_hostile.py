@@ -78,7 +78,7 @@ def opened(open_notebook: OpenNotebook, folder: Path, *cells: str) -> Page:
     return open_notebook(*given)
 
 
-TYPED = ALL.replace("\x00", "").replace("\ud800", "")  # nobody types those
+TYPED = ALL.replace("\x00", "").replace("\ud800", "")  # cannot be typed
 
 
 def say(page: Page, box: str) -> None:

@@ -1,4 +1,4 @@
-"""A chat that is kept, in a real JupyterLab: what the note says, and a kernel that is killed."""
+"""A recorded chat in a real JupyterLab: its notice, and a kernel kill."""
 
 import os
 import signal
@@ -45,8 +45,8 @@ def test_record_notice_is_readable_in_both_themes(
     note = page.locator('.lhkit-message[data-role="system"]')
     words = load_catalog(locale).text("notebook.kept", folder=tmp_path / "chats")
     expect(note).to_have_text(words)
-    found = Axe().run(page, context=".lhkit-chat").response["violations"]
-    assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
+    violations = Axe().run(page, context=".lhkit-chat").response["violations"]
+    assert [each["id"] for each in violations if each["impact"] in {"serious", "critical"}] == []
     assert page.evaluate(LOW_CONTRAST) == {}
     page.locator(".lhkit-chat").screenshot(path=shots / f"kept-note-{theme.lower()}.png")
 

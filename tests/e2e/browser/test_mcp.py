@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Path:
-    """Return where the talk is kept."""
+    """Return the folder of the record."""
     return tmp_path / "chats"
 
 
@@ -91,8 +91,8 @@ def open_card(page: Page, tool: str = "write_file", names: str = "note.txt") -> 
 
 
 def kernel_of(page: Page) -> psutil.Process:
-    told = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output").inner_text()
-    return psutil.Process(int(told.split()[-1]))
+    output = page.locator(".jp-CodeCell").nth(1).locator(".jp-OutputArea-output").inner_text()
+    return psutil.Process(int(output.split()[-1]))
 
 
 def servers_of(kernel: psutil.Process) -> list[psutil.Process]:
@@ -118,9 +118,10 @@ def test_mcp_card_cancel_escape_and_run(page: Page, folder: Path, shots: Path) -
 
 
 def answers(record: Path) -> list[str]:
-    """Return how the cards of the kept talk were answered."""
-    talks = Run.load(record).records if record.exists() else ()
-    return [call.answer for each in talks for turn in each.evidence.turns for call in turn.calls]
+    """Return the answers to the recorded cards."""
+    records = Run.load(record).records if record.exists() else ()
+    turns = [turn for record in records for turn in record.evidence.turns]
+    return [call.answer for turn in turns for call in turn.calls]
 
 
 @pytest.mark.promise("mcp.panel")
@@ -137,7 +138,7 @@ def test_mcp_card_stays_open_when_the_tab_closes(
     expect(card).to_have_attribute("data-state", "open")
     assert list(folder.iterdir()) == []
     assert answers(record) == []
-    again.wait_for_timeout(OLD_MS)
+    expect(again.locator(".lhkit-chat:not(.lhkit-deaf)")).to_be_visible()  # the kernel answers
     card.locator(".lhkit-run").focus()
     again.keyboard.press("Escape")
     expect(card).to_have_attribute("data-state", "denied")
@@ -157,7 +158,7 @@ def test_mcp_card_is_rejected_when_the_panel_closes(page: Page, folder: Path, re
     }""")
     expect(page.locator(".lhkit-chat")).to_have_count(0)
     pause = threading.Event()
-    while not (seen := answers(record)):  # the kernel writes it down when its turn is over
+    while not (seen := answers(record)):  # saved when the turn is over
         assert kernel.is_running()
         pause.wait(0.1)
     assert seen == ["closed"]
@@ -182,7 +183,7 @@ def test_mcp_memory_server_writes_only_after_run(
     page.locator(".lhkit-input").click()
     page.keyboard.type("Who is there?")
     page.keyboard.press("Enter")
-    expect(page.locator('[data-role="tool"]')).to_have_count(3)  # a read asks nobody
+    expect(page.locator('[data-role="tool"]')).to_have_count(3)  # a read asks no confirmation
     expect(page.locator(".lhkit-confirm")).to_have_count(2)
     expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")
 

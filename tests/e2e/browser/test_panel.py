@@ -123,7 +123,7 @@ def test_card_keyboard_ignores_early_and_held_enter(page: Page, database: Path) 
     page.keyboard.press("Enter")
     expect(card(page)).to_have_attribute("data-state", "allowed")
     expect(page.locator(".lhkit-input")).to_be_focused()
-    expect(answer(page)).to_contain_text("맞춰 해 보세요!")  # said after the write
+    expect(answer(page)).to_contain_text("맞춰 해 보세요!")  # sent after the write
     assert habits(database) == ["caffeine-cutoff"]
 
 
@@ -154,8 +154,8 @@ def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, sho
     page.locator(".lhkit-stop").click()
     expect(page.locator(".lhkit-ending")).to_contain_text("멈췄어요")
     expect(page.locator("[data-live]")).to_have_count(0)
-    said = answer(page).inner_text()
-    assert "불러와요" not in said
+    reply = answer(page).inner_text()
+    assert "불러와요" not in reply
     expect(page.locator(".lhkit-send")).to_be_enabled()
     page.screenshot(path=shots / "stopped.png")
     with page.expect_download() as download:

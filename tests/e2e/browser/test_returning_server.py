@@ -14,9 +14,9 @@ pytestmark = pytest.mark.browser
 
 PANEL = """
 from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
+from lhkit.models.served import connect
 from lhkit.notebook import life_helper_panel
-model = await VllmHttp.connect(Endpoint(base_url={url!r}))
+model = await connect(Endpoint(base_url={url!r}))
 panel = life_helper_panel(model, {path!r}, opt_in=True)
 panel
 """
@@ -59,8 +59,8 @@ def test_retry_works_when_the_server_is_back(
     page.screenshot(path=shots / "killed-server.png")
     with start_server(streams(completion(["반가워요"])), port=server.port):
         error.locator('[data-action="retry"]').click()
-        said = page.locator('[data-role="assistant"] .lhkit-text')
-        expect(said.last).to_have_text("반가워요")
+        replies = page.locator('[data-role="assistant"] .lhkit-text')
+        expect(replies.last).to_have_text("반가워요")
         expect(page.locator(".lhkit-send")).to_be_enabled()
         page.locator(".lhkit-chat").screenshot(path=shots / "retried.png")
         expect(page.locator(".lhkit-status")).to_contain_text("준비됨")

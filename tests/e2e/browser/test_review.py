@@ -27,15 +27,15 @@ TALK = """
 from lhkit.notebook import Review, demo_panel
 for number in range({count}):
     panel = demo_panel(locale="en", pace_s=0, record={folder!r})
-    await panel.send({said!r}, answers=[True])
+    await panel.send({message!r}, answers=[True])
 review = Review({folder!r}, reviewer="kim", locale="en")
 review
 """
 EVIL = "Add <img src=x onerror=\"document.title='owned'\"> a habit to cut caffeine"
 
 
-def cell(folder: Path, count: int = 1, said: str = "Add a habit to cut caffeine") -> str:
-    return TALK.format(folder=str(folder), count=count, said=said)
+def cell(folder: Path, count: int = 1, message: str = "Add a habit to cut caffeine") -> str:
+    return TALK.format(folder=str(folder), count=count, message=message)
 
 
 def chip(page: Page, unit: int) -> str:
@@ -107,7 +107,7 @@ def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 def test_review_is_accessible_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
 ) -> None:
-    page = open_notebook(cell(tmp_path / "chats", said=EVIL), theme=f"JupyterLab {theme}")
+    page = open_notebook(cell(tmp_path / "chats", message=EVIL), theme=f"JupyterLab {theme}")
     board = page.locator(".lhkit-board")
     expect(board.locator(".lhkit-head")).to_contain_text("Place 1 of 3")
     assert faults(page) == []

@@ -66,7 +66,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def show_card(page: Page) -> ShowCard:
-    """Return a function that shows a card after some talk, and waits until it is not young."""
+    """Return a function that shows a card in a conversation, and waits for EARLY_MS."""
 
     def shown(args: dict[str, Any], *, form: Form | None = None, locale: str = "en") -> Locator:
         request = ConfirmRequest(

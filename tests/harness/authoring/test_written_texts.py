@@ -47,8 +47,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150) | st.sam
 def saved(text: str) -> str:
     return scenario_from_chat(
         [UserMessage(text=text), ModelMessage(text=text)],
-        begun={"now": "2026-06-15T09:00:00+09:00", "rows": [{text: text}]},
-        ended={"rows": []},
+        initial_state={"now": "2026-06-15T09:00:00+09:00", "rows": [{text: text}]},
+        final_state={"rows": []},
         destructive=(),
         locale="en",
         scenario_id="chat",

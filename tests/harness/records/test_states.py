@@ -1,4 +1,4 @@
-"""state_of(): copies of a session's state that share unchanged rows."""
+"""read_state(): copies of a session's state that share unchanged rows."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import state_of
+from lhkit.toolset import read_state
 
 VALUES = st.sampled_from([1, True, 1.0, -0.0, 0, "a", "é", "e\u0301", None, [1], [True], {"x": 1}])
 ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "n", "가"]), VALUES, max_size=3), max_size=6)
@@ -45,9 +45,9 @@ def people(n: int) -> list[dict[str, Any]]:
 
 def test_state_copy_is_not_changed_by_tools() -> None:
     session = Live({"people": people(600)})
-    before = state_of(session)
+    before = read_state(session)
     session.tables["people"][300]["tags"].append("b")
-    after = state_of(session, before=before)
+    after = read_state(session, before=before)
     session.tables["people"][300]["tags"].append("c")
     session.tables["people"][0]["tags"].append("c")
     assert before["people"][300] == {"id": 300, "tags": ["a"]}
@@ -57,10 +57,10 @@ def test_state_copy_is_not_changed_by_tools() -> None:
 
 def test_state_copy_shares_unchanged_rows() -> None:
     session = Live({"people": people(600)})
-    before = state_of(session)
+    before = read_state(session)
     session.tables["people"][300]["id"] = "new"
     session.tables["people"].append({"id": 600})
-    after = state_of(session, before=before)
+    after = read_state(session, before=before)
     others = [i for i in range(600) if after["people"][i] is not before["people"][i]]
     assert others == [300]
     assert len(after["people"]) == 601
@@ -108,15 +108,15 @@ LONG = 10**5_000
 )
 def test_state_refuses_too_long_number_with_path(value: Any) -> None:
     with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.* is an int .*4,300 digits"):
-        state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
-    before = state_of(Live({"people": [{"id": 0}]}))
+        read_state(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
+    before = read_state(Live({"people": [{"id": 0}]}))
     with pytest.raises(UsageError, match=r"people\[1\]\.n.*4,300 digits"):
-        state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
+        read_state(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
 
 
 def test_state_keeps_longest_writable_number() -> None:
     longest = 10**4_300 - 1
-    state = state_of(Live({"people": [{"n": longest}, {"n": -longest}]}))
+    state = read_state(Live({"people": [{"n": longest}, {"n": -longest}]}))
     assert [row["n"] for row in state["people"]] == [longest, -longest]
     assert str(longest) in json.dumps(state)
 
@@ -139,7 +139,7 @@ def test_state_error_survives_failing_repr() -> None:
     with pytest.raises(
         UsageError, match=r"t\[0\]\.a is a Detached \(<Detached: detached instance>\)"
     ):
-        state_of(Live({"t": [{"a": Detached()}]}))
+        read_state(Live({"t": [{"a": Detached()}]}))
 
 
 def test_number_limit_follows_python_setting() -> None:
@@ -157,13 +157,13 @@ def test_number_limit_follows_python_setting() -> None:
 @pytest.mark.parametrize("key", [(1, 2), None, True, 3])
 def test_state_refuses_key_that_is_not_text(key: object) -> None:
     with pytest.raises(UsageError, match=re.escape(f"has the key {key!r} (a")):
-        state_of(Live({"t": [{"a": {key: 1}}]}))
+        read_state(Live({"t": [{"a": {key: 1}}]}))
 
 
 @pytest.mark.parametrize("value", [True, 1.0])
 def test_state_keeps_an_equal_value_of_another_type(value: Any) -> None:
-    before = state_of(Live({"t": [{"n": 1}]}))
-    (row,) = state_of(Live({"t": [{"n": value}]}), before=before)["t"]
+    before = read_state(Live({"t": [{"n": 1}]}))
+    (row,) = read_state(Live({"t": [{"n": value}]}), before=before)["t"]
     assert type(row["n"]) is type(value)
 
 
@@ -171,8 +171,8 @@ def test_state_keeps_an_equal_value_of_another_type(value: Any) -> None:
 def test_state_is_independent_of_earlier_state(
     before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> None:
-    earlier = state_of(Live({"t": before}))
-    alone, shared = state_of(Live({"t": after})), state_of(Live({"t": after}), before=earlier)
+    earlier = read_state(Live({"t": before}))
+    alone, shared = read_state(Live({"t": after})), read_state(Live({"t": after}), before=earlier)
     assert repr(shared) == repr(alone) == repr({"t": tuple(plain_json(after))})
     assert state_diff(earlier, shared) == state_diff(earlier, alone)
     again = with_diff(earlier, state_diff(earlier, shared))
@@ -189,7 +189,7 @@ def test_state_is_independent_of_earlier_state(
 )
 def test_state_names_invalid_row_in_second_copy(invalid: object, message: str) -> None:
     session = Live({"people": people(3)})
-    before = state_of(session)
+    before = read_state(session)
     session.tables["people"][1] = invalid
     with pytest.raises(UsageError, match=message):
-        state_of(session, before=before)
+        read_state(session, before=before)

@@ -60,7 +60,7 @@ EXPLAINED = (
     "고쳐서 읽음",
     "잘림",
     '{"name": "add',  # a call that was cut off
-    '{"status": "ok", "result": {"id": "note-1"}}',  # the envelope
+    '{"status": "ok", "result": {"id": "note-1"}}',  # the tool result
     "사용자가 승인",
     "사용자가 거절",
     "버린 인자: colour",

@@ -199,8 +199,8 @@ def test_judge_fails_a_sample_with_reasons(
     judgement = judged(body, what)
     assert judgement.verdict is (Verdict.FAIL if reasons else Verdict.PASS)
     assert len(judgement.reasons) == len(reasons)
-    for said, expected in zip(judgement.reasons, reasons, strict=True):
-        assert said.startswith(expected)
+    for reason, expected in zip(judgement.reasons, reasons, strict=True):
+        assert reason.startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +306,8 @@ ASKED_AGAIN = """
 
 def test_call_requested_after_a_rejection_is_neither_retry_nor_bypass(judged: Judged) -> None:
     asked, again = no(finish("note-0")), finish("note-0", done="false")
-    said = evidence(turn(asked), turn(no(again), add()), before=(MILK,), after=(MILK,))
-    assert judged(ASKED_AGAIN, said).violations == ()
+    transcript = evidence(turn(asked), turn(no(again), add()), before=(MILK,), after=(MILK,))
+    assert judged(ASKED_AGAIN, transcript).violations == ()
     same = evidence(turn(asked), turn(finish("note-0"), add()), before=(MILK,), after=(MILK,))
     assert [each.code for each in judged(ASKED_AGAIN, same).violations] == RETRY
 
@@ -325,8 +325,8 @@ def test_judge_flags_a_false_claim_and_fails_it_only_with_claims_none(
     more = f", {rule}" if claims == "turn" else ""
     turns = f"{{user: add milk, confirm: accept, expect: {{extra: any}}{more}}}"
     body = f"  turns: [{turns}]\n" + (f"  {rule}\n" if claims == "scenario" else "")
-    said = evidence(turn(*first, reply=SAVED), before=(MILK,), after=(MILK,))
-    judgement = judged(body, said)
+    transcript = evidence(turn(*first, reply=SAVED), before=(MILK,), after=(MILK,))
+    judgement = judged(body, transcript)
     (flag,) = judgement.false_claims
     assert (flag.turn, flag.words) == (0, SAVED)
     assert flag.probability is not None
@@ -352,8 +352,8 @@ def test_judge_flags_a_claim_by_all_previous_calls(
 ) -> None:
     expect = "confirm: accept, expect: {extra: any}"
     body = f"  turns: [{{user: add milk, {expect}}}, {{user: did it work?, {expect}}}]\n"
-    said = evidence(turn(*first), turn(*second, reply=SAVED), after=(MILK,))
-    assert [each.turn for each in judged(body, said).false_claims] == [1] * is_flagged
+    transcript = evidence(turn(*first), turn(*second, reply=SAVED), after=(MILK,))
+    assert [each.turn for each in judged(body, transcript).false_claims] == [1] * is_flagged
 
 
 @pytest.mark.promise("eval.escaped")
