@@ -244,7 +244,7 @@ async def test_bfcl_turn_after_an_unscored_one_has_the_complete_state(into: Path
 
 async def test_bfcl_import_writes_jsonl(package: Path, tmp_path: Path) -> None:
     folder, settings = tmp_path / "to_lines", load_settings()
-    await import_bfcl_tasks(package, into=folder, settings=settings, as_jsonl=True)
+    await import_bfcl_tasks(BfclOptions(path=package, into=folder, as_jsonl=True), settings)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in written] == ["base_0", "base_1"]
     assert [scenario.id for scenario in load_scenarios([folder / "multi_turn_base.jsonl"])] == [

@@ -258,7 +258,7 @@ async def test_record_rejects_the_folder_of_a_run(make_panel: MakePanel, tmp_pat
         make_panel([], record=tmp_path)
     (tmp_path / RECORDS).write_bytes(b"")
     with pytest.raises(UsageError, match="has a run"):
-        await remove_chats((), tmp_path, settings=Settings(), is_all=True)
+        await remove_chats(ForgetOptions(folder=tmp_path, is_all=True), Settings())
 
 
 async def test_chats_commands_list_show_and_export(
@@ -291,7 +291,7 @@ async def test_chats_forget_deletes_only_the_named_chat(
         await panel.send(f"more of {word}")
     names = [str(record.sample_id) for record in Run.load(tmp_path).records]
     with pytest.raises(UsageError, match="has no chat 'nope'"):
-        await remove_chats([names[0], "nope"], tmp_path, settings=Settings())
+        await remove_chats(ForgetOptions(names=(names[0], "nope"), folder=tmp_path), Settings())
     for mistaken in ({"names": (), "is_all": False}, {"names": names, "is_all": True}):
         with pytest.raises(UsageError, match="name the chats to delete"):
             await remove_chats(ForgetOptions(folder=tmp_path, **mistaken), Settings())
@@ -306,4 +306,4 @@ async def test_chats_forget_deletes_only_the_named_chat(
 
 async def test_chats_commands_report_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a run folder"):
-        await list_chats(tmp_path / "none", settings=Settings())
+        await list_chats(ListOptions(folder=tmp_path / "none"), Settings())

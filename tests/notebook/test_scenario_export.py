@@ -199,5 +199,5 @@ async def test_to_scenario_treats_a_stopped_card_as_rejected(
 
 
 async def test_to_scenario_rejects_an_empty_conversation(settings: Settings) -> None:
-    with pytest.raises(UsageError, match="nothing has been said"):
+    with pytest.raises(UsageError, match="the conversation is empty"):
         demo_panel(settings=settings).to_scenario()

@@ -324,7 +324,7 @@ async def test_accept_reports_a_tool_that_the_run_does_not_describe(
     manifest = json.loads(path.read_text())
     for locales in ({}, {"en": {}}, {"en": {"tools": []}}):
         path.write_text(json.dumps({**manifest, "locales": locales}))
-        with pytest.raises(UsageError, match="describes no tool 'add_habit' in 'en'"):
+        with pytest.raises(UsageError, match="does not have tool 'add_habit' in 'en'"):
             accept_all(Run.load(played), tmp_path / "mine.yaml")
 
 
