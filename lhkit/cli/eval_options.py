@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from pydantic import model_validator
 
 from lhkit.cli.options import (
     Constraint,
@@ -12,6 +13,7 @@ from lhkit.cli.options import (
     Paths,
     RunsDir,
     RuntimeOption,
+    find_project_toolset,
 )
 from lhkit.cli.ray_options import RayOptions
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
@@ -51,6 +53,7 @@ class EvalOptions(RayOptions):
             help="Your own toolset: FILE.py:NAME, package.module:NAME or mcp:SERVER; needs PATHS.",
         ),
     ] = DEFAULT_TOOLSET
+    _project = model_validator(mode="before")(find_project_toolset)
     dialect: Dialect = "json"
     constraint: Constraint = "off"
     dtype: DtypeOption = None

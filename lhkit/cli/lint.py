@@ -3,13 +3,14 @@
 from collections import Counter
 from dataclasses import asdict
 
+from pydantic import model_validator
 from rich.console import Console
 from rich.text import Text
 
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.options import AsJson, Paths, Toolset, find_project_toolset
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
@@ -27,6 +28,7 @@ class LintOptions(Options):
 
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
+    _project = model_validator(mode="before")(find_project_toolset)
     as_json: AsJson = False
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import model_validator
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +16,7 @@ from lhkit import app
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.options import AsJson, Paths, Toolset, find_project_toolset
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
@@ -33,6 +34,7 @@ class MutateOptions(Options):
 
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
+    _project = model_validator(mode="before")(find_project_toolset)
     fail_under: Annotated[
         float | None,
         typer.Option(

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Annotated, TypeAlias
 
 import typer
+from pydantic import model_validator
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +16,7 @@ from lhkit import embedded
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset
+from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset, find_project_toolset
 from lhkit.errors import UsageError
 from lhkit.harness.faults import did_you_mean
 from lhkit.harness.loader import load_scenarios
@@ -48,6 +49,7 @@ class PromptOptions(Options):
         typer.Option(help="Id of the scenario. Default: the first of PATHS."),
     ] = None
     toolset: Toolset = DEFAULT_TOOLSET
+    _project = model_validator(mode="before")(find_project_toolset)
     dialect: Dialect = "json"
     locale: Annotated[
         str | None, typer.Option(help=f"{LOCALES}. Default: that of the scenario, else of chat.")

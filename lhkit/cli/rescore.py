@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import model_validator
 
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Paths, RunFolder, Toolset
+from lhkit.cli.options import Paths, RunFolder, Toolset, find_project_toolset
 from lhkit.errors import RunError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.report.terminal import summary_view
@@ -29,6 +30,7 @@ class RescoreOptions(Options):
     run: RunFolder
     paths: Paths = ()
     toolset: Toolset = DEFAULT_TOOLSET
+    _project = model_validator(mode="before")(find_project_toolset)
     into: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder of the new run. Default: RUN-rescored."),

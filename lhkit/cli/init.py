@@ -1,0 +1,64 @@
+"""`lhkit init`: write a project to start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lhkit.cli.command import Options, command
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.errors import UsageError
+from lhkit.files import write_atomically
+from lhkit.harness import scenario
+from lhkit.locales import load_catalog
+from lhkit.settings import Settings
+from lhkit.text import printable
+
+_TEMPLATE = Path(__file__).with_name("project")
+_SCHEMA = Path(scenario.__file__).with_name("scenario.schema.json")
+
+FILES = {
+    "tools.py": _TEMPLATE / "tools.py",
+    "shopping.scenario.yaml": _TEMPLATE / "shopping.scenario.yaml",
+    "lhkit.toml": _TEMPLATE / "lhkit.toml",
+    "chat.ipynb": _TEMPLATE / "chat.ipynb",
+    "AGENTS.md": _TEMPLATE / "AGENTS.md",
+    "scenario.schema.json": _SCHEMA,
+    ".github/workflows/lhkit.yml": _TEMPLATE / "ci.yml",
+}
+"""The files of a project, and what they are copied from."""
+
+
+class InitOptions(Options):
+    """Options of `lhkit init`."""
+
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", file_okay=False, help="Folder of the project.")
+    ] = Path()
+
+
+@command("lhkit init demo")
+async def init_project(options: InitOptions, settings: Settings) -> int:
+    """Write a toolset, three scenarios, a notebook and a CI workflow; overwrite nothing.
+
+    Raises:
+        UsageError: a file exists already.
+        OSError: a file cannot be written.
+    """
+    existing = [name for name in FILES if (options.folder / name).exists()]
+    if existing:
+        raise UsageError(
+            f"{options.folder / existing[0]} exists already. Give another folder, or move it away."
+        )
+    for name, source in FILES.items():
+        target = options.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, source.read_bytes())
+    catalog, console = load_catalog(settings.locale), Console()
+    for name in FILES:
+        console.print(printable(str(options.folder / name)), markup=False, highlight=False)
+    console.print(
+        printable(catalog.text("init.next", folder=options.folder)), markup=False, highlight=False
+    )
+    return ExitCode.OK
