@@ -68,6 +68,18 @@ class SetupError(LhkitError):
 class MissingPackageError(SetupError):
     """An optional package is not installed."""
 
+    @classmethod
+    def of_extra(cls, package: str, extra: str, *, otherwise: str = "") -> "MissingPackageError":
+        """Return the error for a package of one of lhkit's extras.
+
+        Args:
+            package: the missing package, such as `altair`.
+            extra: the extra that installs it, such as `eval`.
+            otherwise: what can be done without it.
+        """
+        install = f"Install it with `pip install 'lhkit[{extra}]'`"
+        return cls(f"{package} is not installed. {install}{otherwise and f', or {otherwise}'}.")
+
 
 class WeightsError(SetupError):
     """The embedded weights cannot be fetched, verified or converted."""

@@ -40,9 +40,7 @@ async def serve_tools(options: McpServeOptions, settings: Settings) -> int:
     try:
         from lhkit.mcp.serving import McpServing
     except ImportError as error:
-        raise MissingPackageError(
-            "lhkit mcp serve needs the package mcp: install lhkit[mcp], or in a clone run make venv"
-        ) from error
+        raise MissingPackageError.of_extra("mcp", "mcp") from error
 
     settings = settings.model_copy(update={"locale": options.locale or settings.locale})
     live = open_live_session(options.toolset, options.world, options.file, settings)

@@ -67,7 +67,7 @@ PROJECT = "lhkit.toml"
 
 
 def find_project_toolset(values: Any) -> Any:
-    """Add the toolset of a `lhkit.toml` beside the scenarios, unless one is given.
+    """Add the toolset of a `lhkit.toml` in the folder of the scenarios, unless one is given.
 
     A pydantic validator (mode "before") of options with `paths` and `toolset`.
 

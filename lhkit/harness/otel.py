@@ -66,9 +66,7 @@ def _requests(run: Run) -> Iterator[Any]:
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
     except ImportError as error:
-        raise MissingPackageError(
-            "OpenTelemetry's SDK is not installed. Install it with `pip install 'lhkit[export]'`."
-        ) from error
+        raise MissingPackageError.of_extra("OpenTelemetry's SDK", "eval") from error
     ids, finished = _Ids(), InMemorySpanExporter()
     provider = TracerProvider(
         sampler=ALWAYS_ON,

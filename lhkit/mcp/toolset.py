@@ -193,9 +193,7 @@ class McpToolset:
         try:
             from lhkit.mcp.connection import McpConnection
         except ImportError as error:
-            raise MissingPackageError(
-                "MCP servers need the package mcp: install lhkit[mcp], or in a clone run make venv"
-            ) from error
+            raise MissingPackageError.of_extra("mcp", "mcp") from error
 
         tables = dict(world)
         now, files, calls = tables.pop("now", None), tables.pop(FILES, None), tables.pop(_CALLS, ())

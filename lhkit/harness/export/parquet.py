@@ -43,9 +43,7 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
     try:
         import fastparquet
     except ImportError as error:
-        raise MissingPackageError(
-            "fastparquet is not installed. Run `pip install -e '.[export]'` in the clone."
-        ) from error
+        raise MissingPackageError.of_extra("fastparquet", "eval") from error
     files = tuple(folder / f"{name}.parquet" for name in FRAMES)
     with replace_atomically(*files) as drafts:
         for number, records in enumerate(_batches(run.records)):

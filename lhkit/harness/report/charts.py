@@ -219,9 +219,7 @@ def _altair() -> Any:
     try:
         import altair as alt
     except ImportError as error:
-        raise MissingPackageError(
-            "altair is not installed. Run `pip install -e '.[report]'` in the clone."
-        ) from error
+        raise MissingPackageError.of_extra("altair", "eval") from error
     return alt
 
 
@@ -260,9 +258,7 @@ def svg_of(spec: dict[str, Any]) -> str:
     try:
         import vl_convert
     except ImportError as error:
-        raise MissingPackageError(
-            "vl-convert-python is not installed. Run `pip install -e '.[report]'` in the clone."
-        ) from error
+        raise MissingPackageError.of_extra("vl-convert-python", "eval") from error
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return svg
 
