@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +19,10 @@ from lhkit.toolset.sessions import user_code
 
 DEFAULT = DEFAULT_TOOLSET
 
-_FORMATS = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
+_FORMATS = (
+    "write FILE.py:NAME, package.module:NAME, mcp:SERVER, life-helper, or a name that an installed "
+    "package declares as an entry point of lhkit.toolsets"
+)
 
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
 _MCP, _MCP_HOME = "mcp:", "lhkit.mcp.toolset"
@@ -30,7 +34,8 @@ def load(reference: str = DEFAULT) -> Toolset:
 
     Args:
         reference: `FILE.py:NAME` (a path), `package.module:NAME`, `life-helper`, or `mcp:` and a
-            server (its command line, address, `mcp.json#NAME` or `FILE.toml`). NAME is an object
+            server (its command line, address, `mcp.json#NAME` or `FILE.toml`), or the name of an
+            entry point of the group `lhkit.toolsets`. NAME is an object
             with a method `open(world, locale)`, a `ToolRegistry`, or a class or function without
             required arguments that returns one of these.
 
@@ -42,8 +47,17 @@ def load(reference: str = DEFAULT) -> Toolset:
         served: Toolset = _mcp().from_reference(reference)
         return served
     what = f"toolset {reference}"
-    value = _load(_SHIPPED.get(reference, reference), what, _FORMATS, fits=_may_be_toolset)
+    target = _SHIPPED.get(reference) or _installed(reference) or reference
+    value = _load(target, what, _FORMATS, fits=_may_be_toolset)
     return _as_toolset(value, what)
+
+
+def _installed(name: str) -> str | None:
+    """Return the reference of an entry point of `lhkit.toolsets`, None if there is none."""
+    if ":" in name:
+        return None
+    points = entry_points(group="lhkit.toolsets", name=name)
+    return next((point.value for point in points), None)
 
 
 def load_named(what: str, reference: str) -> Any:

@@ -568,3 +568,21 @@ def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> N
     assert (tmp_path / "own.db").is_file()
     with pytest.raises(UsageError, match="--world starts from a state of its own"):
         talk(settings, world=world, file=tmp_path / "own.db")
+
+
+def test_load_resolves_an_entry_point_of_an_installed_package(
+    notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site"
+    (package / "notebook_tools-1.0.dist-info").mkdir(parents=True)
+    (package / "notebook_tools-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: notebook-tools\nVersion: 1.0\n"
+    )
+    (package / "notebook_tools-1.0.dist-info" / "entry_points.txt").write_text(
+        "[lhkit.toolsets]\nnotes = notebook_tools:toolset\n"
+    )
+    (package / "notebook_tools.py").write_text(notes.read_text(encoding="utf-8"))
+    monkeypatch.syspath_prepend(package)
+    assert type(load("notes")).__name__ == type(load(f"{notes}:toolset")).__name__
+    with pytest.raises(UsageError, match=r"entry point of lhkit\.toolsets"):
+        load("not-installed")
