@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lhkit.errors import ServerStartError, UsageError
-from lhkit.models import gemma, light, weights
+from lhkit.models import gemma, llama_cpp_server, weights
 from lhkit.models.server import (
     LocalServer,
     RunningServer,
@@ -36,7 +36,7 @@ def embedded_weights(name: str, settings: Settings) -> Path:
         AdapterError: there is no adapter.
     """
     if settings.runtime == LLAMA_CPP:
-        return light.light_file(settings.cache_dir, name)
+        return llama_cpp_server.light_file(settings.cache_dir, name)
     return embedded_folder(name, settings)
 
 
@@ -51,7 +51,7 @@ async def embedded_sha256(name: str, settings: Settings) -> str | None:
     if not await asyncio.to_thread(path.exists):
         return None
     if settings.runtime == LLAMA_CPP:
-        return await asyncio.to_thread(light.light_sha256, path)
+        return await asyncio.to_thread(llama_cpp_server.light_sha256, path)
     return await weights_sha256(path, settings.cache_dir)
 
 
@@ -102,9 +102,11 @@ async def prepare_server(
                 f"--server-parser and --compile are for vLLM: leave them out, or give --runtime "
                 f"{VLLM}"
             )
-        light.require_llama_cpp()
-        file = await light.ensure_light(settings.cache_dir, name, report=reports.weights)
-        plan = await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
+        llama_cpp_server.require_llama_cpp()
+        file = await llama_cpp_server.ensure_light(settings.cache_dir, name, report=reports.weights)
+        plan = await llama_cpp_server.light_plan(
+            name, file, settings.cache_dir, settings.now(), port=port
+        )
         return LocalServer(plan, report=reports.server)
     vllm_settings = await prepare_vllm(
         settings,

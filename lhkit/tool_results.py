@@ -85,6 +85,8 @@ def serialisable(result: ToolResult) -> ToolResult:
     """
     try:
         if isinstance(result, ToolOk):
+            if not isinstance(result.data, Mapping):
+                raise NotJsonError(f"data must be an object, not {type(result.data).__name__}")
             return ToolOk(read_only_json(result.data))
         if isinstance(result, ToolErr) and not (type(result.code) is type(result.reason) is str):
             return ToolErr(code=_as_text(result.code), reason=_as_text(result.reason))

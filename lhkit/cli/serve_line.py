@@ -23,7 +23,7 @@ from lhkit.models import gguf_serving
 from lhkit.models.adapter import read_lora, with_lora
 from lhkit.models.gemma import EMBEDDED_NAMES, served_dtype, served_precision, serving_plan
 from lhkit.models.identity import server_aliases, weights_alias
-from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
+from lhkit.models.llama_cpp_server import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.vllm_server import (
     CPU_SERVER,
     Device,

@@ -151,7 +151,9 @@ class ScriptedGate:
 
 
 class GuardedGate:
-    """Wraps a gate with one question at a time, a time-out and a no for exceptions.
+    """Wraps a gate that asks a person: one question at a time, a time-out, a no for exceptions.
+
+    A gate that decides by a rule needs none: it returns `Decision` with `CODE_YES` or `CODE_NO`.
 
     Args:
         inner: the gate.

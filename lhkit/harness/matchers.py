@@ -18,7 +18,9 @@ from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, m
 from typing_extensions import TypeAliasType
 
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
-from lhkit.harness.comparison import (
+from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
+from lhkit.harness.relative_dates import date_error, resolve_date
+from lhkit.harness.values import (
     equal,
     fold_text,
     is_found,
@@ -26,8 +28,6 @@ from lhkit.harness.comparison import (
     pattern_error,
     remove_spaces,
 )
-from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
-from lhkit.harness.relative_dates import date_error, resolve_date
 from lhkit.json_values import shown
 from lhkit.tools.schema import (
     ABSENT,

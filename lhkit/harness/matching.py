@@ -21,9 +21,9 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.comparison import equal
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.scenario import ExpectedCall
+from lhkit.harness.values import equal
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
 

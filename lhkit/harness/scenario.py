@@ -23,7 +23,6 @@ from pydantic import (
 from lhkit.errors import ScenarioError
 from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
-from lhkit.harness.comparison import normalize_reply
 from lhkit.harness.faults import (
     Fault,
     Many,
@@ -35,6 +34,7 @@ from lhkit.harness.faults import (
 )
 from lhkit.harness.matchers import SearchPattern
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
+from lhkit.harness.values import normalize_reply
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import BrokenRule, RowKeys, State
+from lhkit.harness.values import hashable_form
 from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
     DEFAULT,

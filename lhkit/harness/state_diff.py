@@ -14,8 +14,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
+from lhkit.harness.values import hashable_form
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 

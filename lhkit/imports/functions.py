@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.comparison import hashable_form
+from lhkit.harness.values import hashable_form
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result

@@ -39,8 +39,9 @@ class ToolDefinition:
         implied: values of optional arguments that the handler fills in when they are left out and
             that the schema does not state as `default`, or `TODAY`; for comparing calls, hidden
             from the model. Example: `{"day": TODAY, "unit": "kg"}`.
-        repeatable: the same call twice in a row is intended (`cd ..`) and runs again. Otherwise
-            the second one gets the result `repeated_call`, because small models repeat themselves.
+        repeatable: the same call twice in a row is intended (`cd ..`) and runs again. Otherwise,
+            in a chat, the second one gets the result `repeated_call`, because small models repeat
+            themselves.
         claims: words or regular expressions in which a reply reports the success of this write,
             by language: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. A reply that contains one
             without such a write fails its turn. Hidden from the model.

@@ -40,8 +40,8 @@ def upgrade_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if match[1] not in _VALIDATORS:
         raise SchemaError(f"draft {match[1]} is not supported: write it in draft 2020-12")
     _VALIDATORS[match[1]].check_schema(schema)
-    upgrade_schema: Mapping[str, Any] = _rewrite(schema, schema, match[1])
-    return schema if upgrade_schema == schema else {**upgrade_schema, "$schema": _LATEST}
+    rewritten: Mapping[str, Any] = _rewrite(schema, schema, match[1])
+    return schema if rewritten == schema else {**rewritten, "$schema": _LATEST}
 
 
 def _rewrite(schema: Any, root: Mapping[str, Any], draft: str) -> Any:

@@ -103,7 +103,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 add(change(definition), validator)
 
     def register(self, definition: ToolDefinition) -> ToolDefinition:
-        """Add a tool; return its definition, with a schema of an older draft upgrade_schema.
+        """Add a tool; return its definition, with its schema as Draft 2020-12.
 
         Raises:
             RegistrationError: the name is invalid or taken, or the definition is invalid.

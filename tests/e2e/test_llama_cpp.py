@@ -15,7 +15,7 @@ from lhkit.files import file_sha256
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.light import ensure_light, light_sha256
+from lhkit.models.llama_cpp_server import ensure_light, light_sha256
 from lhkit.models.served import connect
 from lhkit.responses import Finished, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings

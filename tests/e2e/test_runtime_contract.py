@@ -18,7 +18,7 @@ from lhkit.errors import ContextTooLongError
 from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.light import PARALLEL
+from lhkit.models.llama_cpp_server import PARALLEL
 from lhkit.models.weights import ensure_tuned
 from lhkit.settings import LLAMA_CPP, VLLM, Settings
 from tests.e2e.test_gemma import running_requests

@@ -10,13 +10,13 @@ import pytest
 
 from lhkit import match_calls
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
-from lhkit.harness import comparison, documents
+from lhkit.harness import documents, values
 from lhkit.harness.author.mutate import mutate, read_survivors
-from lhkit.harness.comparison import is_found, pattern_error
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.results import Run
 from lhkit.harness.suite import load_suite
+from lhkit.harness.values import is_found, pattern_error
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
 
@@ -230,7 +230,7 @@ def test_pattern_fault_returns_quickly_for_catastrophic_patterns() -> None:
 def test_a_search_that_takes_too_long_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(comparison, "SEARCH_CPU_S", 0.1)
+    monkeypatch.setattr(values, "SEARCH_CPU_S", 0.1)
     with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):
         is_found(r"(q|qq)+$", "q" * 200 + "!")
 

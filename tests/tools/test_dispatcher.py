@@ -20,6 +20,7 @@ from lhkit.locales import load_catalog
 from lhkit.messages import GateOutcome, ToolCallOutcome
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
@@ -606,3 +607,19 @@ async def test_dispatch_validates_as_jsonschema_does(
     )
     assert isinstance(result, ToolOk) == expected
     assert isinstance(result, ToolOk) or code(result) == "validation"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("data", [[1, 2], 5, "text", None])
+async def test_dispatcher_refuses_result_data_that_is_not_an_object(data: Any) -> None:
+    registry = ToolRegistry()
+
+    async def handler(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        return ToolOk(data)
+
+    registry.register(
+        ToolDefinition(name="f", description="F.", parameters={"type": "object"}, handler=handler)
+    )
+    result = await ToolDispatcher(registry).dispatch("f", {})
+    assert isinstance(result, ToolErr)
+    assert (result.code, "must be an object" in result.reason) == ("handler_error", True)

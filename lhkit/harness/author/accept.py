@@ -18,7 +18,6 @@ from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, Seq
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.arguments import ANY_OF, parse_matcher
-from lhkit.harness.comparison import fold_text
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, format_path
 from lhkit.harness.fingerprint import scenario_hash
@@ -27,6 +26,7 @@ from lhkit.harness.manifest import Manifest, Prompt
 from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.values import fold_text
 from lhkit.json_values import shown
 from lhkit.tools.schema import KnownKeys, SchemaNode, property_schema
 from lhkit.tools.validation import value_fault

@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Any
 
 from lhkit.harness.arguments import alternatives
-from lhkit.harness.comparison import is_found
 from lhkit.harness.faults import Path, did_you_mean, format_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
 from lhkit.harness.scenario import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
+from lhkit.harness.values import is_found
 from lhkit.json_values import shown
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import KnownKeys, spelling

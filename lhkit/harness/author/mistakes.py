@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from lhkit.harness.author.examples import example, plausible_calls, texts_like
 from lhkit.harness.author.reference import TurnTrace, success_claims
 from lhkit.harness.author.reference_run import ReferenceRun, Step
-from lhkit.harness.comparison import is_number
 from lhkit.harness.record import Evidence
 from lhkit.harness.scenario import Before
+from lhkit.harness.values import is_number
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition

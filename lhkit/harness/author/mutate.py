@@ -16,12 +16,12 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import KINDS, Mistake, Untried
 from lhkit.harness.author.reference import trace_model
 from lhkit.harness.author.reference_run import ReferenceRun, run_reference
-from lhkit.harness.comparison import hashable_form
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import judge
 from lhkit.harness.state_diff import state_diff
+from lhkit.harness.values import hashable_form
 from lhkit.toolset import Toolset, require_isolated
 
 Survivors: TypeAlias = Mapping[tuple[str, str], str]

@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from lhkit.harness.comparison import (
+from lhkit.harness.scenario import ExpectedReply, ReplyPart
+from lhkit.harness.values import (
     MINUS_MARK,
     is_found,
     normalize_reply,
     remove_spaces,
     shorten_cents,
 )
-from lhkit.harness.scenario import ExpectedReply, ReplyPart
 
 REPLY_BORDER = "\n\ue001\n"
 """Separator of the replies of a conversation that are searched together; no phrase crosses it."""

@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
-from lhkit.harness.comparison import hashable_form
 from lhkit.harness.matchers import Equals, Fields, Place
 from lhkit.harness.record import RowKeys, Rows, State
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
+from lhkit.harness.values import hashable_form
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, nfc
 

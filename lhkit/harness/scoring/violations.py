@@ -16,11 +16,11 @@ from functools import lru_cache
 from typing import Any
 
 from lhkit.events import EndReason
-from lhkit.harness.comparison import fold_text
 from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MatchResult
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import ForbiddenCall, Scenario
+from lhkit.harness.values import fold_text
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.schema import nfc

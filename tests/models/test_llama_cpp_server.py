@@ -15,10 +15,10 @@ import pytest
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.files import file_sha256
-from lhkit.models import light
+from lhkit.models import llama_cpp_server
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.identity import weights_alias
-from lhkit.models.light import (
+from lhkit.models.llama_cpp_server import (
     ADAPTER,
     LlamaCppSettings,
     ensure_light,
@@ -170,7 +170,7 @@ async def test_ensure_light_reports_a_missing_adapter(world: World) -> None:
 async def test_require_llama_cpp_fails_before_fetching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(light, "find_spec", lambda _name: None)
+    monkeypatch.setattr(llama_cpp_server, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(MissingPackageError, match=r"lhkit\[local\]"):
         await embedded.prepare_server(settings, embedded.Reports())
