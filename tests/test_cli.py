@@ -43,11 +43,15 @@ def test_cli_shows_version_and_help() -> None:
 @pytest.mark.parametrize(
     ("args", "code", "sentence"),
     [
-        (["chat", "--model", "gpt"], 2, "no embedded model 'gpt': choose one of gemma"),
-        (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
+        (["chat", "--model", "gpt"], 2, "Invalid embedded model 'gpt': choose one of gemma"),
+        (
+            ["eval", "--split", "train", "--model", "gold"],
+            2,
+            "Unknown split 'train': choose one of dev",
+        ),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
         (["serve", "x", "--dry-run", "--device", "tpu"], 2, "'tpu' is not one of 'gpu', 'cpu'"),
-        (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
+        (["compare", "nowhere", "elsewhere"], 2, "nowhere is not a run folder"),
     ],
 )
 def test_cli_reports_invalid_usage_in_one_sentence(
@@ -69,8 +73,16 @@ def test_chat_reports_unreachable_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [
-        ("LHKIT_TIMEZONE", "Mars/Olympus", "LHKIT_TIMEZONE: 'Mars/Olympus' is no IANA time zone"),
-        ("LHKIT_LOCAL", "en", "LHKIT_LOCAL is no setting of lhkit: did you mean LHKIT_LOCALE?"),
+        (
+            "LHKIT_TIMEZONE",
+            "Mars/Olympus",
+            "Environment variable LHKIT_TIMEZONE is invalid: 'Mars/Olympus' is not an IANA time zone",
+        ),
+        (
+            "LHKIT_LOCAL",
+            "en",
+            "Unknown environment variable LHKIT_LOCAL: did you mean LHKIT_LOCALE",
+        ),
     ],
 )
 def test_cli_reports_invalid_environment_variable(
@@ -80,7 +92,7 @@ def test_cli_reports_invalid_environment_variable(
     own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), variable: value}
     run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(folder), env=own)
     assert run.returncode == 2
-    assert f"lhkit: environment variable {sentence}" in run.stderr
+    assert f"lhkit: {sentence}" in run.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,7 +34,6 @@ def run_pytest(folder: Path, *options: str) -> tuple[int, str]:
         cwd=folder,
         env={
             **search_paths(),
-            "PYTEST_ADDOPTS": "-p lhkit.pytest_plugin",
             "HOME": str(folder),
             "PYTHONDONTWRITEBYTECODE": "1",
         },

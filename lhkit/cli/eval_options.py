@@ -13,8 +13,8 @@ from lhkit.cli.options import (
     Paths,
     RunsDir,
     RuntimeOption,
-    find_project_toolset,
 )
+from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 

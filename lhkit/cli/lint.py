@@ -10,7 +10,8 @@ from rich.text import Text
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset, find_project_toolset
+from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources

@@ -16,7 +16,8 @@ from lhkit import app
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset, find_project_toolset
+from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import load_scenarios

@@ -1,15 +1,14 @@
 """Options and arguments that several commands share."""
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.precision import Dtype
-from lhkit.settings import DEFAULT_TOOLSET, LLAMA_CPP, Runtime, Settings
+from lhkit.settings import LLAMA_CPP, Runtime, Settings
 
 LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
 """The values of `--locale` as text, the default first."""
@@ -62,40 +61,6 @@ Locale = Annotated[
 Paths = Annotated[tuple[Path, ...], typer.Argument(help="Scenario files or folders.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")]
 RunsDir = Annotated[Path, typer.Option(file_okay=False, help="Folder of the run folders.")]
-PROJECT = "lhkit.toml"
-"""File of a folder that names the toolset of its scenarios."""
-
-
-def find_project_toolset(values: Any) -> Any:
-    """Add the toolset of a `lhkit.toml` in the folder of the scenarios, unless one is given.
-
-    A pydantic validator (mode "before") of options with `paths` and `toolset`.
-
-    Raises:
-        UsageError: the file is invalid.
-    """
-    if values.get("toolset", DEFAULT_TOOLSET) != DEFAULT_TOOLSET:
-        return values
-    for path in values.get("paths") or ():
-        folder = path if path.is_dir() else path.parent
-        if (folder / PROJECT).is_file():
-            return values | {"toolset": _read_project(folder / PROJECT)}
-    return values
-
-
-def _read_project(file: Path) -> str:
-    try:
-        project = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} is invalid: {error}") from error
-    toolset = project.pop("toolset", None)
-    if not isinstance(toolset, str) or project:
-        raise UsageError(f'{file} is invalid: expected one line, toolset = "FILE.py:NAME"')
-    from lhkit.toolset import reference_from
-
-    return reference_from(file.parent, toolset)
-
-
 Toolset = Annotated[
     str,
     typer.Option(

@@ -16,7 +16,8 @@ from lhkit import embedded
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset, find_project_toolset
+from lhkit.cli.options import LOCALES, AsJson, Dialect, Paths, Toolset
+from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.errors import UsageError
 from lhkit.harness.faults import did_you_mean
 from lhkit.harness.loader import load_scenarios

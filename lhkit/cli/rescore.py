@@ -10,7 +10,8 @@ from pydantic import model_validator
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Paths, RunFolder, Toolset, find_project_toolset
+from lhkit.cli.options import Paths, RunFolder, Toolset
+from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.errors import RunError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.report.terminal import summary_view

@@ -149,7 +149,7 @@ def test_finish_reports_os_errors_briefly_and_logs_the_traceback(
 ) -> None:
     assert exit_code(OSError(28, "No space left on device", "some.json")) == ExitCode.INFRASTRUCTURE
     output = capsys.readouterr().err.replace("\n", " ")
-    assert output.startswith("lhkit: the system refused this ")
+    assert output.startswith("lhkit: operating system error: ")
     assert "No space left on device: 'some.json'" in output
     assert "Traceback" not in output
     assert "Traceback" in (cache_folder / "logs" / "lhkit.log").read_text(encoding="utf-8")

@@ -620,6 +620,6 @@ async def test_dispatcher_refuses_result_data_that_is_not_an_object(data: Any) -
     registry.register(
         ToolDefinition(name="f", description="F.", parameters={"type": "object"}, handler=handler)
     )
-    result = await ToolDispatcher(registry).dispatch("f", {})
+    result = await ToolDispatcher(registry).dispatch("f", {}, confirm=None)
     assert isinstance(result, ToolErr)
     assert (result.code, "must be an object" in result.reason) == ("handler_error", True)
