@@ -82,7 +82,7 @@ def source_concurrency(source: ModelSource) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A run whose options were checked before anything starts; `toolset` is without stress."""
+    """A run with valid options; `toolset` is the one without `stress`."""
 
     options: RunOptions
     scenarios: tuple[Scenario, ...]
@@ -109,7 +109,7 @@ class Evaluation:
         )
 
     async def run(self, opened: OpenedModel, provenance: Provenance, **arguments: Any) -> Run:
-        """Run the missing samples; `arguments` are further ones of `replay`."""
+        """Run the missing samples; `arguments` are passed on to `replay`."""
         model, toolset = stressed(opened.source, self.toolset, self.stress)
         return await replay(
             self.scenarios,
@@ -229,7 +229,7 @@ def prepare_evaluation(
     settings = apply_server_options(
         settings, options.runtime, options.dtype, *addresses, settings.base_url
     )
-    options.require_few(len(scenarios))
+    options.require_sample_limit(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)
     toolset = scale.with_instructions(

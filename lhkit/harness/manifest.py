@@ -43,7 +43,7 @@ class _Part(BaseModel):
 
 
 class AssistantLimits(_Part):
-    """The limits of the assistant that exports use."""
+    """Limits of the assistant, as far as exports need them."""
 
     max_result_bytes: Annotated[int, Field(ge=1, le=2**31)] = 2**31
     truncation_hint: str = ""
@@ -101,7 +101,7 @@ class Manifest(_Part):
         tools: the tool names of scenarios that do not have all tools of their language.
         scenarios: the hash of each scenario.
         contexts: the hash of the context lines of each scenario that has any.
-        questions: the content hashes of the repeats of each scenario, or one for all repeats.
+        questions: content hashes by scenario, one for each repeat, or one for all repeats.
         rescored_from: the run that the records were rescored from.
     """
 
@@ -229,7 +229,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
     for locale, old_prompt, new_prompt in prompts:
         requested += _tool_changes(old_prompt, new_prompt, locale)
     yield from requested
-    if all(change.what == "weights" for change in requested):  # else the rendering follows from it
+    if all(change.what == "weights" for change in requested):  # other changes explain it
         for locale, old_prompt, new_prompt in prompts:
             hashes = old_prompt.rendering_sha256, new_prompt.rendering_sha256
             yield from _change("rendering", *hashes, locale)
@@ -285,7 +285,7 @@ def _values(rows: Iterable[Mapping[str, Any]], name: str) -> str:
     values: set[str] = set()
     for row in rows:
         value = row.get(name)
-        if name == "weights":  # the model's name if the hash has no other
+        if name == "weights":  # a model whose weights have only a hash is shown by its name
             sha256 = str(row.get("weights_sha256") or "")
             value = weights_label(str(value or (row.get("model") if sha256 else "") or ""), sha256)
         values.add("-" if value in {None, ""} else str(value))

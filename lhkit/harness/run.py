@@ -188,7 +188,7 @@ async def replay(
         keep_prompts=keep_prompts,
         keep_states=keep_states,
     )
-    options.require_few(len(scenarios))
+    options.require_sample_limit(len(scenarios))
     keep_records = keep_records and runner is None
     if run_dir is None and not keep_records:
         option = "keep_records=False" if runner is None else "runner"

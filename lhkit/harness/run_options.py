@@ -40,7 +40,7 @@ class ReplayOptions(BaseModel):
     keep_prompts: bool = False
     keep_states: bool = False
 
-    def require_few(self, scenarios: int) -> None:
+    def require_sample_limit(self, scenarios: int) -> None:
         """Refuse more samples than a run may have.
 
         Raises:

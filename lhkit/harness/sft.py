@@ -199,8 +199,8 @@ async def reference_conversations(
             )
         if not _is_exportable(record):
             return None
-        unlearned = {i for i, turn in enumerate(scenario.turns) if turn.gold.say is None}
-        return _prompt_texts(toolset, scenario.world, record, unlearned)
+        untrained_replies = {i for i, turn in enumerate(scenario.turns) if turn.gold.say is None}
+        return _prompt_texts(toolset, scenario.world, record, untrained_replies)
 
     return _conversations(run, texts)
 
@@ -245,10 +245,10 @@ async def reviewed_conversations(
     def texts(record: SampleRecord) -> PromptTexts:
         chat = by_id[record.sample_id.scenario]
         _require_replayed(record, chat)
-        unlearned = {
+        untrained_replies = {
             i for i, turn in enumerate(chat.turns) if not turn.is_reply_fine or not turn.reply
         }
-        return _prompt_texts(toolset, chat.world, record, unlearned)
+        return _prompt_texts(toolset, chat.world, record, untrained_replies)
 
     return _conversations(run, texts)
 
@@ -295,12 +295,12 @@ def _prompt_texts(
     toolset: Toolset,
     world: Mapping[str, Any],
     record: SampleRecord,
-    unlearned: Collection[int] = (),
+    untrained_replies: Collection[int] = (),
 ) -> PromptTexts:
     with opened(toolset, world, record.locale) as session:
         assistant = session.assistant
         return PromptTexts(
             instructions=assistant.instructions,
             contexts=tuple(assistant.context(turn.user) for turn in record.evidence.turns),
-            unlearned=unlearned,
+            untrained_replies=untrained_replies,
         )

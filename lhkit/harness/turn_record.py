@@ -1,6 +1,6 @@
 """Building the record of a user turn from the controller's events. Pure.
 
-Events are only collected during the turn, so that nothing here can fail it.
+The events of a turn are collected while it runs and evaluated after it.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -108,7 +108,7 @@ def _call_record(
 ) -> CallRecord:
     outcome = message.outcome
     if outcome is None:
-        raise ValueError(f"the call of {message.name!r} is settled without an outcome")
+        raise ValueError(f"the call of {message.name!r} is completed without an outcome")
     return CallRecord(
         tool=message.name,
         raw_args=plain_or_repr(message.args),

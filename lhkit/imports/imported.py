@@ -10,8 +10,8 @@ from lhkit.harness.scenario import Scenario
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 
-SILENCE_FAILS = {"matches": r"\S"}
-"""The check of a reply whose words cannot be scored: it must not be empty."""
+NOT_EMPTY = {"matches": r"\S"}
+"""A `reply` that accepts every reply but an empty one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """The scenarios of one file: `file` without suffix, `name` of their toolset in its module."""
+    """Scenarios of one file. `file` is its name without suffix, `name` the toolset's variable."""
 
     name: str
     scenarios: tuple[Mapping[str, Any], ...]

@@ -25,7 +25,7 @@ from lhkit.imports.functions import (
     read_json,
 )
 from lhkit.imports.imported import (
-    SILENCE_FAILS,
+    NOT_EMPTY,
     Imported,
     ImportedFile,
     Loss,
@@ -224,7 +224,7 @@ class _Converter:
             turn["expect"] = {"calls": expected, "extra": "reads"}
             turn["gold"] = {"calls": reference_calls(calls)}
         if recorded.replies:
-            turn["reply"] = SILENCE_FAILS
+            turn["reply"] = NOT_EMPTY
             turn["gold"] = turn.get("gold", {}) | {"say": recorded.replies[-1]}
         else:
             losses.append(Loss(code="unanswered", where=self.reader.where, detail=recorded.user))

@@ -29,7 +29,7 @@ from lhkit.imports.functions import (
     to_rows,
     to_tool_result,
 )
-from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, reference_calls
+from lhkit.imports.imported import NOT_EMPTY, Imported, ImportedFile, Loss, reference_calls
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult
@@ -231,7 +231,7 @@ def _convert_tasks(domain: Domain, split: str, losses: list[Loss]) -> Iterator[d
                 ],
                 "extra": "any",  # the final data are compared instead
             },
-            "reply": SILENCE_FAILS,
+            "reply": NOT_EMPTY,
             "gold": {"calls": reference_calls(calls)},
         }
         outputs = [{"contains_any": [output]} for output in task.outputs]

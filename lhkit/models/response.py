@@ -19,7 +19,7 @@ from lhkit.models.sse import (
     typed,
     whole_number,
 )
-from lhkit.models.timing import FirstTimes, TokenTimes
+from lhkit.models.timing import ChunkTimes, FirstTimes
 from lhkit.redaction import masked
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 
@@ -137,8 +137,8 @@ class ResponseReader:
         self._last_data_s = 0.0
         self._decoder = EventStreamDecoder()
         self._first_times = FirstTimes()
-        self._token_times = TokenTimes()
-        self._choice_times = TokenTimes()
+        self._token_times = ChunkTimes()
+        self._choice_times = ChunkTimes()
         self._token_ids: list[int] = []
         self._prompt_token_ids: tuple[int, ...] = ()
         self._reason = ""

@@ -7,8 +7,8 @@ from lhkit.responses import TextDelta, Timing, ToolCallParsed
 
 
 @dataclass(slots=True, kw_only=True)
-class TokenTimes:
-    """First and last time, and the gaps, of the chunks with generated content."""
+class ChunkTimes:
+    """Arrival times of chunks with generated content: first, last, and the gaps between them."""
 
     first_s: float | None = None
     last_s: float | None = None
@@ -40,7 +40,7 @@ class FirstTimes:
         elif isinstance(event, ToolCallParsed):
             self.record("call_ready_s", now_s)
 
-    def timing(self, tokens: TokenTimes, *, retries: int, retried_s: float) -> Timing:
+    def timing(self, tokens: ChunkTimes, *, retries: int, retried_s: float) -> Timing:
         """Return the recorded times as a `Timing`."""
         return Timing(
             **self.times,

@@ -44,12 +44,12 @@ class PromptTexts:
     """Texts of the prompt that a record does not contain.
 
     `instructions` is the text of the system message, `contexts` has the context line of each turn.
-    `unlearned` are the turns, from 0, whose reply is not a training target.
+    `untrained_replies` are the turns, from 0, whose reply is not a training target.
     """
 
     instructions: str = ""
     contexts: Sequence[str] = ()
-    unlearned: Collection[int] = ()
+    untrained_replies: Collection[int] = ()
 
 
 def exported_conversations(
@@ -82,7 +82,7 @@ def _conversation(record: SampleRecord, config: ToolConfig, texts: PromptTexts) 
         for message in assistant_messages(turn):
             calls = sum(each["role"] == "tool" for each in messages)
             exchange = _exchange(message, config, calls)
-            if number in texts.unlearned and not message.named:
+            if number in texts.untrained_replies and not message.named:
                 exchange[0]["weight"] = 0
             messages += exchange
     functions = [
