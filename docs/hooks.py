@@ -15,6 +15,26 @@ from lhkit.harness.scenario_schema import scenario_json_schema
 ROOT = Path(__file__).parents[1]
 
 
+_site: list[Path] = []
+
+
+def on_config(config: Any) -> None:
+    """Remember the folder of the site."""
+    _site[:] = [Path(config["site_dir"])]
+
+
+def on_shutdown() -> None:
+    """Write the search index for file:// again, with all languages.
+
+    The offline plugin writes it for each language, before the index of all is complete.
+    """
+    for site in _site:
+        index = site / "search" / "search_index.json"
+        if index.is_file():
+            text = f"var __index = {index.read_text(encoding='utf-8')}"
+            index.with_suffix(".js").write_text(text, encoding="utf-8")
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill in the parts of a page that are generated."""
     if "<!-- commands -->" in markdown:
