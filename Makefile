@@ -74,7 +74,7 @@ lint: venv  ## ruff, mypy, import contracts
 	@$(BIN)/lint-imports
 
 docs: venv  ## build the documentation site into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: venv  ## let ruff mend and format
 	@$(BIN)/ruff check --fix

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typer.main import get_command
 
 from lhkit.cli.parser import build_parser
 from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +41,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill in the parts of a page that are generated."""
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", "\n".join(_commands()))
+    if "<!-- settings -->" in markdown:
+        markdown = markdown.replace("<!-- settings -->", "\n".join(_settings()))
     if "<!-- schema -->" in markdown:
         markdown = markdown.replace("<!-- schema -->", "\n".join(_schema()))
     return markdown
@@ -69,6 +73,13 @@ def _command(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
             option, text = (part.replace("|", r"\|").replace("\n", " ") for part in record)
             yield f"| `{option}` | {text} |"
     yield ""
+
+
+def _settings() -> Iterator[str]:
+    yield "| variable | meaning |\n|---|---|"
+    for name, text in re.findall(r"^ +(\w+): (.+)$", Settings.__doc__ or "", re.MULTILINE):
+        if name in Settings.model_fields:
+            yield f"| `LHKIT_{name.upper()}` | {text} |"
 
 
 def _schema() -> Iterator[str]:

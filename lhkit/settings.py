@@ -42,7 +42,7 @@ class Settings(BaseSettings):
 
     Command-line options override them.
 
-    Args:
+    Attributes:
         base_url: address of a running model server.
         api_key: its API key.
         locale: language of messages.
