@@ -348,5 +348,5 @@ async def test_serve_gguf_file_uses_llama_cpp(
     assert line.split()[-4:-1] == [str(file), "8099", "2"]
     assert line.rstrip().endswith(file_sha256(file))  # as an alias: clients learn which file it is
     monkeypatch.setattr("lhkit.models.llama_cpp_server.find_spec", lambda _name: None)
-    with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
+    with pytest.raises(MissingPackageError, match=r"lhkit\[local\]"):
         await serve_model(dry.model_copy(update={"dry_run": False}), settings)

@@ -93,7 +93,7 @@ def test_charts_report_a_missing_package(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackageError, match=r"Run `pip install -e '\.\[report\]'`"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'lhkit\[eval\]'"):
         html_page(full_run, korean, name="x")
 
 
