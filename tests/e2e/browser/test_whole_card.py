@@ -155,7 +155,7 @@ def test_large_card_requires_scrolling(page: Page, show_card: ShowCard) -> None:
     card = show_card(HIDING["many keys"])
     run, list_ = card.locator(".lhkit-run"), page.locator(".lhkit-list")
     expect(run).to_have_attribute("aria-disabled", "true")
-    expect(run).to_have_accessible_description(re.compile("has not been on the screen"))
+    expect(run).to_have_accessible_description(re.compile("still off screen"))
     list_.evaluate("list => { list.scrollTop = list.scrollHeight; }")
     expect(card.locator(".lhkit-unseen")).to_be_visible()
     run.click(force=True)
