@@ -14,9 +14,6 @@ from lhkit.cli.parser import build_parser
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.settings import Settings
 
-ROOT = Path(__file__).parents[1]
-
-
 _site: list[Path] = []
 
 

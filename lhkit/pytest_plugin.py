@@ -54,9 +54,41 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
     )
+    name = config.getoption("--lhkit-run")
+    if name:
+        _require_run_name(name)
     plugin = Plugin(config)
     config.stash[_PLUGIN] = plugin
     config.pluginmanager.register(plugin, "lhkit-session")
+
+
+def _require_run_name(name: str) -> None:
+    from lhkit.errors import UsageError
+    from lhkit.harness.store import require_run_name
+
+    try:
+        require_run_name(name, option="--lhkit-run")
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a run of several toolsets: a run folder has one."""
+    items = [item for item in session.items if isinstance(item, ScenarioItem | pytest.Function)]
+    samples = [_sample_of(item) for item in items]
+    toolsets = {sample.toolset for sample in samples if sample is not None}
+    if session.config.getoption("--lhkit-run") and len(toolsets) > 1:
+        raise pytest.UsageError(
+            f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
+            "Run them separately."
+        )
+
+
+def _sample_of(item: "ScenarioItem | pytest.Function") -> "Sample | None":
+    if isinstance(item, ScenarioItem):
+        return item.sample
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("lhkit_sample") if callspec else None
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":

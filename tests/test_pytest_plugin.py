@@ -136,3 +136,25 @@ def test_plugin_costs_a_test_suite_without_scenarios_no_import(project: Path) ->
     )
     code, output = run_pytest(project)
     assert code == 0, output
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/x", "a/b", ".."])
+def test_plugin_refuses_a_run_name_that_leaves_the_folder(project: Path, name: str) -> None:
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", f"--lhkit-run={name}")
+    assert code == 4
+    assert "cannot name a folder" in output
+    assert not (project / "runs").exists()
+
+
+def test_plugin_refuses_one_run_of_two_toolsets(project: Path) -> None:
+    shutil.copy(project / "tools.py", project / "others.py")
+    (project / "test_shop.py").write_text(
+        "import pytest\n\n"
+        '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="others.py:toolset")\n'
+        "def test_shop(lhkit_record):\n    pass\n"
+    )
+    options = (TOOLSET, "--lhkit-model=gold")
+    assert run_pytest(project, *options)[0] == 0
+    code, output = run_pytest(project, *options, "--lhkit-run=both")
+    assert code == 4
+    assert "Run them separately" in output

@@ -32,7 +32,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, reusable_samples
-from lhkit.harness.store import RECORDS, stored_statuses
+from lhkit.harness.store import RECORDS, require_run_name, stored_statuses
 from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import change_text, criterion_descriptions, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
@@ -42,7 +42,6 @@ from lhkit.settings import Settings, process_age_s
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, label_of, load
 
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAX_FAILURES = 10
 
 
@@ -200,11 +199,7 @@ def run_name(options: EvalOptions) -> str:
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
-    if not _RUN_NAME.fullmatch(options.name):
-        raise UsageError(
-            f"--name {options.name!r} cannot name a folder: use letters, digits, '.', '_', '-'"
-        )
-    return options.name
+    return require_run_name(options.name, option="--name")
 
 
 def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:

@@ -6,6 +6,7 @@ or left on disk and read one at a time (`StoredRecords`).
 
 import json
 import os
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, overload
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from lhkit.errors import RunError
+from lhkit.errors import RunError, UsageError
 from lhkit.files import open_regular, open_to_append, write_atomically
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
@@ -43,6 +44,20 @@ RECORDS = "records.jsonl"
 MANIFEST = "manifest.json"
 
 _LOCK = "run.lock"
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def require_run_name(name: str, *, option: str) -> str:
+    """Return the name of a run folder, which cannot leave the folder of runs.
+
+    Raises:
+        UsageError: it has other characters; the message names `option`.
+    """
+    if not _RUN_NAME.fullmatch(name):
+        raise UsageError(
+            f"{option} {name!r} cannot name a folder: use letters, digits, '.', '_', '-'"
+        )
+    return name
 
 
 class Journal:

@@ -1,7 +1,7 @@
 """Add an argument or phrase of a failed sample to the accepted alternatives in a scenario file.
 
 Only the text of that value is replaced, at the marks of ruamel's nodes: dumping the whole document
-would change columns, fold_text texts and flow mappings.
+would change columns, folded texts and flow mappings.
 """
 
 import difflib
