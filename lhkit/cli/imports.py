@@ -22,6 +22,7 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
 from lhkit.imports.bfcl import import_bfcl
+from lhkit.imports.functionchat import import_functionchat
 from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.tau import import_tau
@@ -112,6 +113,30 @@ async def import_bfcl_tasks(options: BfclOptions, settings: Settings) -> int:
     """
     _require_empty(options.into)
     imported = import_bfcl(options.path)
+    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
+
+
+class FunctionChatOptions(Options):
+    """Options of `lhkit import functionchat`."""
+
+    path: Annotated[
+        Path, typer.Argument(file_okay=False, help="Your clone of kakao/FunctionChat-Bench.")
+    ]
+    into: NewFolder
+    as_jsonl: AsJsonl = False
+
+
+@command("lhkit import functionchat ~/FunctionChat-Bench --into functionchat", name="functionchat")
+async def import_functionchat_items(options: FunctionChatOptions, settings: Settings) -> int:
+    """Import FunctionChat-Bench's Korean questions; their tools do nothing.
+
+    Returns `FAILED` if a question is left out.
+
+    Raises:
+        UsageError: the benchmark is missing, or the folder is not empty.
+    """
+    _require_empty(options.into)
+    imported = import_functionchat(options.path)
     return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
 
 
@@ -222,7 +247,7 @@ async def _check_suite(
     errors: dict[str, list[Finding]] = defaultdict(list)
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
     for finding in await lint(read_sources([file]), toolset, tick=tick):
-        if finding.level is Level.ERROR:
+        if finding.level is Level.ERROR and finding.code not in suite.accepted_findings:
             errors[finding.scenario].append(finding)
     valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]
     if not valid:
@@ -237,7 +262,9 @@ def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog
         total = len(checked.suite.scenarios)
         yield catalog.text("import.scenarios", file=checked.file, kept=checked.kept, total=total)
         yield catalog.text("import.golds", golds=checked.golds, total=total)
-        if checked.kept:
+        if checked.suite.needs_judge:
+            yield catalog.text("import.needs_judge", file=checked.file)
+        elif checked.kept:
             reference = f"{into / TOOLSET_FILE}:{checked.suite.name}"
             yield f"lhkit eval {checked.file} --toolset {reference} --model gold"
 
