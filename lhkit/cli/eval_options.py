@@ -71,6 +71,10 @@ class EvalOptions(RayOptions):
         typer.Option(help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."),
     ] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Samples per scenario.")] = 1
+    variants: Annotated[
+        bool,
+        typer.Option("--variants", help="Run every wording of the user's messages, not only one."),
+    ] = False
     concurrency: Annotated[
         int | None,
         typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),

@@ -198,6 +198,7 @@ def run_name(options: EvalOptions) -> str:
         parts += [parse_stress(options.stress).label] if options.stress else []
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
+        parts += ["variants"] if options.variants else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")
 

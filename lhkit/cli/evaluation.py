@@ -229,6 +229,7 @@ def prepare_evaluation(
     settings = apply_server_options(
         settings, options.runtime, options.dtype, *addresses, settings.base_url
     )
+    scenarios = options.expand(scenarios)
     options.require_sample_limit(len(scenarios))
     if placement is not None:
         scale.require_ray(placement.address)

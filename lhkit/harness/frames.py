@@ -1,7 +1,8 @@
 """Convert records to pandas data frames: samples, turns, calls, violations, requests.
 
 The lists of columns below define names (with units), types, sources and meanings. Types do not
-depend on the data: an empty run gives empty frames. Join frames on `scenario` and `repeat`.
+depend on the data: an empty run gives empty frames. Join frames on `scenario`, `repeat` and
+`wording`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,6 +219,7 @@ def _is_right(row: _CallRow) -> bool | None:
 SAMPLE: Columns = (
     Column("scenario", _TEXT, "sample_id.scenario", "id of the scenario"),
     Column("repeat", _COUNT, "sample_id.repeat", "which repeat, from 0"),
+    Column("wording", _COUNT, "sample_id.wording", "which wording, from 0 (`user`)"),
     Column("ac", _TEXT, "ac", "acceptance criterion"),
     Column("locale", _TEXT, "locale", "language of the conversation"),
     Column(

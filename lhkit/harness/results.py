@@ -116,19 +116,19 @@ class Run:
         """One row per request; see `lhkit.harness.frames.LATENCY` for the columns."""
         return latency_frame(self.records)
 
-    def sample(self, scenario: str, repeat: int = 0) -> SampleView:
-        """Return one sample for display; `repeat` counts from 0.
+    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> SampleView:
+        """Return one sample for display; `repeat` and `wording` count from 0.
 
         Raises:
             UsageError: the run has no such sample; the message names some that it has.
         """
-        sample_id = SampleId(scenario=scenario, repeat=repeat)
+        sample_id = SampleId(scenario=scenario, repeat=repeat, wording=wording)
         for record in self.records:
             if record.sample_id == sample_id:
                 return SampleView(record)
         names = sorted({record.sample_id.scenario for record in self.records})[:5]
         raise UsageError(
-            f"The run has no sample {scenario!r} with repeat {repeat}. "
+            f"The run has no sample {scenario!r} with repeat {repeat} and wording {wording}. "
             f"It has {', '.join(names) or 'none'}."
         )
 

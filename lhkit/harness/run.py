@@ -129,6 +129,7 @@ async def replay(
     run_dir: Path | None = None,
     repeats: int = 1,
     user: User = "script",
+    variants: bool = False,
     concurrency: int = 1,
     max_attempts: int = 3,
     keep_prompts: bool = False,
@@ -162,6 +163,7 @@ async def replay(
         repeats: samples per scenario.
         user: the simulated user at the confirmation: `script`, `careful` or `hasty`
             (`Scenario.with_user`).
+        variants: run each scenario in all wordings of its user messages, each `repeats` times.
         concurrency: conversations at a time.
         max_attempts: attempts per sample.
         keep_prompts: store the text of prompts, not only their hash.
@@ -183,11 +185,13 @@ async def replay(
         ReplayOptions,
         repeats=repeats,
         user=user,
+        variants=variants,
         concurrency=concurrency,
         max_attempts=max_attempts,
         keep_prompts=keep_prompts,
         keep_states=keep_states,
     )
+    scenarios = options.expand(scenarios)
     options.require_sample_limit(len(scenarios))
     keep_records = keep_records and runner is None
     if run_dir is None and not keep_records:

@@ -1,13 +1,13 @@
 """Options of a run, for `replay`, the command line, suites and Ray."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lhkit.errors import UsageError
 from lhkit.harness.manifest import MAX_REPEATS
-from lhkit.harness.scenario import User
+from lhkit.harness.scenario import Scenario, User
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Runtime
@@ -33,12 +33,21 @@ class ReplayOptions(BaseModel):
     toolset: str = DEFAULT_TOOLSET
     limit: Count | None = Field(default=None, ge=1)
     user: User = "script"
+    variants: bool = False
     repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
     concurrency: Count | None = Field(default=None, ge=1, le=MAX_CONCURRENCY)
     max_attempts: Count = Field(default=3, ge=1, le=MAX_ATTEMPTS)
     max_tokens: Count = Field(default=REPLY_TOKENS, ge=1, le=MAX_TOKENS)
     keep_prompts: bool = False
     keep_states: bool = False
+
+    def expand(self, scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
+        """Return the scenarios to run: in all their wordings, if `variants` are requested."""
+        return tuple(
+            wording
+            for scenario in scenarios
+            for wording in (scenario.wordings() if self.variants else (scenario,))
+        )
 
     def require_sample_limit(self, scenarios: int) -> None:
         """Refuse more samples than a run may have.

@@ -96,11 +96,12 @@ def pass_rates(
 
 
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
-    """Return pass rates by expected tool, by language and by tag."""
+    """Return pass rates by expected tool, by language, by tag and by wording."""
     groups = {
         "report.by_tool": summary.by_tool,
         "report.by_locale": summary.by_locale,
         "report.by_tag": summary.by_tag,
+        "report.by_wording": summary.by_wording,
     }
     return tuple(
         Table(
@@ -206,6 +207,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     if len(summary.false_claims) > _SHOWN_CLAIMS:
         yield text("table.more", count=len(summary.false_claims) - _SHOWN_CLAIMS)
     yield from _repeat_notes(summary, catalog)
+    yield from _wording_notes(summary, catalog)
     yield from _time_notes(summary, catalog)
 
 
@@ -247,6 +249,27 @@ def _repeat_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
             calls=flips.calls,
             texts=flips.texts,
         )
+
+
+def _wording_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield pass rates by wording, and how much wordings and repeats vary."""
+    wordings = summary.wordings
+    n, passed_all, passed_some = wordings.scenarios, wordings.passed_all, wordings.passed_some
+    if not n:
+        return
+    yield catalog.text(
+        "table.wordings_line",
+        count=n,
+        rates=" · ".join(part_of(each.passed, each.valid) for each in summary.by_wording),
+        passed_all=part_of(passed_all, n),
+        passed_some=part_of(passed_some, n),
+        passed_none=part_of(n - passed_all - passed_some, n),
+    )
+    yield catalog.text(
+        "table.spread_line",
+        between=percent(wordings.between),
+        within=percent(wordings.within),
+    )
 
 
 def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
@@ -366,6 +389,12 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
         yield "pass_at", total.repeats.pass_at, f"k = {total.repeats.k}"
         yield "pass_hat", total.repeats.pass_hat, f"k = {total.repeats.k}"
         yield "flips", summary.flips.rate, f"{summary.flips.flipped}/{summary.flips.scenarios}"
+    if n := summary.wordings.scenarios:
+        for name in ("passed_all", "passed_some"):
+            count = getattr(summary.wordings, name)
+            yield name, count / n, f"{count}/{n}"
+        yield "between", summary.wordings.between, ""
+        yield "within", summary.wordings.within, ""
 
 
 _GATE_COUNTS = (

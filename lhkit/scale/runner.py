@@ -71,7 +71,7 @@ class RaySampleRunner:
         self._cluster = cluster
         self._config = config
         self._scenarios = scenarios
-        self._numbers = {scenario.id: number for number, scenario in enumerate(scenarios)}
+        self._numbers = {scenario.name: number for number, scenario in enumerate(scenarios)}
         self._sleep = sleep
         self._on_wait = on_wait
         self._identity: ModelIdentity | None = None
@@ -178,7 +178,7 @@ class RaySampleRunner:
             return 0
 
     def _request(self, sample: PlannedSample, attempt: int, ticket: int) -> SampleRequest:
-        number = self._numbers[sample.scenario.id]
+        number = self._numbers[sample.scenario.name]
         return SampleRequest(ticket, number, sample.repeat, sample.content_hash, attempt)
 
     async def _free_replica(self) -> _Replica:

@@ -60,6 +60,7 @@ def eval_command(run: Run, summary: Summary) -> str:
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
+    options += ["--variants"] if any(r.sample_id.wording for r in run.records) else []
     return shlex.join(["lhkit", "eval", *options])
 
 
