@@ -90,9 +90,13 @@ class CallRecord:
     Attributes:
         result: the tool result as JSON.
         model_call: the index of the model message that made the call.
-        args: the validated arguments; None if validation failed or the call was not dispatched.
+        args: the validated arguments as the model proposed them; None if validation failed or the
+            call was not dispatched.
         summary: the text of the confirmation card; empty if none was shown.
         answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
+        reason: what the user said with the answer, or why the answer was refused.
+        shown_args: the arguments that the user edited and approved; None without an edit.
+        run_args: the edited arguments that the tool was run with; None without an edit.
     """
 
     tool: str
@@ -110,6 +114,9 @@ class CallRecord:
     model_call: int | None = None
     summary: str = ""
     answer: str = ""
+    reason: str = ""
+    shown_args: Mapping[str, Any] | None = None
+    run_args: Mapping[str, Any] | None = None
 
     @property
     def outcome(self) -> str:
