@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
 from lhkit.json_values import compact
@@ -117,6 +118,16 @@ class CallRecord:
     reason: str = ""
     shown_args: Mapping[str, Any] | None = None
     run_args: Mapping[str, Any] | None = None
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it ran with arguments that the user had edited."""
+        return self.run_args is not None
+
+    @property
+    def edited(self) -> Mapping[str, Any]:
+        """The arguments that the user changed; None for those removed, empty without an edit."""
+        return {} if self.run_args is None else changed_arguments(self.args or {}, self.run_args)
 
     @property
     def outcome(self) -> str:
