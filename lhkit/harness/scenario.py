@@ -27,7 +27,6 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
 from lhkit.harness.faults import (
-    TAG,
     Fault,
     Many,
     Path,
@@ -68,13 +67,18 @@ class RejectAnswer(StrictModel):
     reject: NonBlank = Field(description="What the user says; the model reads it.")
 
 
+def _edit_faults(args: Mapping[str, Any]) -> Iterator[Fault]:
+    if not args:
+        yield Fault((), "changes nothing: name an argument and its new value")
+    yield from (fault for fault in misspelt_dates(args) if fault.path)
+
+
 class EditAnswer(StrictModel):
     """The user changes some arguments and runs the call."""
 
     edit: Annotated[
         Mapping[str, Any],
-        Field(min_length=1),
-        checked_by(lambda args: (fault for fault in misspelt_dates(args) if fault.path)),
+        checked_by(_edit_faults),
     ] = Field(
         description="The changed arguments; `{date: today+1d}` is the day that it means.",
         examples=[{"day": "2026-06-16"}],
@@ -83,24 +87,24 @@ class EditAnswer(StrictModel):
 
 def _answer_tag(answer: Any) -> str:
     if isinstance(answer, list | tuple):
-        return f"{TAG}list"
+        return "<list>"
     is_edit = isinstance(answer, EditAnswer) or (isinstance(answer, Mapping) and "edit" in answer)
     if is_edit or isinstance(answer, RejectAnswer | Mapping):
-        return f"{TAG}edit" if is_edit else f"{TAG}reject"
-    return f"{TAG}word"
+        return "<edit>" if is_edit else "<reject>"
+    return "<word>"
 
 
-_Reject: TypeAlias = Annotated[RejectAnswer, Tag(f"{TAG}reject")]
-_Edit: TypeAlias = Annotated[EditAnswer, Tag(f"{TAG}edit")]
+_Reject: TypeAlias = Annotated[RejectAnswer, Tag("<reject>")]
+_Edit: TypeAlias = Annotated[EditAnswer, Tag("<edit>")]
 _Word: TypeAlias = Literal["accept", "reject"]
 Answer: TypeAlias = Annotated[
-    Annotated[_Word, Tag(f"{TAG}word")] | _Reject | _Edit, Discriminator(_answer_tag)
+    Annotated[_Word, Tag("<word>")] | _Reject | _Edit, Discriminator(_answer_tag)
 ]
 """The user's answer to a confirmation."""
 
 _Answers: TypeAlias = Annotated[
-    Annotated[_Word | Literal["absent", "careful"], Tag(f"{TAG}word")]
-    | Annotated[Many[Answer], Tag(f"{TAG}list")]
+    Annotated[_Word | Literal["absent", "careful"], Tag("<word>")]
+    | Annotated[Many[Answer], Tag("<list>")]
     | _Reject
     | _Edit,
     Discriminator(_answer_tag),
