@@ -6,7 +6,7 @@ booleans. Any other schema is refused with a reason. Keywords that MCP does not 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from datetime import date, datetime
@@ -40,7 +40,7 @@ class FieldKind(StrEnum):
     NUMBER = "number"
     YES_NO = "yes_no"
     CHOICE = "choice"
-    JSON = "json"  # in reviews only: an argument of any other type
+    JSON = "json"  # an argument of any other type; not in forms of servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,6 +391,87 @@ def hint(field: FormField, catalog: Catalog) -> str:
     is_bounded = field.low is not None or field.high is not None
     is_plain = field.is_text or field.kind is FieldKind.YES_NO
     return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
+
+
+def argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
+    """Yield the form fields of a call's arguments; JSON text for unsupported types.
+
+    Args:
+        schema: the JSON Schema of the arguments, an object.
+    """
+    properties, needed = schema.get("properties"), schema.get("required")
+    required = needed if isinstance(needed, list | tuple) else ()
+    for name, part in (properties if isinstance(properties, Mapping) else {}).items():
+        is_required = name in required
+        try:
+            yield replace(parse_field(str(name), part, is_required=is_required), title="")
+        except UnsupportedFormError:
+            about = part.get("description", "") if isinstance(part, Mapping) else ""
+            yield FormField(
+                name=str(name), kind=FieldKind.JSON, about=str(about), is_required=is_required
+            )
+
+
+def argument_form(schema: Mapping[str, Any], args: Mapping[str, JSON]) -> Form:
+    """Return a form to edit the arguments of a call, filled in with them.
+
+    Args:
+        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
+        args: the arguments, such as `ConfirmRequest.args`.
+    """
+    fields = [*argument_fields(_without_null(schema))]
+    names = {field.name for field in fields}
+    fields += [FormField(name=name, kind=FieldKind.JSON) for name in args if name not in names]
+    return Form(
+        fields=tuple(
+            replace(field, typed=_typed(field, args.get(field.name)), is_required=False)
+            for field in fields
+        )
+    )
+
+
+def edited_arguments(
+    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
+) -> ParsedForm:
+    """Return all arguments after an edit, and the error messages of fields.
+
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
+    tool's schema is not checked: see `ConfirmRequest.edited`.
+
+    Args:
+        form: the form of `argument_form`.
+        typed: the text of each field.
+        args: the arguments that the form was made from.
+        catalog: texts of the messages.
+    """
+    before = form.typed
+    changed = [field for field in form.fields if typed.get(field.name, "") != before[field.name]]
+    parsed = filled(Form(fields=tuple(changed)), typed, catalog)
+    names = {field.name for field in changed}
+    unchanged = {name: value for name, value in args.items() if name not in names}
+    return replace(parsed, values={} if parsed.faults else unchanged | dict(parsed.values))
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema whose optional properties have the type that they have unless null."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return schema
+    return {**schema, "properties": {name: _not_null(part) for name, part in properties.items()}}
+
+
+def _not_null(part: Any) -> Any:
+    options = part.get("anyOf") if isinstance(part, Mapping) else None
+    if not isinstance(options, list | tuple):
+        return part
+    typed = [option for option in options if option != {"type": "null"}]
+    if len(typed) != 1 or not isinstance(typed[0], Mapping):
+        return part
+    return {**{key: value for key, value in part.items() if key != "anyOf"}, **typed[0]}
+
+
+def _typed(field: FormField, value: JSON) -> str:
+    return "" if value is None else format_value(field, value)
 
 
 _SECRETS = (

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent, EndReason, TurnEnded
 from lhkit.harness.chats import ChatRecorder

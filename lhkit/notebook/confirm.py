@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from lhkit.confirm.decision import Approve, Decision, QuestionOutcome, Reject
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, Typed, filled
-from lhkit.confirm.gate import ConfirmRequest, Decision, GuardedGate, QuestionOutcome, is_approved
+from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
@@ -84,7 +85,7 @@ class ButtonConfirmGate:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user pressed Run; False while another card is open."""
-        return is_approved(await self.decision_gate.confirm(request))
+        return bool(await self.decision_gate.confirm(request))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return the user's input to a form of a tool in mid-call."""
@@ -259,7 +260,7 @@ class _CardGate:
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
         outcome, _ = await self._ask(request, None)
-        return Decision(outcome)
+        return Approve(how=outcome) if outcome.is_allowed else Reject(how=outcome)
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         outcome, values = await self._ask(request, form)

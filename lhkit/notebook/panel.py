@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent
 from lhkit.files import write_atomically

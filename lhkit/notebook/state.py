@@ -11,8 +11,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from lhkit.chat.state import ChatState, apply_event
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import Finished, ModelIdentity
