@@ -14,28 +14,41 @@ from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
+from lhkit.json_values import JSON
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import Finished, ModelIdentity
 
 
+WHY_CHARS = 500
+"""The most characters of a reason for a rejection."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardItem:
-    """A confirmation card; `outcome` is None while it is open. Also the event that opens it.
+    """A confirmation card; `outcome` is None while it is open.
+
+    Also the event that shows it: a card with the same id is replaced.
 
     Args:
         card: the card's id.
-        request: the question.
+        request: the question; after an edit, that of the edited call.
         outcome: the answer.
         form: the form to fill in, for a question of a server in mid-call. Its input is not stored.
-        faults: validation errors of the form as last sent, by field.
-        attempts: how often the form was sent.
+        edit: the form with the call's arguments, while the user edits them.
+        faults: validation errors of the form as last sent, by field; of all arguments under "".
+        proposed: the arguments as the model proposed them, if the user has edited them.
+        reason: the user's reason for a rejection.
+        attempts: how often the open card was changed; an answer names it.
     """
 
     card: str
     request: ConfirmRequest
     outcome: QuestionOutcome | None = None
     form: Form | None = None
+    edit: Form | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
+    proposed: Mapping[str, JSON] | None = None
+    reason: str = ""
     attempts: int = 0
 
 
@@ -62,22 +75,6 @@ class OptInRequested:
     model: str
     address: str
     licence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardInvalid:
-    """A form was sent with invalid values; `faults` are messages by field."""
-
-    card: str
-    faults: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardSettled:
-    """A card was answered."""
-
-    card: str
-    outcome: QuestionOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +108,6 @@ Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInRequested
 PanelEvent: TypeAlias = (
     ChatEvent
     | CardItem
-    | CardInvalid
-    | CardSettled
     | ErrorItem
     | TurnDropped
     | ModelChosen
@@ -229,11 +224,14 @@ class PanelState:
 def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:
     """Return the state after an event that arrived at `at_s` monotonic seconds."""
     match event:
+        case CardItem() if any(_is_card(item, event.card) for _, item in state.extras):
+            extras = tuple(
+                (number, event if _is_card(item, event.card) else item)
+                for number, item in state.extras
+            )
+            return replace(state, extras=extras)
         case SystemMessage() | CardItem() | ErrorItem() | OptInRequested():
             return _with_item(state, event)
-        case CardInvalid() | CardSettled():
-            extras = tuple((number, _updated(item, event)) for number, item in state.extras)
-            return replace(state, extras=extras)
         case OptedIn():
             extras = tuple(
                 (number, item)
@@ -258,12 +256,8 @@ def _with_item(state: PanelState, item: Item) -> PanelState:
     return replace(state, extras=(*state.extras, (before, item)))
 
 
-def _updated(item: Item, event: CardInvalid | CardSettled) -> Item:
-    if not isinstance(item, CardItem) or item.card != event.card:
-        return item
-    if isinstance(event, CardSettled):
-        return replace(item, outcome=event.outcome, faults={})
-    return replace(item, faults=event.faults, attempts=item.attempts + 1)
+def _is_card(item: Item, card: str) -> bool:
+    return isinstance(item, CardItem) and item.card == card
 
 
 def _fold_chat_event(state: PanelState, event: ChatEvent, at_s: float) -> PanelState:
