@@ -253,7 +253,7 @@ class ChatPanel:
 
     def to_json(self) -> str:
         """Return the conversation as JSON text."""
-        return to_json(self.state)
+        return to_json(self.state, self._screen.catalog)
 
     def to_scenario(self, *, scenario_id: str | None = None, ac: str | None = None) -> str:
         """Return the conversation as a scenario file for `lhkit eval`.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
+from lhkit.chat.truth import truth_line
 from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
@@ -31,6 +32,7 @@ from lhkit.notebook.state import (
     ModelStatus,
     OptInRequested,
     PanelState,
+    TruthItem,
 )
 from lhkit.text import NOTHING, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, result_to_dict
@@ -126,6 +128,8 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
+        case TruthItem(calls=calls):
+            return f'<div class="lhkit-truth">{escape(truth_line(calls, catalog))}</div>'
         case OptInRequested():
             return _opt_in(item, catalog)
         case _:
@@ -278,7 +282,7 @@ def _fault(text: str) -> str:
 
 
 def _why(catalog: Catalog) -> str:
-    label = escape(catalog.text("confirm.why"))
+    label = escape(catalog.text("confirm.reason"))
     return (
         f'<input class="lhkit-field lhkit-why" data-why autocomplete="off" maxlength="{WHY_CHARS}"'
         f' placeholder="{label}" aria-label="{label}">'

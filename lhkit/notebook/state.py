@@ -11,8 +11,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from lhkit.chat.state import ChatState, apply_event
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
 from lhkit.json_values import JSON
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
@@ -95,6 +96,13 @@ class OptedIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TruthItem:
+    """The line under a turn that tells what its calls wrote."""
+
+    calls: tuple[ToolCallMessage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PanelNotice:
     """A notice on a board; `is_fault` for an error."""
 
@@ -102,7 +110,7 @@ class PanelNotice:
     is_fault: bool = False
 
 
-Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInRequested
+Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | TruthItem | OptInRequested
 """An entry of the panel's list. A `ToolCallMessage` without an outcome is pending."""
 
 PanelEvent: TypeAlias = (
@@ -292,7 +300,15 @@ def _end_turn(before: PanelState, after: PanelState, event: TurnEnded, at_s: flo
         can_retry = event.reason is EndReason.FAILED
         error = ErrorItem(text=event.error, detail=event.detail or "", can_retry=can_retry)
         after = _with_item(after, error)
-    calls = after.chat.transcript.calls_of_this_turn
+    transcript = after.chat.transcript
+    calls = tuple(transcript.calls_of_this_turn)
+    # a turn that was retried has one already
+    extras = tuple(
+        (number, item)
+        for number, item in after.extras
+        if not isinstance(item, TruthItem) or number <= transcript.turn_start
+    )
+    after = _with_item(replace(after, extras=extras), TruthItem(calls=calls))
     waited_s = sum(call.outcome.waiting_s for call in calls if call.outcome is not None)
     duration_s = max(0.0, at_s - after.started_s - waited_s)
     return replace(
