@@ -252,9 +252,7 @@ def _argument_field(
         field = parse_field(name, _without_null(part), is_required=is_required, catalog=catalog)
     except UnsupportedFormError:
         about = part.get("description", "") if isinstance(part, Mapping) else ""
-        return FormField(
-            name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required
-        )
+        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required)
     if field.kind is FieldKind.TEXT and part.get("pattern") == _DAY_PATTERN:
         field = replace(field, format="date", low=None, high=None)
     return replace(field, title="", typed="")

@@ -350,9 +350,7 @@ class _CardGate:
 
     is_person = True
 
-    def __init__(
-        self, ask: Callable[[ConfirmRequest, Form | None], Awaitable[_OpenCard]]
-    ) -> None:
+    def __init__(self, ask: Callable[[ConfirmRequest, Form | None], Awaitable[_OpenCard]]) -> None:
         self._ask = ask
 
     async def confirm(self, request: ConfirmRequest) -> Decision:

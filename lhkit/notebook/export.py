@@ -48,7 +48,9 @@ def _markdown(item: Item, catalog: Catalog) -> str:
         case CardItem(request=request):
             parts = [_question(item, catalog, mark="**"), _fenced(request.summary)]
             if item.reason:
-                parts.append(_quoted(_fenced(item.reason) if is_active(item.reason) else item.reason))
+                parts.append(
+                    _quoted(_fenced(item.reason) if is_active(item.reason) else item.reason)
+                )
             return "\n\n".join(parts)
         case SystemMessage(text=text):
             return f"*{text}*"

@@ -231,9 +231,10 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         title, body = _card_title(item), _open_card(item, catalog)
     # not an alert for a form: screen readers should go through its fields
     has_fields = item.edit is not None or (form is not None and form.fields)
-    role = f'role="{"dialog" if has_fields else "alertdialog"}" tabindex="-1"'
+    role = "dialog" if has_fields else "alertdialog"
+    role = f'role="{role}" tabindex="-1"' if outcome is None else 'role="group"'
     return (
-        f'<div class="lhkit-confirm" {role if outcome is None else 'role="group"'}'
+        f'<div class="lhkit-confirm" {role}'
         f' data-state="{state}" data-card="{card}" data-attempt="{item.attempts}"'
         f' aria-labelledby="lhkit-t-{card}" aria-describedby="lhkit-d-{card} lhkit-s-{card}">'
         f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(catalog.text(title))}</div>'
@@ -266,9 +267,7 @@ def _open_card(item: CardItem, catalog: Catalog) -> str:
     fields = _form(item, item.form, catalog) if item.form is not None else ""
     fault = request.fault or item.faults.get("", "")
     unseen = escape(catalog.text("confirm.unseen"))
-    shown = "".join(
-        f'<pre class="lhkit-summary">{_folded(text, catalog)}</pre>' for text in texts
-    )
+    shown = "".join(f'<pre class="lhkit-summary">{_folded(text, catalog)}</pre>' for text in texts)
     return (
         f'<div id="lhkit-s-{card}">{_changes(item, catalog)}{shown}</div>{fields}{_fault(fault)}'
         f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{unseen}</div>'
@@ -278,7 +277,9 @@ def _open_card(item: CardItem, catalog: Catalog) -> str:
 
 
 def _fault(text: str) -> str:
-    return f'<div class="lhkit-notice" data-fault role="alert">{escaped(text)}</div>' if text else ""
+    return (
+        f'<div class="lhkit-notice" data-fault role="alert">{escaped(text)}</div>' if text else ""
+    )
 
 
 def _why(catalog: Catalog) -> str:

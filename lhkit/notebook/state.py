@@ -114,13 +114,7 @@ Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | TruthItem | OptI
 """An entry of the panel's list. A `ToolCallMessage` without an outcome is pending."""
 
 PanelEvent: TypeAlias = (
-    ChatEvent
-    | CardItem
-    | ErrorItem
-    | TurnDropped
-    | ModelChosen
-    | OptInRequested
-    | OptedIn
+    ChatEvent | CardItem | ErrorItem | TurnDropped | ModelChosen | OptInRequested | OptedIn
 )
 
 
