@@ -41,7 +41,7 @@ class FieldKind(StrEnum):
     NUMBER = "number"
     YES_NO = "yes_no"
     CHOICE = "choice"
-    JSON = "json"  # of a call's arguments only: any other type
+    JSON = "json"  # an argument of any other type; not in forms of servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,6 +485,68 @@ def hint(field: FormField, catalog: Catalog) -> str:
     is_bounded = field.low is not None or field.high is not None
     is_plain = field.is_text or field.kind is FieldKind.YES_NO
     return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
+
+
+def argument_form(schema: Mapping[str, Any], args: Mapping[str, JSON]) -> Form:
+    """Return a form to edit the arguments of a call, filled in with them.
+
+    Args:
+        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
+        args: the arguments, such as `ConfirmRequest.args`.
+    """
+    fields = [*argument_fields(_without_null(schema))]
+    names = {field.name for field in fields}
+    fields += [FormField(name=name, kind=FieldKind.JSON) for name in args if name not in names]
+    return Form(
+        fields=tuple(
+            replace(field, typed=_typed(field, args.get(field.name)), is_required=False)
+            for field in fields
+        )
+    )
+
+
+def edited_arguments(
+    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
+) -> ParsedForm:
+    """Return all arguments after an edit, and the error messages of fields.
+
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
+    tool's schema is not checked: see `ConfirmRequest.edited`.
+
+    Args:
+        form: the form of `argument_form`.
+        typed: the text of each field.
+        args: the arguments that the form was made from.
+        catalog: texts of the messages.
+    """
+    before = form.typed
+    changed = [field for field in form.fields if typed.get(field.name, "") != before[field.name]]
+    parsed = filled(Form(fields=tuple(changed)), typed, catalog)
+    names = {field.name for field in changed}
+    unchanged = {name: value for name, value in args.items() if name not in names}
+    return replace(parsed, values={} if parsed.faults else unchanged | dict(parsed.values))
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema whose optional properties have the type that they have unless null."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return schema
+    return {**schema, "properties": {name: _not_null(part) for name, part in properties.items()}}
+
+
+def _not_null(part: Any) -> Any:
+    options = part.get("anyOf") if isinstance(part, Mapping) else None
+    if not isinstance(options, list | tuple):
+        return part
+    typed = [option for option in options if option != {"type": "null"}]
+    if len(typed) != 1 or not isinstance(typed[0], Mapping):
+        return part
+    return {**{key: value for key, value in part.items() if key != "anyOf"}, **typed[0]}
+
+
+def _typed(field: FormField, value: JSON) -> str:
+    return "" if value is None else format_value(field, value)
 
 
 _SECRETS = (

@@ -313,6 +313,8 @@ CALLS: Columns = (
     Column("destructive", _BOOL, "call.destructive", "whether the tool changes data"),
     Column("raw_args", _TEXT, _json("call.raw_args"), "arguments as parsed, JSON"),
     Column("args", _TEXT, _json("call.args"), "validated arguments, JSON; may be missing"),
+    Column("edited", _TEXT, _json("call.edited"), "arguments that the user changed, JSON"),
+    Column("reason", _TEXT, "call.reason", "what the user said with the answer"),
     Column("result", _TEXT, _json("call.result"), "the tool result, JSON"),
     Column("raw_text", _TEXT, "call.raw_text", "raw text of the model"),
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),

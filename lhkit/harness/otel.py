@@ -279,6 +279,8 @@ class _Trace:
                 "lhkit.confirm.gate": str(call.gate),
                 "lhkit.confirm.answer": call.answer,
                 "lhkit.confirm.summary": call.summary,
+                "lhkit.confirm.reason": call.reason,
+                "lhkit.confirm.edited": json_or_repr(call.edited) if call.is_edited else None,
             }
             ended_confirm_s = confirm_s + call.waiting_s
             self._span(f"confirm {call.tool}", span, confirm_s, ended_confirm_s, attributes)

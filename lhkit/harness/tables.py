@@ -187,6 +187,8 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         unconfirmed=gate.unconfirmed,
         rejections=gate.rejections,
     )
+    if gate.edited:
+        yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
         "table.respect_line",
         respected=part_of(gate.respected_turns, gate.rejected_turns),
@@ -286,17 +288,26 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
 
 
 def gate_line(summary: Summary, catalog: Catalog) -> str:
-    """Return the effectiveness of the gate: unexpected writes proposed, rejected, executed."""
+    """Return the effectiveness of the gate: the unexpected writes and what became of them."""
     gate = summary.confirm
     unexpected = part_of(gate.unexpected, gate.asked)
     rejected = part_of(gate.unexpected_rejected, gate.unexpected)
+    edited = part_of(gate.unexpected_edited, gate.unexpected)
     executed = part_of(gate.unexpected_executed, gate.unexpected)
     return catalog.text(
         "table.gate_line",
         unexpected=f"{unexpected}{interval_text(gate.unexpected_interval)}",
         rejected=f"{rejected}{interval_text(gate.rejected_interval)}",
+        edited=f"{edited}{interval_text(gate.edited_interval)}",
         executed=f"{executed}{interval_text(gate.executed_interval)}",
     )
+
+
+def edited_calls(summary: Summary) -> str:
+    """Return how many calls the user edited, and which arguments, such as `3: log.day 2, …`."""
+    gate = summary.confirm
+    arguments = ", ".join(f"{name} {count}" for name, count in gate.edited_arguments.items())
+    return f"{gate.edited}: {arguments}" if arguments else str(gate.edited)
 
 
 def claims_line(summary: Summary, catalog: Catalog) -> str:
@@ -370,7 +381,8 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
 
 _GATE_COUNTS = (
     *("asked", "rejections", "unconfirmed", "retries", "bypasses"),
-    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_executed"),
+    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_edited"),
+    *("unexpected_executed", "edited"),
 )
 
 
@@ -381,7 +393,8 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     if not any(counts.values()):
         return None
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
-    values = {**{name: str(count) for name, count in counts.items()}, "respected": respected}
+    values = {name: str(count) for name, count in counts.items()}
+    values |= {"edited": edited_calls(summary), "respected": respected}
     columns = _row(catalog.text("report.gate_title"), catalog.text("report.count"))
     return Table(
         title=columns[0].text,

@@ -108,6 +108,8 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
 def _call_line(call: CallRecord) -> str:
     args = call.raw_args if call.args is None else call.args
     answer = f": {call.answer}" if call.answer else ""
+    answer += f" edited {_json(call.edited)}" if call.is_edited else ""
+    answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
     return f"→ {call.tool}({_json(args)}){gate} → {_json(call.result)}"
 

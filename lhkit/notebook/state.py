@@ -19,7 +19,6 @@ from lhkit.json_values import JSON
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import Finished, ModelIdentity
 
-
 WHY_CHARS = 500
 """The most characters of a reason for a rejection."""
 

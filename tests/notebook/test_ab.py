@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, parse_form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop

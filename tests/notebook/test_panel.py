@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, parse_form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome, current_questions
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import (
     CallCompleted,
     EndReason,
