@@ -248,8 +248,9 @@ def argument_fields(
 def _argument_field(
     name: str, part: Any, *, is_required: bool, catalog: Catalog | None
 ) -> FormField:
+    part = _without_null(part)
     try:
-        field = parse_field(name, _without_null(part), is_required=is_required, catalog=catalog)
+        field = parse_field(name, part, is_required=is_required, catalog=catalog)
     except UnsupportedFormError:
         about = part.get("description", "") if isinstance(part, Mapping) else ""
         return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required)
@@ -270,10 +271,17 @@ def _without_null(part: Any) -> Any:
     return {**others[0], **{key: part[key] for key in part if key != "anyOf"}}
 
 
-def edit_form(schema: Mapping[str, Any], args: Mapping[str, JSON], catalog: Catalog) -> Form:
-    """Return a form with a call's arguments, for the user to change.
+def argument_form(
+    schema: Mapping[str, Any], args: Mapping[str, JSON], catalog: Catalog | None = None
+) -> Form:
+    """Return a form to edit the arguments of a call, filled in with them.
 
     A value that its field cannot show exactly, such as one with invisible characters, is JSON text.
+
+    Args:
+        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
+        args: the arguments, such as `ConfirmRequest.args`.
+        catalog: as in `parse_field`.
     """
     fields = {name: FormField(name=name, kind=FieldKind.JSON) for name in args}
     fields |= {field.name: field for field in argument_fields(schema, catalog)}
@@ -300,22 +308,26 @@ def _filled_in(field: FormField, value: JSON) -> FormField:
 
 
 def edited_arguments(
-    form: Form, args: Mapping[str, JSON], typed: Typed, catalog: Catalog
+    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
 ) -> ParsedForm:
-    """Return all arguments of a call after an edit, not yet validated by the tool's schema.
+    """Return all arguments after an edit, and the error messages of fields.
+
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
+    tool's schema is not checked: see `ConfirmRequest.edited`.
 
     Args:
-        form: the form of `edit_form` for `args`.
-        args: the arguments before.
-        typed: the text of the changed fields; the arguments of all others stay as they are.
-        catalog: the texts of errors.
+        form: the form of `argument_form`.
+        typed: the text of each field; one that is missing was not changed.
+        args: the arguments that the form was made from.
+        catalog: texts of the messages.
     """
     changed = tuple(
         field for field in form.fields if typed.get(field.name, field.typed) != field.typed
     )
     done = filled(Form(fields=changed), typed, catalog)
     names = {field.name for field in changed}
-    values = {name: value for name, value in args.items() if name not in names} | done.values
+    values = {name: value for name, value in args.items() if name not in names}
+    values |= done.values
     in_order = {name: values[name] for name in (*args, *values) if name in values}
     return replace(done, values=in_order)
 
@@ -485,68 +497,6 @@ def hint(field: FormField, catalog: Catalog) -> str:
     is_bounded = field.low is not None or field.high is not None
     is_plain = field.is_text or field.kind is FieldKind.YES_NO
     return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
-
-
-def argument_form(schema: Mapping[str, Any], args: Mapping[str, JSON]) -> Form:
-    """Return a form to edit the arguments of a call, filled in with them.
-
-    Args:
-        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
-        args: the arguments, such as `ConfirmRequest.args`.
-    """
-    fields = [*argument_fields(_without_null(schema))]
-    names = {field.name for field in fields}
-    fields += [FormField(name=name, kind=FieldKind.JSON) for name in args if name not in names]
-    return Form(
-        fields=tuple(
-            replace(field, typed=_typed(field, args.get(field.name)), is_required=False)
-            for field in fields
-        )
-    )
-
-
-def edited_arguments(
-    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
-) -> ParsedForm:
-    """Return all arguments after an edit, and the error messages of fields.
-
-    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
-    tool's schema is not checked: see `ConfirmRequest.edited`.
-
-    Args:
-        form: the form of `argument_form`.
-        typed: the text of each field.
-        args: the arguments that the form was made from.
-        catalog: texts of the messages.
-    """
-    before = form.typed
-    changed = [field for field in form.fields if typed.get(field.name, "") != before[field.name]]
-    parsed = filled(Form(fields=tuple(changed)), typed, catalog)
-    names = {field.name for field in changed}
-    unchanged = {name: value for name, value in args.items() if name not in names}
-    return replace(parsed, values={} if parsed.faults else unchanged | dict(parsed.values))
-
-
-def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema whose optional properties have the type that they have unless null."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return schema
-    return {**schema, "properties": {name: _not_null(part) for name, part in properties.items()}}
-
-
-def _not_null(part: Any) -> Any:
-    options = part.get("anyOf") if isinstance(part, Mapping) else None
-    if not isinstance(options, list | tuple):
-        return part
-    typed = [option for option in options if option != {"type": "null"}]
-    if len(typed) != 1 or not isinstance(typed[0], Mapping):
-        return part
-    return {**{key: value for key, value in part.items() if key != "anyOf"}, **typed[0]}
-
-
-def _typed(field: FormField, value: JSON) -> str:
-    return "" if value is None else format_value(field, value)
 
 
 _SECRETS = (

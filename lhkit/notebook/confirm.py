@@ -33,7 +33,7 @@ from lhkit.confirm.form import (
     FormAction,
     FormAnswer,
     Typed,
-    edit_form,
+    argument_form,
     edited_arguments,
     filled,
 )
@@ -168,7 +168,7 @@ class ButtonConfirmGate:
         fields = content.get("fields")
         sent = fields if isinstance(fields, dict) else {}
         typed = {name: text for name, text in sent.items() if isinstance(text, str)}
-        reason = content.get("reason")
+        reason = content.get("reason") if content.get("how") == "cancel" else ""
         match content.get("how"):
             case "back" if item.edit is not None:
                 self._show(open_card, edit=None)
@@ -180,10 +180,10 @@ class ButtonConfirmGate:
                 self._send(open_card, item.form, typed)
             case "edit" if item.form is None and item.request.revise is not None:
                 request, catalog = item.request, load_catalog(self.locale)
-                self._show(open_card, edit=edit_form(request.parameters, request.args, catalog))
+                self._show(open_card, edit=argument_form(request.parameters, request.args, catalog))
             case str(how) if how in _OUTCOMES[item.form is not None]:
-                is_cancel = how == "cancel" and item.form is None and isinstance(reason, str)
-                self._set(_OUTCOMES[item.form is not None][how], reason if is_cancel else "")
+                words = reason if isinstance(reason, str) and item.form is None else ""
+                self._set(_OUTCOMES[item.form is not None][how], words)
 
     def _show(self, open_card: "_OpenCard", **changes: Any) -> None:
         """Change what an open card shows; presses on the earlier version no longer count."""
@@ -201,9 +201,9 @@ class ButtonConfirmGate:
     def _check(self, open_card: "_OpenCard", edit: Form, typed: Typed) -> None:
         """Show the card with the edited arguments, or the form with its validation errors."""
         request, catalog = open_card.item.request, load_catalog(self.locale)
-        given = edit_form(request.parameters, request.args, catalog)
+        given = argument_form(request.parameters, request.args, catalog)
         typed = {**edit.typed, **typed}
-        done = edited_arguments(given, request.args, typed, catalog)
+        done = edited_arguments(given, typed, request.args, catalog)
         if not done.faults:
             self._revise(open_card, done.values)
         if done.faults or open_card.item.faults:
