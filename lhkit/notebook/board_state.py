@@ -5,7 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-from lhkit.confirm.form import FormField, Typed, argument_fields, format_value
+from lhkit.confirm.form import (
+    FormField,
+    Typed,
+    argument_fields,
+    format_value,
+)
 from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
 from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
@@ -231,7 +236,7 @@ class ReviewState(BoardState):
         if name not in self.schemas:
             name = next(iter(self.schemas), "")
         args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-        fields = tuple(argument_fields(self.schemas.get(name, {})))
+        fields = argument_fields(self.schemas.get(name, {}))
         typed = {
             field.name: format_value(field, args[field.name])
             for field in fields
