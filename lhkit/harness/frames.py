@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lhkit.errors import UsageError
+from lhkit.errors import UsageError, importing
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -47,7 +47,8 @@ class Column:
 
     def series(self, rows: Sequence[Any]) -> "pd.Series[Any]":
         """Return the values of this column."""
-        import pandas as pd
+        with importing("eval"):
+            import pandas as pd
 
         of = attrgetter(self.of) if isinstance(self.of, str) else self.of
         return pd.Series([of(row) for row in rows], dtype=self.dtype)
@@ -125,7 +126,8 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
 def _frame(
     columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord]
 ) -> "pd.DataFrame":
-    import pandas as pd
+    with importing("eval"):
+        import pandas as pd
 
     # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.
     with pd.option_context("mode.string_storage", "python"):
