@@ -577,15 +577,23 @@ def shortened_list(names: Sequence[str]) -> str:
 
 
 def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
-    """Return the outcome of a comparison in one sentence."""
-    return catalog.text(
+    """Return the outcome of a comparison in a sentence; if it cannot be told, with what would."""
+    outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
         b=comparison.name_b,
         pairs=len(comparison.pairs),
         difference=difference_text(comparison.difference, comparison.interval),
         p=p_value(comparison.p_value),
+        margin=f"{comparison.margin or 0:g}",
     )
+    if comparison.outcome != "cannot_tell":
+        return outcome
+    needed, repeats = comparison.needed_scenarios, comparison.repeats
+    if needed is None:
+        return f"{outcome} {catalog.text('compare.needed_none')}"
+    key, count = f"compare.needed{'_repeats' * (repeats > 1)}", f"{needed:,}"
+    return f"{outcome} {catalog.text(key, count=count, repeats=repeats)}"
 
 
 def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
