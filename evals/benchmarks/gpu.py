@@ -43,7 +43,7 @@ LOAD = Path(__file__).parent / "gpu_load.py"
 STEPS = ("serve", "dev", "rate", "bare", "vllm-bench", "processes")
 LIMIT_S = 560.0
 LIMITS_S = {
-    "serve": 330.0,
+    "serve": 480.0,
     "dev": 90.0,
     "rate": 60.0,
     "bare": 60.0,
@@ -105,7 +105,7 @@ class Target:
                 with suppress(psutil.Error):
                     line = " ".join((process.name(), *process.cmdline()))
                     times = process.cpu_times()
-                    role = "engine" if "EngineCore" in line else "API"
+                    role = "API" if "api_server" in line else "engine"
                     if "server_reaper" not in line and "resource_tracker" not in line:
                         used[process.pid] = role, times.user + times.system
         return used
@@ -136,6 +136,11 @@ class Measurements:
     def out(self) -> Path:
         """The folder of page, figures and logs."""
         return Path(self.options.out)
+
+    @property
+    def scored(self) -> Path:
+        """The folder of the scored run."""
+        return self.out / "gpu-dev"
 
     @property
     def work(self) -> Path:
@@ -200,7 +205,7 @@ class Measurements:
     async def start_bench(self) -> None:
         """Start vLLM's benchmark, whose import takes half a minute, while the server starts."""
         plan = ServerSettings(model=Path(), served_name="", log_path=Path())
-        self.peer = await self.stack.enter_async_context(serving_sides.bench(plan, self.out))
+        self.peer = await self.stack.enter_async_context(serving_sides.bench(plan, self.work))
 
     async def serve(self) -> None:
         """Start `lhkit serve`, or identify the running server."""
@@ -232,8 +237,9 @@ class Measurements:
         target = await identify(served[1])
         target.pid = process.pid
         if found := re.search(r"^log: (.+)$", text, re.MULTILINE):
-            self.report.facts["start"] = startup_facts(Path(found[1]))
-            shutil.copyfile(found[1], self.out / "vllm.txt")
+            server_log = Path(found[1])
+            self.report.facts["start"] = startup_facts(server_log)
+            self.stack.callback(shutil.copyfile, server_log, self.out / "vllm.txt")
         return target
 
     async def lhkit_output(self, *arguments: str, log: str) -> str:
@@ -256,9 +262,10 @@ class Measurements:
     async def score(self) -> None:
         """Score the scenarios by `lhkit eval`, with its defaults."""
         target = self.served
+        shutil.rmtree(self.scored, ignore_errors=True)
         limit = ("--limit", str(self.options.limit)) if self.options.limit else ()
         address = ("--base-url", target.base_url, "--model", target.model)
-        where = ("--name", "dev", "--runs-dir", str(self.out))
+        where = ("--name", self.scored.name, "--runs-dir", str(self.out))
         text = await self.lhkit_output(
             "eval", *address, *where, *limit, "--exit-zero", log="dev.txt"
         )
@@ -267,9 +274,9 @@ class Measurements:
     async def compare(self) -> None:
         """Compare verdicts in pairs with the kept run of the CPU."""
         other = self.options.cpu_run
-        text = await self.lhkit_output("compare", other, str(self.out / "dev"), log="compare.txt")
+        text = await self.lhkit_output("compare", other, str(self.scored), log="compare.txt")
         self.report.facts["compare"] = gpu_page.without_progress(text)
-        self.report.facts["pairs"] = pairs(Run.load(other), Run.load(self.out / "dev"))
+        self.report.facts["pairs"] = pairs(Run.load(other), Run.load(self.scored))
 
     # ---- rates
 
@@ -364,9 +371,13 @@ class Measurements:
             before = self.served.cpu_s()
             for worker in workers:
                 await tell(worker, "go")
+            began_s = time.perf_counter()
+            for worker in workers:
+                await answer(worker, log)
+            shares = self.served.cpu_shares(before, time.perf_counter() - began_s)
+            use = card()
             results = [json.loads(await answer(worker, log)) for worker in workers]
-            shares = self.served.cpu_shares(before, span_s(results))
-        return results, shares, card()
+        return results, shares, use
 
     async def bench(self, at_once: int) -> None:
         """Send the same requests with vLLM's own benchmark."""
@@ -429,11 +440,6 @@ async def answer(worker: asyncio.subprocess.Process, log: Path) -> bytes:
     return line
 
 
-def span_s(loads: Sequence[Mapping[str, float]]) -> float:
-    """Return the seconds from the first start to the last end."""
-    return max(load["ended_s"] for load in loads) - min(load["began_s"] for load in loads)
-
-
 async def identify(base_url: str) -> Target:
     """Return the model of a server: its name, and the folder of its weights and tokenizer."""
     url = f"{base_url}/v1/models"
@@ -483,13 +489,15 @@ def pairs(one: Run, other: Run) -> dict[str, int]:
 
 def startup_facts(log: Path) -> list[str]:
     """Return the lines of vLLM's log that say what it runs on."""
+    config = re.compile(r"\b(?:dtype|enforce_eager|max_seq_len|kv_cache_dtype)=[^,]+")
     wanted = re.compile(
-        r"KV cache size|Maximum concurrency|Loading weights took|Model loading took|attention "
-        r"backend|init engine|torch\.compile takes|Graph capturing finished|dtype=",
+        "KV cache size|Maximum concurrency|loading took|attention backend|init engine|"
+        "compile takes|compilation took|capturing finished",
         re.IGNORECASE,
     )
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line[:300] for line in lines if wanted.search(line)][:30]
+    engine = next((line for line in lines if "Initializing a V1 LLM engine" in line), "")
+    return [", ".join(config.findall(engine)), *filter(wanted.search, lines)]
 
 
 @asynccontextmanager
@@ -575,8 +583,7 @@ async def main() -> None:
     until_s += options.limit_s
     for folder in (options.out, options.work):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(Path(options.out, "dev"), ignore_errors=True)
-    command = shlex.join(["python", "evals/benchmarks/gpu.py", *sys.argv[1:]])
+        command = shlex.join(["python", "evals/benchmarks/gpu.py", *sys.argv[1:]])
     report = Report(command=command)
     await describe(report)
     task = asyncio.current_task()

@@ -1,7 +1,7 @@
 """Load a server with conversations of lhkit, or with the same requests by bare aiohttp.
 
 A process of `gpu.py`. It reads a job as a line of JSON, prints `ready` once everything is loaded,
-starts at the next line, and prints the result as JSON.
+starts at the next line, and prints `stopped` and then the result as JSON.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ import aiohttp
 import psutil
 
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.metrics import summarise
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
@@ -79,16 +80,28 @@ class Load:
 
 
 class Stopwatch:
-    """Wall and CPU time of this process."""
+    """Wall and CPU time of this process, between a line of standard input and `stop`."""
 
     def __init__(self) -> None:
-        self._cpu_s = _cpu_s()
-        self.began_s = time.perf_counter()
+        self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)  # whatever else is printed goes to the log
+        self._cpu_s = self._began_s = 0.0
+
+    def start(self) -> None:
+        """Wait for the line."""
+        self.answer("ready")
+        sys.stdin.readline()
+        self._cpu_s, self._began_s = _cpu_s(), time.perf_counter()
 
     def stop(self) -> dict[str, float]:
         """Return the fields of `Load`."""
-        ended_s = time.perf_counter()
-        return {"began_s": self.began_s, "ended_s": ended_s, "cpu_s": _cpu_s() - self._cpu_s}
+        ended_s, cpu_s = time.perf_counter(), _cpu_s() - self._cpu_s
+        self.answer("stopped")
+        return {"began_s": self._began_s, "ended_s": ended_s, "cpu_s": cpu_s}
+
+    def answer(self, line: str) -> None:
+        """Print a line for `gpu.py`."""
+        print(line, file=self._answers, flush=True)
 
 
 def _cpu_s() -> float:
@@ -105,13 +118,12 @@ def chosen(scenarios: Sequence[Scenario], job: Job) -> tuple[tuple[Scenario, ...
     return tuple(own[number * len(own) // size] for number in range(size)), repeats
 
 
-async def run_lhkit(job: Job, wait: Callable[[], None]) -> Load:
+async def run_lhkit(job: Job, watch: Stopwatch) -> Load:
     """Replay conversations as `lhkit eval` does: prompts, streaming, tools, scores, records."""
     scenarios, repeats = chosen(load_scenarios(scenario_paths("dev")), job)
     model = await connect(Endpoint(base_url=job.base_url, model=job.model))
     try:
-        wait()
-        watch = Stopwatch()
+        watch.start()
         run = await replay(
             scenarios,
             model,
@@ -125,8 +137,9 @@ async def run_lhkit(job: Job, wait: Callable[[], None]) -> Load:
         spent = watch.stop()
     finally:
         await model.aclose()
-    summary = run.summary()
-    conversations = [list(sent_requests(record)) for record in run.records]
+    records = tuple(run.records)
+    summary = summarise(records)
+    conversations = [list(sent_requests(record)) for record in records]
     lines = (json.dumps(requests) + "\n" for requests in conversations)
     Path(job.prompts).write_text("".join(lines), encoding="utf-8")
     return Load(
@@ -135,7 +148,7 @@ async def run_lhkit(job: Job, wait: Callable[[], None]) -> Load:
         requests=sum(map(len, conversations)),
         prompt_tokens=summary.tokens.prompt,
         output_tokens=summary.tokens.completion,
-        failed=sum(record.judgement.verdict == "invalid" for record in run.records),
+        failed=sum(record.judgement.verdict == "invalid" for record in records),
         ttft=percentiles(summary.times["first_token"]),
         turn=percentiles(summary.times["turn_time"]),
     )
@@ -150,7 +163,7 @@ def sent_requests(record: SampleRecord) -> Iterator[Request]:
                 yield {"prompt": call.response.prompt_text, "output_tokens": tokens}
 
 
-async def run_bare(job: Job, wait: Callable[[], None]) -> Load:
+async def run_bare(job: Job, watch: Stopwatch) -> Load:
     """Stream the requests of each conversation in order, and do nothing with the text."""
     lines = Path(job.prompts).read_text(encoding="utf-8").splitlines()
     conversations: list[list[Request]] = list(filter(None, map(json.loads, lines)))
@@ -164,8 +177,7 @@ async def run_bare(job: Job, wait: Callable[[], None]) -> Load:
 
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        wait()
-        watch = Stopwatch()
+        watch.start()
         await asyncio.gather(*(work(session) for _ in range(job.at_once)))
         spent = watch.stop()
     return Load(
@@ -240,16 +252,10 @@ def percentiles(measured: Latency) -> dict[str, float | None]:
 
 def main() -> None:
     """Run the job of standard input."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    watch = Stopwatch()
     job = Job(**json.loads(sys.stdin.readline()))
-
-    def wait() -> None:
-        print("ready", file=answers, flush=True)
-        sys.stdin.readline()
-
     side = {"lhkit": run_lhkit, "bare": run_bare}[job.side]
-    print(json.dumps(asdict(asyncio.run(side(job, wait)))), file=answers, flush=True)
+    watch.answer(json.dumps(asdict(asyncio.run(side(job, watch)))))
 
 
 if __name__ == "__main__":

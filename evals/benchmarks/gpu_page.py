@@ -1,6 +1,7 @@
 """The figures of `gpu.py` as JSON and as a page."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -160,7 +161,7 @@ def rates(report: Report) -> Iterator[str]:
             "requests",
             "samples/s",
             "output tokens/s",
-            "of bare",
+            "of bare · of vllm bench",
             "client's CPU",
             "server's CPU: API · engine",
             "card",
@@ -170,9 +171,10 @@ def rates(report: Report) -> Iterator[str]:
     )
     yield (
         "`lhkit`: whole conversations by `replay`, with rules, scores and records on disk. `bare`: "
-        "its requests again by aiohttp, in the same order, with outputs of the same length, which "
-        "are not read. `vllm bench`: the same by `vllm bench serve`. CPU: share of a core of the "
-        "busiest process. Each begins with an empty prefix cache, if the server allows it."
+        "its requests again by aiohttp, conversation by conversation, with outputs of the same "
+        "length, which are not read. `vllm bench`: the same list by `vllm bench serve`, which "
+        "waits for no earlier request of a conversation. CPU: share of a core of the busiest "
+        "process. Each begins with an empty prefix cache, if the server allows it."
     )
     yield ""
     yield "## Latency"
@@ -194,25 +196,25 @@ def rates(report: Report) -> Iterator[str]:
 
 def rate_cells(row: Row, report: Report) -> Iterator[str]:
     """Yield the cells of a row of the table of rates."""
-    bare = report.row("bare", row.at_once)
+    others = (report.row(side, row.at_once) for side in ("bare", "vllm bench"))
     yield str(row.at_once)
     yield row.title
     yield format_value(row.total("conversations"), "")
     yield format_value(row.total("requests"), "")
     yield format_value(row.rate("conversations"), "")
     yield format_value(row.rate("output_tokens"), "")
-    yield percent(ratio(row, bare))
+    yield " · ".join(percent(ratio(row, other)) for other in others)
     yield percent(row.cpu_share)
     yield " · ".join(percent(row.server_cpu.get(role)) for role in ("API", "engine"))
     yield "–" if row.card_percent is None else f"{row.card_percent:.0f} %"
     yield str(row.total("failed"))
 
 
-def ratio(row: Row | None, bare: Row | None) -> float | None:
-    """Return a row's output tokens per second by those of the bare client."""
-    if row is None or bare is None or not bare.total("output_tokens"):
+def ratio(row: Row | None, other: Row | None) -> float | None:
+    """Return a row's output tokens per second by those of another row."""
+    if row is None or other is None or not other.total("output_tokens"):
         return None
-    return row.rate("output_tokens") / bare.rate("output_tokens")
+    return row.rate("output_tokens") / other.rate("output_tokens")
 
 
 def limit(report: Report, at_once: int) -> str:
@@ -270,4 +272,5 @@ def one_line(text: str) -> str:
 
 def without_progress(text: str) -> str:
     """Return console output without its progress bars."""
-    return "\n".join(line for line in text.splitlines() if "sample/s" not in line and line.strip())
+    bar = re.compile(r"\d%\|.*\|")
+    return "\n".join(line for line in text.splitlines() if line.strip() and not bar.search(line))
