@@ -182,13 +182,8 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
     yield from _score_notes(total, catalog)
-    yield text(
-        "table.confirm_line",
-        asked=gate.asked,
-        unconfirmed=gate.unconfirmed,
-        rejections=gate.rejections,
-    )
-    if gate.edited:
+    yield confirm_line(summary, catalog)
+    if summary.confirm.edited:
         yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
         "table.respect_line",
@@ -308,6 +303,17 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     stress = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
     parts = (identity.title, identity.server, identity.dtype, identity.base_url, dialect, stress)
     return ", ".join(part for part in parts if part)
+
+
+def confirm_line(summary: Summary, catalog: Catalog) -> str:
+    """Return how many writes were asked about, ran without a question, and were rejected."""
+    gate = summary.confirm
+    return catalog.text(
+        "table.confirm_line",
+        asked=gate.asked,
+        unconfirmed=gate.unconfirmed,
+        rejections=gate.rejections,
+    )
 
 
 def gate_line(summary: Summary, catalog: Catalog) -> str:
