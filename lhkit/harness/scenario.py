@@ -304,6 +304,11 @@ class Turn(StrictModel):
         return variants
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The user's message in each wording."""
+        return (self.user, *self.variants)
+
+    @property
     def checks_state(self) -> bool:
         """Whether it specifies what this turn does to the state."""
         return self.final is not None or self.gone is not None
@@ -467,9 +472,7 @@ class Scenario(StrictModel):
         """Yield the scenario in each of its wordings, without `variants`."""
         for number in range(1 + max(len(turn.variants) for turn in self.turns)):
             turns = (
-                turn.model_copy(
-                    update={"user": (turn.user, *turn.variants)[number], "variants": ()}
-                )
+                turn.model_copy(update={"user": turn.texts[number], "variants": ()})
                 if turn.variants
                 else turn
                 for turn in self.turns

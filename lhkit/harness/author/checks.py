@@ -235,7 +235,7 @@ def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
             "an empty reply passes: require text, such as with contains_any",
         )
     elif expected != ExpectedReply() and not all(
-        reply_reasons(expected, text) for text in (turn.user, *turn.variants)
+        reply_reasons(expected, text) for text in turn.texts
     ):
         yield Remark("echo", path, "the user's own message passes as a reply: require other text")
 
