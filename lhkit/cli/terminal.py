@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.chat.controller import ChatController
+from lhkit.chat.truth import truth_line
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallCompleted, ChatEvent, EndReason, TurnEnded
@@ -163,6 +164,8 @@ class TerminalChat:
                 self._print(text, style="yellow")
             case TurnEnded(reason=reason, error=error, detail=detail):
                 self._show_end(reason, error, detail)
+                calls = self._controller.state.transcript.calls_of_this_turn
+                self._print(truth_line(calls, self._catalog), style="dim")
             case _:
                 pass
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lhkit.errors import UsageError
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -20,7 +21,9 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
+from lhkit.harness.transcript import turn_truth
 from lhkit.json_values import json_or_repr
+from lhkit.locales import load_catalog
 from lhkit.responses import Finished
 
 if TYPE_CHECKING:
@@ -152,6 +155,14 @@ def _violation_count(record: SampleRecord, severity: Severity) -> int:
 
 def _requests(record: SampleRecord) -> list[ModelCallRecord]:
     return [request for turn in record.evidence.turns for request in turn.model_calls]
+
+
+def _truth(row: _TurnRow) -> str:
+    try:
+        catalog = load_catalog(row.record.locale)
+    except UsageError:  # a record from elsewhere
+        catalog = load_catalog()
+    return turn_truth(row.turn, catalog)
 
 
 def _model_s(row: _TurnRow) -> float:
@@ -289,6 +300,7 @@ TURNS: Columns = (
     Column("cause", _TEXT, "turn.cause", "type of the error; missing without one"),
     Column("user", _TEXT, "turn.user", "message of the user"),
     Column("reply", _TEXT, "turn.reply", "text of the reply"),
+    Column("truth", _TEXT, _truth, "what was written, as the user reads it under the reply"),
     Column("false_claim", _TEXT, _false_claim("words"), "flagged text; missing without a flag"),
     Column(
         "claim_probability", _SECONDS, _false_claim("probability"), "missing for success phrases"

@@ -138,6 +138,7 @@ def _context(catalog: Catalog) -> dict[str, Any]:
         "text": catalog.text,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
+        "transcript_parts": partial(transcript_parts, catalog=catalog),
         "severity_mark": partial(severity_mark, catalog=catalog),
     }
 
@@ -161,7 +162,6 @@ def _environment() -> "Environment":
     environment.globals.update(
         interval_text=interval_text,
         json_text=_json_text,
-        transcript_parts=transcript_parts,
         percent=percent,
         seconds=seconds,
         turn_times=_turn_times,
