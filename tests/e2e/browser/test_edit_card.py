@@ -1,4 +1,4 @@
-"""The card's three decisions in a page: cancel with a reason, edit the arguments, run what it shows.
+"""The three decisions in a page: cancel with a reason, edit the arguments, run what the card shows.
 
 No JupyterLab here: the panel's script and style, and a real gate and dispatcher in a thread.
 """
