@@ -4,6 +4,7 @@ Foreign text is escaped, and its control and direction characters are made visib
 replies are rendered as Markdown; streaming ones, names, arguments and results as plain text.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -536,6 +537,8 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
         return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
+    if field.format == "date" and re.fullmatch(r"(\d{4}-\d{2}-\d{2})?", typed):
+        mode = ' type="date"'  # a page would show any other text as an empty field
     return f'<input {common}{mode} value="{escape(typed)}">'
 
 
