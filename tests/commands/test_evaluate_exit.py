@@ -459,6 +459,39 @@ async def test_compare_prints_comparison_of_folders(
         await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
 
 
+@pytest.mark.promise("eval.margin", "eval.many")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("runs", "margin", "code", "text"),
+    [
+        (("gold", "gold"), 40.0, 0, "at most 40 points worse"),
+        (("gold", "silent"), 40.0, 1, "more than 40 points worse"),
+        (("gold", "gold"), 3.0, 4, "Cannot tell"),
+        (("silent", "gold", "again"), None, 0, "Nothing separates from it (corrected"),
+    ],
+)
+async def test_compare_exit_code_with_margin_and_several_runs(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    runs: tuple[str, ...],
+    margin: float | None,
+    code: int,
+    text: str,
+) -> None:
+    for name in {"gold", *runs}:
+        await run_eval("silent" if name == "silent" else "gold", name=name)
+    capsys.readouterr()
+    a, b, *more = (tmp_path / "runs" / name for name in runs)
+    options = CompareOptions(run_a=a, run_b=b, more=tuple(more), margin=margin)
+    assert await compare_runs(options, settings) == code
+    assert text in capsys.readouterr().out
+    if more:
+        with pytest.raises(UsageError, match="--margin compares two runs"):
+            await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
+
+
 @pytest.mark.anyio
 async def test_rescore_writes_folder_next_to_run(
     run_eval: Eval,
