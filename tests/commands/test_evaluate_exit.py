@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
+from lhkit.cli.report import ReportOptions, report_run
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import RunError, UsageError
@@ -490,6 +493,51 @@ async def test_compare_exit_code_with_margin_and_several_runs(
     if more:
         with pytest.raises(UsageError, match="--margin compares two runs"):
             await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
+
+
+@pytest.mark.promise("eval.margin", "eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "code", "failures", "sentence"),
+    [
+        ({}, 0, None, ""),
+        ({"baseline": "gold"}, 0, None, "silent is worse than gold: -100.0"),
+        ({"max_p95_turn": 60.0}, 0, 0, "Every threshold is reached."),
+        ({"fail_under": 50.0}, 1, 1, "The pass rate 0.0% is below 50.0%."),
+        ({"baseline": "gold", "margin": 40.0}, 1, 1, "silent is more than 40 points worse than"),
+        ({"baseline": "silent", "margin": 3.0}, 4, 1, "Cannot tell whether silent is more than 3"),
+        ({"max_prompt_tokens": 9}, 4, 1, "the server reported no prompt tokens."),
+    ],
+)
+async def test_report_has_thresholds_in_all_formats(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    code: int,
+    failures: int | None,
+    sentence: str,
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("silent", "gold"):
+        await run_eval(name)
+    capsys.readouterr()
+    if "baseline" in options:
+        options = {**options, "baseline": runs / options["baseline"]}
+    files = {name: tmp_path / f"report.{name}" for name in ("html", "markdown", "junit")}
+    given = ReportOptions(folder=runs / "silent", **files, **options)
+    assert await report_run(given, settings) == code
+    html, text, xml = (file.read_text(encoding="utf-8") for file in files.values())
+    assert sentence in unescape(html)
+    assert sentence in text
+    suites = ET.fromstring(xml)  # noqa: S314 - our own
+    assert int(suites.attrib["failures"]) == 8 + (failures or 0)
+    cases = suites.findall("testsuite[@name='Thresholds']/testcase")
+    assert [len(case.findall("failure")) for case in cases] == (
+        [] if failures is None else [failures]
+    )
+    assert code == 0 or sentence in capsys.readouterr().out
 
 
 @pytest.mark.anyio
