@@ -283,6 +283,15 @@ def sign_flip(differences: Iterable[int], *, mid_p: bool = False) -> float:
     return min(1.0, beyond + (same / 2 if mid_p else same))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979, a step-down Bonferroni)."""
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return [min(1.0, value) for value in corrected.tolist()]
+
+
 def _flip_sums(step: int, times: int) -> _Numbers:
     """Return the probabilities of the sums -step*times … step*times of random signs of a step."""
     probabilities = np.zeros(2 * step * times + 1)

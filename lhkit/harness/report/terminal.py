@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as Rich
 from rich.text import Text
 
-from lhkit.harness.compare import compare
+from lhkit.harness.compare import compare_arms
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.results import Run
@@ -56,12 +56,8 @@ def matrix_view(
     runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
 ) -> RenderableType:
     """Return one row for each (arm, run), with its difference from the first arm."""
-    first = runs[0][1]
-    arms = [
-        (name, run.summary(), compare(first, run) if number else None)
-        for number, (name, run) in enumerate(runs)
-    ]
-    return _rich_table(matrix_table(arms, catalog, title=title), title=title)
+    table = matrix_table(compare_arms(runs), catalog, title=title)
+    return _rich_table(table, title=title)
 
 
 def _rich_table(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
