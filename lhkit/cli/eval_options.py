@@ -13,6 +13,7 @@ from lhkit.cli.options import (
     Paths,
     RunsDir,
     RuntimeOption,
+    SelectOptions,
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lhkit.harness.run_options import RunOptions
 
 
-class EvalOptions(RayOptions):
+class EvalOptions(SelectOptions, RayOptions):
     """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
 
     paths: Paths = ()
@@ -30,7 +31,6 @@ class EvalOptions(RayOptions):
         str | None,
         typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
     ] = None
-    limit: Annotated[int | None, typer.Option(min=1, help="Run the first N scenarios only.")] = None
     model: Annotated[
         str | None,
         typer.Option(
@@ -121,4 +121,7 @@ class EvalOptions(RayOptions):
         from lhkit.harness.run_options import RunOptions
 
         names = RunOptions.model_fields.keys() & EvalOptions.model_fields.keys()
-        return validate_options(RunOptions, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        if self.failed is not None and (self.runs_dir / self.failed).is_dir():
+            values["failed"] = self.runs_dir / self.failed
+        return validate_options(RunOptions, **values)

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lhkit.cli.command import Options, command
+from lhkit.cli.command import command
 from lhkit.cli.console import print_lines
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import RunFolder
+from lhkit.cli.options import RunFolder, SelectOptions
 from lhkit.errors import RunError
 from lhkit.files import write_atomically
 from lhkit.harness.results import Run
@@ -21,7 +21,7 @@ from lhkit.text import whole_unicode
 STDOUT = Path("-")
 
 
-class ReportOptions(Options):
+class ReportOptions(SelectOptions):
     """Options of `lhkit report`; without any file, HTML is written into the run folder."""
 
     folder: RunFolder
@@ -53,13 +53,14 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     from lhkit.harness.report.markdown import markdown
     from lhkit.harness.report.page import html_page
 
-    run = Run.load(options.folder)
+    selector = options.scenario_filter()
+    run = Run.load(options.folder).select(**selector.values())
     baseline = None if options.baseline is None else Run.load(options.baseline)
     catalog = load_catalog(settings.locale)
     name = run.name or options.folder.name
     html = options.html
     if html is None and options.markdown is None and options.junit is None:
-        html = options.folder / "report.html"
+        html = options.folder / ("report-part.html" if selector.words else "report.html")
     console = Console(stderr=options.markdown == STDOUT)
     if html is not None:
         write_report(html, html_page(run, catalog, name=name, baseline=baseline))
