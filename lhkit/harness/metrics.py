@@ -21,6 +21,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import DIFFICULTIES
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.selection import NO_CALL, Selection, count_selection
 from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
 from lhkit.json_values import json_or_repr
@@ -188,7 +189,8 @@ class Summary:
     the group without a name must call none); `by_tag` groups them by tags, `by_wording` those of
     `wordings.scenarios` by wording, from 1. `time_breakdown` is of
     the newest invocation, None if only records are known. `false_claims` are the flagged replies
-    with their samples. `times` are durations by stage (`timings.times`).
+    with their samples. `times` are durations by stage (`timings.times`). `selection` is
+    how the scenarios were selected, None for all of them.
     """
 
     by_ac: tuple[Tally, ...]
@@ -205,6 +207,7 @@ class Summary:
     times: Mapping[str, Latency] = field(default_factory=lambda: times(()))
     time_breakdown: TimeBreakdown | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
+    selection: ScenarioSelection | None = None
 
     @property
     def by_difficulty(self) -> tuple[Tally, ...]:

@@ -4,6 +4,7 @@ Terminal, HTML and Markdown render the same `Table`s. The kind of a cell separat
 text of users, models and files, which must neither format nor run.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,6 +14,7 @@ from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import ALPHA, Arm, Comparison, Divergence, Ratio
 from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.timings import Latency, TimeBreakdown
 from lhkit.locales import Catalog
@@ -54,9 +56,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: `totals` are rows below a rule, `notes` are lines below the table."""
+    """A table: `totals` are rows below a rule, `lead` and `notes` lines above and below."""
 
     title: str
+    lead: str = ""
     columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     totals: tuple[tuple[Cell, ...], ...] = ()
@@ -85,6 +88,7 @@ def pass_rates(
     totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
+        lead=selection_line(summary.selection, catalog),
         columns=_rate_columns("table.ac", catalog),
         rows=tuple(
             _rates(tally, _code(f"{tally.name} {texts.get(tally.name, '')}".strip()))
@@ -93,6 +97,15 @@ def pass_rates(
         totals=(*totals, _rates(summary.total, catalog.text("table.total"))),
         notes=tuple(_summary_notes(summary, catalog)),
     )
+
+
+def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str:
+    """Return how many scenarios were selected and left out; empty for all of them."""
+    if selection is None:
+        return ""
+    taken, total = selection.taken, selection.total
+    words = shlex.join(selection.filter.words)
+    return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
 
 
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:

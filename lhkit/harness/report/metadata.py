@@ -74,7 +74,9 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 def _scenarios(run: Run) -> str:
     ids = {record.sample_id.scenario for record in run.records}
-    return f"{len(ids):,} × {run.manifest.repeats}"
+    selection = run.manifest.selection
+    part = f" / {selection.total:,} ({shlex.join(selection.filter.words)})" if selection else ""
+    return f"{len(ids):,}{part} × {run.manifest.repeats}"
 
 
 def _tokens(summary: Summary) -> str:

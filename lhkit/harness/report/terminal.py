@@ -63,7 +63,8 @@ def matrix_view(
 def _rich_table(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
     """Return a table for rich, whose first column takes the remaining width."""
     rich = Rich(
-        title=escape(printable(title)) or None,
+        title=escape(printable(title or table.lead)) or None,
+        title_justify="center" if title else "left",
         caption="\n".join(escape(printable(note)) for note in table.notes),
         caption_justify="left",
         width=width,
