@@ -29,7 +29,10 @@ import os
 from datetime import datetime
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import ChatPanel
-add = call("add_habit", protocol_id="caffeine-cutoff", frame_level="identity", framed_text={framed!r})
+add = call(
+    "add_habit", protocol_id="caffeine-cutoff", frame_level="identity", framed_text={framed!r},
+    anchor_when={when!r},
+)
 log = call("log_tracker_entry", habit_id="caffeine-cutoff", value="done", date="2026-06-15")
 sleep = call("add_habit", protocol_id="fixed-wake-time", frame_level="action", framed_text={sleep!r})
 model = ScriptedModel([add, say("."), log, say({logged!r}), sleep, say({rejected!r}), say({lie!r})])
@@ -44,6 +47,7 @@ panel
 """
 WORDS = {
     "en": {
+        "when": "2 p.m.",
         "framed": "I have my last coffee before two",
         "sleep": "I get up at seven every day",
         "logged": "Logged: no caffeine after two.",
@@ -62,6 +66,7 @@ WORDS = {
         "nothing": "Nothing was changed",
     },
     "ko": {
+        "when": "오후 2시",
         "framed": "나는 두 시 전에 마지막 커피를 마신다",
         "sleep": "나는 매일 일곱 시에 일어난다",
         "logged": "두 시 이후 카페인을 참은 걸로 적었어요.",
