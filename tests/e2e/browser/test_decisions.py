@@ -1,10 +1,10 @@
-"""Approve, edit and reject in a real JupyterLab, the line of truth, and a kernel that dies in an edit.
+"""Edit and reject in a real JupyterLab, the line of truth, a kernel that dies in an edit.
 
-The scripted assistant lies in its last reply. `runs/screenshots/decisions-*.png` are those of docs.
+The scripted assistant lies in its last reply. Two of `runs/screenshots/decisions-*.png` are copied
+to `docs/images`.
 """
 
 import os
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +34,8 @@ add = call(
     anchor_when={when!r},
 )
 log = call("log_tracker_entry", habit_id="caffeine-cutoff", value="done", date="2026-06-15")
-sleep = call("add_habit", protocol_id="fixed-wake-time", frame_level="action", framed_text={sleep!r})
-model = ScriptedModel([add, say("."), log, say({logged!r}), sleep, say({rejected!r}), say({lie!r})])
+up = call("add_habit", protocol_id="fixed-wake-time", frame_level="action", framed_text={up!r})
+model = ScriptedModel([add, say("."), log, say({logged!r}), up, say({rejected!r}), say({lie!r})])
 panel = ChatPanel(
     model=model, file={database!r}, locale={locale!r}, opt_in=True, record={folder!r},
     now=lambda: datetime.fromisoformat("2026-06-16T20:00:00+09:00"),
@@ -49,7 +49,7 @@ WORDS = {
     "en": {
         "when": "2 p.m.",
         "framed": "I have my last coffee before two",
-        "sleep": "I get up at seven every day",
+        "up": "I get up at seven every day",
         "logged": "Logged: no caffeine after two.",
         "rejected": "All right, not this week.",
         "lie": "Done! I have added the habit for you.",
@@ -68,7 +68,7 @@ WORDS = {
     "ko": {
         "when": "오후 2시",
         "framed": "나는 두 시 전에 마지막 커피를 마신다",
-        "sleep": "나는 매일 일곱 시에 일어난다",
+        "up": "나는 매일 일곱 시에 일어난다",
         "logged": "두 시 이후 카페인을 참은 걸로 적었어요.",
         "rejected": "네, 이번 주에는 하지 않을게요.",
         "lie": "네! 습관을 추가했어요.",
@@ -155,3 +155,57 @@ def test_decisions_in_a_real_notebook(
     assert logged.run_args["date"] == "2026-06-16"
     assert (added.ran, added.answer, added.reason) == (False, "cancel", words["why"])
     assert added.result["user_message"] == words["why"]
+
+
+HIDING = """
+import os
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook import ChatPanel
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk
+from lhkit.tools.registry import ToolRegistry
+def mail(args, deps):
+    with open({path!r}, "a") as file:
+        print(ascii(args), file=file)
+    return ToolOk({{}})
+schema = object_schema(to={{"type": "string"}}, text={{"type": "string"}}, bcc={{"type": "string"}})
+tools = ToolRegistry([echo_tool("mail", parameters=schema, handler=mail, is_destructive=True)])
+long = dict(to="ann", text="See you. " * 300, bcc="mallory")
+blank = dict(to="ann", text="See you." + "\u3164" * 40, bcc="mallory")
+model = ScriptedModel([call("mail", **long), say("."), call("mail", **blank), say(".")])
+panel = ChatPanel(model=model, toolset=tools, locale="en", opt_in=True, record={folder!r})
+print(os.getpid())
+panel
+"""
+
+
+def test_hidden_arguments_are_seen_and_a_kernel_killed_in_an_edit_writes_nothing(
+    open_notebook: OpenNotebook, tmp_path: Path
+) -> None:
+    sent, folder = tmp_path / "sent.txt", tmp_path / "chats"
+    page = open_notebook(HIDING.format(path=str(sent), folder=str(folder)))
+    card = page.locator('.lhkit-confirm[data-state="open"]')
+    say(page, "write to ann")
+    expect(card.locator("[data-fold]")).to_be_focused()
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click(force=True)
+    assert not sent.exists()
+    read_through(card)
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click()
+    expect(page.locator(".lhkit-truth")).to_have_count(1)
+    assert sent.read_text().count("mallory") == 1
+
+    say(page, "and again")
+    expect(card).to_contain_text("See you." + r"\u3164" * 40)
+    expect(card).to_contain_text("mallory")
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-edit").click()
+    card.get_by_label("to").fill("bob")
+    os.kill(int(page.locator(".jp-OutputArea-output pre").first.inner_text()), signal.SIGKILL)
+    expect(page.locator(".lhkit-status")).to_contain_text("restarted")
+    card.get_by_role("button", name="Review the changes").click(force=True)
+    page.keyboard.press("Enter")
+    assert sent.read_text().count("mallory") == 1
+    (record,) = Run.load(folder).records
+    assert [turn.user for turn in record.evidence.turns] == ["write to ann"]
