@@ -360,8 +360,62 @@ async def test_start_timeout_shows_invalid_output(raw: Raw, before: str, shown: 
 
 
 async def test_invalid_response_error_is_one_line(raw: Raw) -> None:
-    toolset = raw({"go": {}}, tools={"go": {"inputSchema": None}})
-    with pytest.raises(McpServerError, match="inputSchema: Input should be") as refused:
+    toolset = raw({"go": {}}, tools={"go": {"name": None}})
+    with pytest.raises(McpServerError, match="name: Input should be") as refused:
         open_session(toolset, {}, "en")
     assert "input_value" not in str(refused.value)
     assert "errors.pydantic.dev" not in str(refused.value)
+
+
+NOTHING = {"type": "object", "properties": {}}
+LATEST = "https://json-schema.org/draft/2020-12/schema"
+WORD = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "parameters"),
+    [
+        ({"inputSchema": None}, NOTHING),
+        ({"inputSchema": {}}, NOTHING),
+        ({"inputSchema": {"type": None, "properties": None, "required": None}}, NOTHING),
+        ({"inputSchema": {"properties": {"q": WORD}}}, {**NOTHING, "properties": {"q": WORD}}),
+        ({"inputSchema": {"type": ["object", "null"]}}, NOTHING),
+        (
+            {"inputSchema": {"type": "object", "properties": {"q": {"items": [WORD]}}}},
+            {**NOTHING, "properties": {"q": {"prefixItems": [WORD]}}, "$schema": LATEST},
+        ),
+        ({"inputSchema": {"type": "array"}}, "inputSchema.type: Input should be 'object'"),
+        ({"inputSchema": "q"}, "inputSchema: Input should be a valid dictionary"),
+        ({"description": 3}, "description: Input should be a valid string"),
+        ({"inputSchema": {"properties": {"q": {"type": "any"}}}}, "'any' is not valid"),
+    ],
+)
+async def test_unusable_tool_is_left_out_alone(
+    raw: Raw, tool: dict[str, Any], parameters: dict[str, Any] | str
+) -> None:
+    fine = {"result": {"content": [text("fine")]}}
+    toolset = raw({"odd": fine, "go": fine}, tools={"odd": tool}, before="\ufeff")
+    scenario = Scenario.from_data(
+        {"id": "go", "ac": "a", "locale": "en", "turns": [{"user": "Go.", "confirm": "accept"}]}
+    )
+    with opened(toolset, {}, "en") as session:
+        if isinstance(parameters, dict):
+            assert session.registry["odd"].parameters == parameters
+            assert session.registry.left_out == {}
+        else:
+            assert "odd" not in session.registry
+            assert parameters in session.registry.left_out["odd"]
+    for name in set(session.registry):
+        model = ScriptedModel([call(name), say("Done.")])
+        (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
+        assert [made.outcome for made in record.evidence.turns[0].calls] == ["ok"]
+
+
+def test_declared_tool_that_is_invalid_is_an_error(raw: Raw) -> None:
+    odd = {"odd": {"inputSchema": {"type": "array"}}}
+    for options in ({"tools": ["odd"]}, {"reads": ["odd"]}):
+        toolset = raw({"odd": {}, "go": {}}, tools=odd, options=options)
+        with pytest.raises(UsageError, match=r"tool 'odd' is invalid: inputSchema\.type"):
+            open_session(toolset, {}, "en")
+    with pytest.raises(UsageError, match="no tool that can be called: odd: inputSchema"):
+        open_session(raw({"odd": {}}, tools=odd), {}, "en")
