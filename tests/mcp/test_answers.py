@@ -266,6 +266,8 @@ def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> N
         ({"command": "x", "args": ["${config:a.b}"]}, "cannot be filled in"),
         ({"url": "https://x.org/sse", "type": "sse"}, "'sse' is not supported"),
         ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
+        ({"command": "x", "envFile": ".env"}, r"a\.envFile is not supported"),
+        ({"url": "https://x.org", "headersHelper": "x"}, r"a\.headersHelper is not supported"),
     ],
 )
 def test_mcp_json_rejects_unsupported_entries(
