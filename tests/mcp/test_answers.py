@@ -296,6 +296,33 @@ def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
     assert toolset.launched == Launch(command="x", args=("http://y//z", "a,]", "/* no */", '"//'))
 
 
+async def test_scored_run_with_an_entry_of_vs_code(
+    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+    schema = {**draft_7, "properties": {"q": {"type": "array", "items": [{"type": "string"}]}}}
+    raw({"go": {"result": {"content": [text("fine")]}}}, tools={"go": {"inputSchema": schema}})
+    monkeypatch.setenv("RAW_SCRIPT", str(tmp_path / "script.json"))
+    words = json.dumps([str(RAW), "${env:RAW_SCRIPT}"])
+    (tmp_path / "mcp.json").write_text(
+        f"""{{
+  "inputs": [{{"type": "promptString", "id": "key", "password": true}}], // used elsewhere
+  "servers": {{
+    "a": {{"type": "stdio", "command": {json.dumps(sys.executable)}, "args": {words},}},
+  }},
+}}
+""",
+        encoding="utf-8",
+    )
+    toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
+    expected = {"tool": "go", "args": {"q": ["x"]}, "result": "ok"}
+    turn = {"user": "Go.", "confirm": "accept", "expect": {"calls": [expected]}}
+    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
+    model = ScriptedModel([call("go", q=["x"]), say("fine")])
+    (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
+    assert (record.judgement.verdict.value, record.judgement.reasons) == ("pass", ())
+
+
 class Refusing(BaseHTTPRequestHandler):
     """Answers each request with one status."""
 
