@@ -16,7 +16,7 @@ from lhkit.cli.command import command
 from lhkit.cli.console import print_lines
 from lhkit.cli.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import RunsDir
+from lhkit.cli.options import RunsDir, SelectOptions
 from lhkit.cli.progress import open_model
 from lhkit.cli.ray_options import RayOptions
 from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
@@ -46,8 +46,8 @@ from lhkit.toolset import load
 _WIDTH = 120
 
 
-class MatrixOptions(RayOptions):
-    """Options of `lhkit matrix`."""
+class MatrixOptions(SelectOptions, RayOptions):
+    """Options of `lhkit matrix`; those that select scenarios precede the suite's."""
 
     suite: Annotated[Path, typer.Argument(help="Suite file, such as evals/constraints.toml.")]
     runs_dir: RunsDir = Path("runs")
@@ -62,12 +62,13 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     placement = options.placement()
     suite, folder = load_suite(options.suite), options.suite.parent
+    suite = suite.model_copy(update=dict(options.scenario_filter().values()))
     arms = expand_arms(suite, folder)
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
         paths = tuple(folder / path for path in suite.scenarios)
-    scenarios = load_scenarios(paths)[: suite.limit]
+    scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, suite.toolset)
     toolset = load(arms[0].options.toolset)
     evaluations: dict[str, Evaluation] = {}
