@@ -102,6 +102,11 @@ async def import_messages(
     if losses and not turns:
         raise UsageError(losses[0].detail)
     losses += [loss for reader in readers.values() for loss in reader.losses]
+    losses += [
+        Loss(code="builtin_tool", where=chat.where, detail=name)
+        for chat in chats
+        for name in chat.builtin_tools
+    ]
     if tools:
         tool_sources.append((str(tools), parse_tools(read_json(tools))))
     described = _describe_tools(turns, tool_sources, losses)
