@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lhkit.errors import LhkitError, ModelError, UsageError
     from lhkit.harness.author.reference import gold_model
     from lhkit.harness.compare import compare
+    from lhkit.harness.history import History
     from lhkit.harness.loader import load_scenarios
     from lhkit.harness.matching import match_calls
     from lhkit.harness.rescore import rescore
@@ -47,6 +48,7 @@ __all__ = [
     "DenyGate",
     "Endpoint",
     "GuardedGate",
+    "History",
     "LhkitError",
     "McpToolset",
     "ModelError",
@@ -96,6 +98,7 @@ _MODULES = {
     "DenyGate": "confirm.gate",
     "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
+    "History": "harness.history",
     "LhkitError": "errors",
     "McpToolset": "mcp.toolset",
     "ModelError": "errors",

@@ -121,7 +121,7 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
 def data_frame(
     columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord] | None = None
 ) -> "pd.DataFrame":
-    """Return one row per row object, with the columns of its sample first if `samples` are given."""
+    """Return one row per row object, the columns of the `samples` first."""
     import pandas as pd
 
     # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.

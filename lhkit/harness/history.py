@@ -4,22 +4,28 @@ A suite is a toolset with a set of scenarios. Runs of other suites and parts of 
 and left out.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.frames import Column, data_frame
-from lhkit.harness.html import table_html
+from lhkit.harness.html import catalog_in, table_html
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary
 from lhkit.harness.record import parse_moment
 from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS
+from lhkit.harness.tables import Cell, Table, interval_text, shortened_list
+from lhkit.locales import Catalog
+from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.text import NOTHING, part_of, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_COMMIT_CHARS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +36,14 @@ class HistoryPoint:
         folder: the run folder.
         manifest: the contents of its `manifest.json`.
         summary: its metrics.
+        is_complete: whether it has every sample of scenarios that were not selected among more.
         changed_scenarios: the number of scenarios whose content differs from the newest run.
     """
 
     folder: Path
     manifest: Manifest
     summary: Summary
+    is_complete: bool = True
     changed_scenarios: int = 0
 
     @property
@@ -50,12 +58,14 @@ class HistoryPoint:
 
     @property
     def arm(self) -> str:
-        """What answered: models with dialect, constraint and stress, and the simulated user."""
-        parts = [
-            value
-            for model in self.summary.models
-            for value in (model.title, model.dialect, model.constraint, model.stress)
-        ]
+        """The models with server, dialect, constraint and stress, and the simulated user.
+
+        Weights and versions are not part of it: they change over time.
+        """
+        parts = []
+        for model in self.summary.models:
+            server = model.server.partition(" ")[0]
+            parts += [model.model, server, model.dialect, model.constraint, model.stress]
         user = self.manifest.simulated_user
         parts += [] if user == "script" else [user]
         return " · ".join(part for part in parts if part and part not in {"off", "none"})
@@ -128,40 +138,37 @@ class History:
             MissingRunError: there is no run.
         """
         points: list[HistoryPoint] = []
-        unfinished: set[Path] = set()
         unreadable: list[Path] = []
         for path in sorted(Path(folder).rglob(RECORDS)):
             try:
                 run = Run.load(path.parent)
             except RunError:
                 unreadable.append(path.parent)
-                continue
-            manifest = run.manifest
-            points.append(
-                HistoryPoint(folder=path.parent, manifest=manifest, summary=run.summary())
-            )
-            if len(run.records) < len(manifest.scenarios) * manifest.repeats:
-                unfinished.add(path.parent)
+            else:
+                points.append(_point(run, path.parent))
         if not points:
             raise MissingRunError(f"{folder} has no run. Give a folder of runs, such as runs")
         points.sort(key=_order)
-        suites = [_Suite.of(point) for point in points]
+        suites = [_suite(point.manifest) for point in points]
         whole = [
-            point
+            suite
             for point, suite in zip(points, suites, strict=True)
-            if point.folder not in unfinished and not any(suite.is_part_of(it) for it in suites)
+            if point.is_complete and not any(_is_part(suite, other) for other in suites)
         ]
-        suite = _Suite.of((whole or points)[-1]) if like is None else _Suite.of_run(like)
-        kept = [point for point in whole if _Suite.of(point) == suite]
+        suite = (whole or suites)[-1] if like is None else _suite(like.manifest)
+        kept = [
+            point
+            for point, its in zip(points, suites, strict=True)
+            if its == suite and point.is_complete
+        ]
+        partial = sum(its == suite or _is_part(its, suite) for its in suites) - len(kept)
         newest = kept[-1].manifest.scenarios if kept else {}
-        left_out = [_Suite.of(point) for point in points if point not in kept]
-        partial = sum(it == suite or it.is_part_of(suite) for it in left_out)
         return cls(
             points=tuple(
                 replace(point, changed_scenarios=_changes(point.manifest.scenarios, newest))
                 for point in kept
             ),
-            other_suites=len(left_out) - partial,
+            other_suites=len(points) - len(kept) - partial,
             partial=partial,
             unreadable=tuple(unreadable),
         )
@@ -200,36 +207,32 @@ class History:
 
     def _repr_html_(self) -> str:
         """Return the table of the runs."""
-        locales = [locale for point in self.points for locale in point.manifest.locales]
-        catalog = catalog_of(locales)
+        catalog = catalog_in(it for point in self.points for it in point.manifest.locales)
         return table_html(self.table(catalog), catalog)
 
     def __repr__(self) -> str:
         return f"<History: {len(self.points)} runs>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Suite:
-    """A toolset, its scenarios, and whether they were selected among more."""
+def _point(run: Run, folder: Path) -> HistoryPoint:
+    manifest = run.manifest
+    is_selected = getattr(manifest, "selection", None) is not None
+    is_finished = len(run.records) >= len(manifest.scenarios) * manifest.repeats
+    return HistoryPoint(
+        folder=folder,
+        manifest=manifest,
+        summary=run.summary(),
+        is_complete=is_finished and not is_selected,
+    )
 
-    toolset: str
-    scenarios: frozenset[str]
-    is_selected: bool
 
-    @classmethod
-    def of(cls, point: HistoryPoint) -> "_Suite":
-        manifest = point.manifest
-        return cls(
-            manifest.toolset or DEFAULT_TOOLSET,
-            frozenset(manifest.scenarios),
-            getattr(manifest, "selection", None) is not None,
-        )
+def _suite(manifest: Manifest) -> tuple[str, frozenset[str]]:
+    """Return the toolset and the scenarios of a run."""
+    return manifest.toolset or DEFAULT_TOOLSET, frozenset(manifest.scenarios)
 
-    def is_part_of(self, other: "_Suite") -> bool:
-        """Whether these are some of the other's scenarios."""
-        if self.toolset != other.toolset:
-            return False
-        return self.scenarios < other.scenarios or (self == other and self.is_selected)
+
+def _is_part(suite: tuple[str, frozenset[str]], other: tuple[str, frozenset[str]]) -> bool:
+    return suite[0] == other[0] and suite[1] < other[1]
 
 
 def _order(point: HistoryPoint) -> tuple[float, str]:
