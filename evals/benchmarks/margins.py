@@ -1,7 +1,7 @@
 """Simulate `lhkit compare --margin`: how often each verdict is wrong, and the power it promises.
 
 A scenario is a cluster of repeats. With probability `alike` all its repeats have one outcome, else
-they are independent: `alike` is the intraclass correlation. Two minutes; part of `make bench`.
+they are independent: `alike` is the intraclass correlation. A minute; part of `make bench`.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,20 @@ import figures
 import numpy as np
 from figures import Figure, Measurement
 from numpy.typing import NDArray
+from scipy.stats import multinomial
 
 from lhkit.harness.statistics import difference_limits, needed_scenarios
 
 RUNS = 2_000
 MARGINS = (0, 1, 2, 3, 5)  # points
-SCENARIOS = (28, 56, 112, 168, 400)
-REPEATS = ((1, 0.0), (3, 0.0), (3, 0.5), (3, 1.0), (5, 0.0), (5, 0.5), (5, 1.0))
+SCENARIOS = (28, 56, 112, 168, 400, 1_000)
+REPEATS = ((1, 0.0), (3, 0.0), (3, 0.5), (3, 1.0), (5, 0.0), (5, 0.2), (5, 0.5), (5, 0.9), (5, 1.0))
 """Repeats and how alike they are."""
 
-GAINS = (0.0, 0.02, 0.08, 0.2)
+GAINS = (0.0, 0.005, 0.02, 0.08, 0.2)
+TRUTHS = ((0.0, 0.0), (0.02, 0.02), (0.1, 0.1), (0.08, 0.0), (0.02, 0.1), (0.1, 0.25))
+"""Shares of improvements and regressions, off the margins."""
+
 PILOT = 20_000
 MOST_WRONG, LEAST_POWER = 5.0, 78.0  # percent
 
@@ -36,55 +40,64 @@ class Setup:
     repeats: int
     alike: float
 
-    def draw(self, rng: np.random.Generator, runs: int, scenarios: int) -> NDArray[np.int64]:
-        """Return improvements and regressions, of shape (2, runs, scenarios)."""
-        rates = (self.gain, self.loss, 1 - self.gain - self.loss)
-        shape = (runs, scenarios)
-        one = rng.multinomial(1, rates, size=shape) * self.repeats
-        free = rng.multinomial(self.repeats, rates, size=shape)
-        is_steady = rng.random(shape)[..., None] < self.alike
-        return np.moveaxis(np.where(is_steady, one, free), -1, 0)[:2]
+    def kinds(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return improvements and regressions of each kind of cluster, and the probabilities."""
+        n, rates = self.repeats, (self.gain, self.loss, 1 - self.gain - self.loss)
+        kinds = np.array([(up, down) for up in range(n + 1) for down in range(n + 1 - up)])
+        odds = (1 - self.alike) * multinomial.pmf(np.c_[kinds, n - kinds.sum(axis=1)], n, rates)
+        for kind, rate in zip(((n, 0), (0, n), (0, 0)), rates, strict=True):
+            odds[(kinds == kind).all(axis=1)] += self.alike * rate
+        return kinds, odds / odds.sum()
 
-    def said(self, rng: np.random.Generator, scenarios: int, margin: float) -> tuple[float, float]:
-        """Return the percentages of comparisons that say `no worse` and `worse`."""
-        up, down = self.draw(rng, RUNS, scenarios)
-        side = self.repeats + 1
-        kinds = up * side + down
-        counts = np.zeros((RUNS, side * side))
-        np.add.at(counts, (np.arange(RUNS)[:, None], kinds), 1)
-        of_kind = np.divmod(np.arange(side * side, dtype=float), side)
-        low, high = difference_limits(counts, *of_kind, np.full(side * side, float(self.repeats)))
+    def verdicts(
+        self, rng: np.random.Generator, scenarios: int, margin: float
+    ) -> tuple[float, float]:
+        """Return the percentages of comparisons with the verdicts `no worse` and `worse`."""
+        kinds, odds = self.kinds()
+        counts = rng.multinomial(scenarios, odds, size=RUNS).astype(float)
+        sizes = np.full(len(kinds), float(self.repeats))
+        low, high = difference_limits(counts, *kinds.T.astype(float), sizes)
         return 100 * float(np.mean(low > -margin)), 100 * float(np.mean(high < -margin))
+
+    def needed(self, margin: float) -> int | None:
+        """Return `needed_scenarios` of a large run that shows the truth."""
+        kinds, odds = self.kinds()
+        times = np.rint(odds * PILOT).astype(int)
+        rows = zip(*kinds.T.tolist(), times.tolist(), strict=True)
+        clusters = [
+            [1] * up + [-1] * down + [0] * (self.repeats - up - down)
+            for up, down, count in rows
+            for _ in range(count)
+        ]
+        return needed_scenarios(clusters, margin)
 
 
 def at_the_margin(margin: int) -> Iterator[tuple[float, float]]:
-    """Yield how often each verdict is said where the true difference is minus the margin."""
+    """Yield how often each verdict is returned where the true difference is minus the margin."""
     for number, (gain, (repeats, alike), n) in enumerate(product(GAINS, REPEATS, SCENARIOS)):
         loss = gain + margin / 100
         if loss:
             setup = Setup(gain=gain, loss=loss, repeats=repeats, alike=alike)
-            yield setup.said(np.random.default_rng([margin, number]), n, margin / 100)
+            yield setup.verdicts(np.random.default_rng([margin, number]), n, margin / 100)
 
 
 def without_difference(margin: int) -> Iterator[float]:
-    """Yield how often `worse` is said where there is no difference."""
+    """Yield how often `worse` is returned where there is no difference."""
     for number, (gain, (repeats, alike), n) in enumerate(product(GAINS[1:], REPEATS, SCENARIOS)):
         setup = Setup(gain=gain, loss=gain, repeats=repeats, alike=alike)
-        yield setup.said(np.random.default_rng([100, margin, number]), n, margin / 100)[1]
+        yield setup.verdicts(np.random.default_rng([100, margin, number]), n, margin / 100)[1]
 
 
-def power(margin: int) -> Iterator[tuple[Setup, int, float]]:
-    """Yield truths off the margin, the scenarios asked for, and the power of playing them."""
-    truths = ((0.0, 0.0), (0.02, 0.02), (0.1, 0.1), (0.08, 0.0), (0.02, 0.1), (0.1, 0.25))
-    for number, ((gain, loss), (repeats, alike)) in enumerate(product(truths, REPEATS)):
+def power(margin: int) -> Iterator[tuple[int, float]]:
+    """Yield the scenarios asked for, and the power with them."""
+    for number, ((gain, loss), (repeats, alike)) in enumerate(product(TRUTHS, REPEATS)):
         setup = Setup(gain=gain, loss=loss, repeats=repeats, alike=alike)
-        rng = np.random.default_rng([200, margin, number])
-        pilot = zip(*setup.draw(rng, 1, PILOT)[:, 0].tolist(), strict=True)
-        clusters = [[1] * up + [-1] * down + [0] * (repeats - up - down) for up, down in pilot]
-        needed = needed_scenarios(clusters, margin / 100)
-        if needed is not None and abs(gain - loss + margin / 100) >= 0.01:
-            no_worse, worse = setup.said(rng, needed, margin / 100)
-            yield setup, needed, no_worse if gain - loss > -margin / 100 else worse
+        excess = gain - loss + margin / 100
+        needed = setup.needed(margin / 100) if abs(excess) >= 0.01 else None
+        if needed is not None:
+            rng = np.random.default_rng([200, margin, number])
+            no_worse, worse = setup.verdicts(rng, needed, margin / 100)
+            yield needed, no_worse if excess > 0 else worse
 
 
 def main() -> None:
@@ -94,15 +107,15 @@ def main() -> None:
     for margin in MARGINS:
         verdicts = np.array(list(at_the_margin(margin)))
         for name, column in zip(("no worse", "worse"), verdicts.T, strict=True):
-            what = f"margin {margin}: `{name}` said of a difference at the margin, at most"
+            what = f"margin {margin}: `{name}` of a difference exactly at the margin"
             results.append(Figure(what=what, value=column.max(), unit="%", at_most=MOST_WRONG))
         wrong = max(without_difference(margin))
-        what = f"margin {margin}: `worse` said where there is no difference, at most"
+        what = f"margin {margin}: `worse` where there is no difference"
         results.append(Figure(what=what, value=wrong, unit="%", at_most=MOST_WRONG))
         powers = list(power(margin))
-        asked += [needed for _, needed, _ in powers]
-        least = min(share for *_, share in powers)
-        what = f"margin {margin}: power with the number of scenarios asked for, at least"
+        asked += [needed for needed, _ in powers]
+        what = f"margin {margin}: power with the number of scenarios asked for"
+        least = min(share for _, share in powers)
         results.append(Figure(what=what, value=least, unit="%", at_least=LEAST_POWER))
     figures.write(
         "margins",
@@ -114,8 +127,8 @@ def main() -> None:
             figures=tuple(results),
             notes=(
                 f"{RUNS:,} comparisons for each of {len(GAINS) * len(REPEATS) * len(SCENARIOS)} "
-                f"setups a margin: {SCENARIOS[0]} to {SCENARIOS[-1]} scenarios, 1, 3 or 5 repeats "
-                "that are independent, alike by half or equal. A figure is that of the worst one.",
+                f"setups a margin: {SCENARIOS[0]} to {SCENARIOS[-1]:,} scenarios; 1, 3 or 5 "
+                "repeats, independent, alike or equal. Each figure is that of the worst setup.",
                 f"The power is that of playing the {min(asked):,} to {max(asked):,} scenarios "
                 "that `needed_scenarios` asks for. It takes the observed difference and spread "
                 "for true, so after a small run the number is an estimate.",

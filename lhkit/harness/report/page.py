@@ -1,8 +1,8 @@
-"""Render a run as one self-contained HTML file: no network, no server, readable without scripts.
+"""Render a run or a history as one self-contained HTML file: no network, no server.
 
-Failures come first. Transcripts are inert text until a sample is opened, so that pages with
-thousands of samples stay fast. Besides the escaping of the templates, a content security policy
-allows only the page's own script.
+Readable without scripts. Failures come first. Transcripts are inert text until a sample is opened,
+so that pages with thousands of samples stay fast. Besides the escaping of the templates, a content
+security policy allows only the page's own script.
 """
 
 import base64
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.harness.compare import compare
+from lhkit.harness.history import History
 from lhkit.harness.html import asset, failures_first, render
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
@@ -93,6 +94,22 @@ def html_page(
         choices=_filter_choices(run, summary, catalog),
         samples=failures_first(run.records),
         metadata=run_metadata(run, summary, catalog),
+    )
+
+
+def history_page(history: History, catalog: Catalog) -> str:
+    """Return the HTML page of the runs of a suite over time.
+
+    Raises:
+        MissingPackageError: altair or vl-convert is not installed.
+    """
+    return render(
+        "history.html.j2",
+        catalog,
+        locale=catalog.locale,
+        page_style=asset("page.css"),
+        it=history.table(catalog),
+        chart=picture(charts.history(history, locale=catalog.locale)),
     )
 
 
