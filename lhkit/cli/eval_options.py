@@ -17,13 +17,14 @@ from lhkit.cli.options import (
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
+from lhkit.cli.threshold_options import ThresholdOptions
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 
 if TYPE_CHECKING:
     from lhkit.harness.run_options import RunOptions
 
 
-class EvalOptions(SelectOptions, RayOptions):
+class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
     """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
 
     paths: Paths = ()
@@ -91,25 +92,9 @@ class EvalOptions(SelectOptions, RayOptions):
         bool,
         typer.Option("--keep-states", help="Keep whole states in the records, not only changes."),
     ] = False
-    fail_under: Annotated[
-        float | None,
-        typer.Option(min=0, max=100, help="Exit with 1 if the pass rate is below this percentage."),
-    ] = None
-    max_violations: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Exit with 1 if more violations were blocked; one that occurred always exits "
-            "with 1.",
-        ),
-    ] = None
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="Exit with 1 if this earlier run (name or folder) is better."),
-    ] = None
     exit_zero: Annotated[
         bool,
-        typer.Option("--exit-zero", help="Exit with 0 instead of 1, and print the reason."),
+        typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),
     ] = False
 
     def run_options(self) -> "RunOptions":

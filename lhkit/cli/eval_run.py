@@ -24,7 +24,7 @@ from lhkit.cli.evaluation import (
     read_provenance,
 )
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
+from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
@@ -81,12 +81,13 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     print_lines([catalog.text("eval.records", path=folder, **counts)])
     print_lines([*opened.warnings(catalog), *result.remarks])
     if not options.exit_zero:
-        print_lines(result.missed)
+        print_lines(result.findings)
         return result.exit_code
     total = run.summary().total
     counts = {"passed": total.passed, "valid": total.valid}
-    if result.exit_code == ExitCode.FAILED:
-        print_lines([catalog.text("eval.would_stop", **counts, why=" ".join(result.missed))])
+    if result.exit_code in {ExitCode.FAILED, ExitCode.CANNOT_TELL}:
+        code, why = int(result.exit_code), " ".join(result.findings)
+        print_lines([catalog.text("eval.would_stop", **counts, code=code, why=why)])
         return ExitCode.OK
     if result.exit_code == ExitCode.OK:
         print_lines([catalog.text("eval.would_pass", **counts)])
@@ -163,10 +164,9 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     """Return the thresholds; the baseline is loaded before hours are spent on the run.
 
     Raises:
-        UsageError: the pass rate is given as a fraction, or the baseline has no valid sample.
+        UsageError: a threshold is invalid, or the baseline has no valid sample.
     """
     baseline = None
-    require_percent(options.fail_under, "--fail-under")
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
@@ -175,9 +175,7 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
             )
-    return Thresholds(
-        fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
-    )
+    return options.thresholds(baseline)
 
 
 def _run_folder(options: EvalOptions) -> Path:

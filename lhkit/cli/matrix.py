@@ -34,6 +34,7 @@ from lhkit.harness.resume import (
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.suite import Suite, expand_arms, load_suite
+from lhkit.harness.tables import confirm_line, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
@@ -87,6 +88,10 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     matrix = _Matrix(evaluations, console, catalog)
     runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
+    for name, run in runs:
+        if evaluations[name].options.user != "script":
+            lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
+            print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
 
 

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
+from lhkit.confirm.decision import Approve, Decision, QuestionOutcome, Reject
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
@@ -102,17 +103,19 @@ class TerminalGate:
         self._catalog = catalog or load_catalog()
         self._forget = forget
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
-        """Show the request and return True for an explicit yes."""
+    async def confirm(self, request: ConfirmRequest) -> Decision:
+        """Show the request and return `Approve()` for an explicit yes."""
         self._write(visible(f"{request.tool}: {request.description}"))
         self._write(visible(request.summary))
         title = self._catalog.text("confirm.title")
         prompt = self._catalog.text("confirm.prompt", title=title)
         try:
             await self._fresh()
-            return is_yes(await self._read(prompt))
+            if is_yes(await self._read(prompt)):
+                return Approve(how=QuestionOutcome.TYPED_YES)
         except (EOFError, KeyboardInterrupt):
-            return False
+            pass
+        return Reject(how=QuestionOutcome.TYPED_NO)
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Ask for each field, then whether to send; `/decline` and `/cancel` end the form.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import median_low
 
+from lhkit.errors import UsageError
 from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest import manifest_changes
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
@@ -25,7 +26,7 @@ class _NotebookComparison(Comparison):
         return comparison_html(self)
 
 
-def compare(run_a: Run, run_b: Run) -> Comparison:
+def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Comparison:
     """Return the comparison of run b with run a.
 
     P-values (`statistics.sign_flip`) and intervals (`statistics.difference_interval`,
@@ -34,8 +35,16 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     Args:
         run_a: the baseline.
         run_b: the run to compare with it.
+        margin: the points by which run b may be worse, 0 to 100. The outcome is then `no_worse`,
+            `worse_than_margin` or `cannot_tell`.
+
+    Raises:
+        UsageError: the margin is not from 0 to 100.
     """
-    from lhkit.harness.statistics import difference_interval, sign_flip
+    from lhkit.harness.statistics import difference_interval, needed_scenarios, sign_flip
+
+    if margin is not None and not 0 <= margin <= 100:
+        raise UsageError(f"margin is invalid: {margin:g}. Give points from 0 to 100")
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [_with_vote(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
@@ -43,7 +52,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     gains = _clustered_gains(pairs)
     differences = [sum(cluster) for cluster in gains]
     names = _names(run_a, run_b)
-    return _NotebookComparison(
+    comparison = _NotebookComparison(
         name_a=names[0],
         name_b=names[1],
         pairs=pairs,
@@ -59,7 +68,11 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
         people=_votes(pairs),
+        margin=margin,
     )
+    if margin is None or comparison.outcome != "cannot_tell":
+        return comparison
+    return replace(comparison, needed_scenarios=needed_scenarios(gains, margin / 100))
 
 
 def _with_vote(pair: Pair) -> Pair:

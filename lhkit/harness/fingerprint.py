@@ -32,8 +32,8 @@ _VARIANTS: Any = {"turns": {"__all__": {"variants"}}}
 _SCORING_ONLY = frozenset({"implied", "claims"})
 """Fields of tool specs that only scorers read."""
 
-_NOT_LIMITS = ("instructions", "context", "deps", "sampling")
-"""Fields of an assistant that are hashed elsewhere; `deps` follow from the scenario."""
+_NOT_LIMITS = ("instructions", "context", "deps", "sampling", "history", "stops_after_calls")
+"""Fields of an assistant that are hashed elsewhere; deps and history follow from the scenario."""
 
 _MODEL_TEXTS = ("dispatch.", "validation.")
 """Prefixes of the locale keys whose texts reach the model in tool results."""
@@ -117,6 +117,8 @@ class Fingerprints:
             for field_ in fields(Assistant)
             if field_.name not in _NOT_LIMITS
         }
+        if assistant.stops_after_calls:  # absent otherwise, so that older records stay valid
+            limits["stops_after_calls"] = True
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._prompts:

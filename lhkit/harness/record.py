@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
 from lhkit.json_values import compact
@@ -99,9 +100,13 @@ class CallRecord:
     Attributes:
         result: the tool result as JSON.
         model_call: the index of the model message that made the call.
-        args: the validated arguments; None if validation failed or the call was not dispatched.
+        args: the validated arguments as the model proposed them; None if validation failed or the
+            call was not dispatched.
         summary: the text of the confirmation card; empty if none was shown.
         answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
+        reason: what the user said with the answer, or why the answer was refused.
+        shown_args: the arguments that the user edited and approved; None without an edit.
+        run_args: the edited arguments that the tool was run with; None without an edit.
     """
 
     tool: str
@@ -119,6 +124,19 @@ class CallRecord:
     model_call: int | None = None
     summary: str = ""
     answer: str = ""
+    reason: str = ""
+    shown_args: Mapping[str, Any] | None = None
+    run_args: Mapping[str, Any] | None = None
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it ran with arguments that the user had edited."""
+        return self.run_args is not None
+
+    @property
+    def edited(self) -> Mapping[str, Any]:
+        """The arguments that the user changed; None for those removed, empty without an edit."""
+        return {} if self.run_args is None else changed_arguments(self.args or {}, self.run_args)
 
     @property
     def outcome(self) -> str:

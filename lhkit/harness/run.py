@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -230,6 +231,8 @@ async def replay(
     expected = (turn.expect for scenario in scenarios for turn in scenario.turns)
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
+    if repeats > 1:
+        import_module("lhkit.harness.statistics")  # report missing packages before the model works
     clock = clock or run_clock(model, concurrency=concurrency)
     context = SampleContext(
         model=model,

@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Discriminator,
     Field,
     PrivateAttr,
+    Tag,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -21,6 +23,7 @@ from pydantic import (
     field_validator,
 )
 
+from lhkit.confirm.decision import Approve, Decision, Edit, Reject
 from lhkit.errors import ScenarioError
 from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
@@ -58,7 +61,74 @@ def _check_phrase(phrase: str) -> str:
 
 _Phrases: TypeAlias = Many[Annotated[NonBlank, AfterValidator(_check_phrase)]]
 _Tables: TypeAlias = Mapping[str, Many[Row]]
-_Answer: TypeAlias = Literal["accept", "reject"]
+
+
+class RejectAnswer(StrictModel):
+    """The user rejects the call and says why."""
+
+    reject: NonBlank = Field(description="What the user says; the model reads it.")
+
+
+def _edit_faults(args: Mapping[str, Any]) -> Iterator[Fault]:
+    if not args:
+        yield Fault((), "changes nothing: name an argument and its new value")
+    yield from (fault for fault in misspelt_dates(args) if fault.path)
+
+
+class EditAnswer(StrictModel):
+    """The user changes some arguments and runs the call."""
+
+    edit: Annotated[
+        Mapping[str, Any],
+        checked_by(_edit_faults),
+    ] = Field(
+        description="The changed arguments; `{date: today+1d}` is the day that it means.",
+        examples=[{"day": "2026-06-16"}],
+    )
+
+
+def _answer_tag(answer: Any) -> str:
+    if isinstance(answer, list | tuple):
+        return "<list>"
+    is_edit = isinstance(answer, EditAnswer) or (isinstance(answer, Mapping) and "edit" in answer)
+    if is_edit or isinstance(answer, RejectAnswer | Mapping):
+        return "<edit>" if is_edit else "<reject>"
+    return "<word>"
+
+
+_Reject: TypeAlias = Annotated[RejectAnswer, Tag("<reject>")]
+_Edit: TypeAlias = Annotated[EditAnswer, Tag("<edit>")]
+_Word: TypeAlias = Literal["accept", "reject"]
+Answer: TypeAlias = Annotated[
+    Annotated[_Word, Tag("<word>")] | _Reject | _Edit, Discriminator(_answer_tag)
+]
+"""The user's answer to a confirmation."""
+
+_Answers: TypeAlias = Annotated[
+    Annotated[_Word | Literal["absent", "careful"], Tag("<word>")]
+    | Annotated[Many[Answer], Tag("<list>")]
+    | _Reject
+    | _Edit,
+    Discriminator(_answer_tag),
+]
+
+
+def decide(answer: Answer, args: Mapping[str, Any], today: date | None) -> Decision:
+    """Return the decision of an answer on a call with these arguments.
+
+    Args:
+        answer: the answer of a scenario.
+        args: the validated arguments of the call.
+        today: the day of the conversation, for relative dates.
+    """
+    match answer:
+        case RejectAnswer(reject=reason):
+            return Reject(reason)
+        case EditAnswer(edit=changes):
+            resolved = {name: resolve_dates(value, today) for name, value in changes.items()}
+            return Edit({**args, **resolved})
+        case _:
+            return Approve() if answer == "accept" else Reject()
 
 
 class _Call(StrictModel):
@@ -203,11 +273,12 @@ class Turn(StrictModel):
         description="The same message in other words, run with `--variants` against the same "
         "expectations.",
     )
-    confirm: _Answer | Literal["absent", "careful"] | Many[_Answer] = Field(
+    confirm: _Answers = Field(
         default=(),
-        description="The user's answers to the confirm gate: one word answers every question of "
-        "the turn, a list answers in order and then rejects, careful accepts what this turn "
-        "expects, each call once, and rejects any other, absent means that there is no gate.",
+        description="The user's answers to the confirm gate: one answers every question of the "
+        "turn, a list answers in order and then rejects. careful accepts what this turn expects, "
+        "each call once, corrects a call that differs in one argument, and rejects any other. "
+        "absent means that there is no gate.",
     )
     expect: Expect = Field(default=Expect(), description="The calls; none if left out.")
     forbid: Many[ForbiddenCall] = Field(default=(), description="Calls that must not happen.")
@@ -449,7 +520,7 @@ class Scenario(StrictModel):
         def is_replaced(turn: Turn) -> bool:
             if turn.confirm == () and user == "hasty":
                 return all(call.result != "cancelled" for call in turn.expect.calls)
-            return turn.confirm in {"accept", "careful"}
+            return turn.confirm in ("accept", "careful")
 
         turns = (
             turn.model_copy(update={"confirm": answer}) if is_replaced(turn) else turn

@@ -195,12 +195,9 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
     yield from _score_notes(total, catalog)
-    yield text(
-        "table.confirm_line",
-        asked=gate.asked,
-        unconfirmed=gate.unconfirmed,
-        rejections=gate.rejections,
-    )
+    yield confirm_line(summary, catalog)
+    if summary.confirm.edited:
+        yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
         "table.respect_line",
         respected=part_of(gate.respected_turns, gate.rejected_turns),
@@ -321,18 +318,38 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def confirm_line(summary: Summary, catalog: Catalog) -> str:
+    """Return how many writes were asked about, ran without a question, and were rejected."""
+    gate = summary.confirm
+    return catalog.text(
+        "table.confirm_line",
+        asked=gate.asked,
+        unconfirmed=gate.unconfirmed,
+        rejections=gate.rejections,
+    )
+
+
 def gate_line(summary: Summary, catalog: Catalog) -> str:
-    """Return the effectiveness of the gate: unexpected writes proposed, rejected, executed."""
+    """Return the effectiveness of the gate: the unexpected writes and what became of them."""
     gate = summary.confirm
     unexpected = part_of(gate.unexpected, gate.asked)
     rejected = part_of(gate.unexpected_rejected, gate.unexpected)
+    edited = part_of(gate.unexpected_edited, gate.unexpected)
     executed = part_of(gate.unexpected_executed, gate.unexpected)
     return catalog.text(
         "table.gate_line",
         unexpected=f"{unexpected}{interval_text(gate.unexpected_interval)}",
         rejected=f"{rejected}{interval_text(gate.rejected_interval)}",
+        edited=f"{edited}{interval_text(gate.edited_interval)}",
         executed=f"{executed}{interval_text(gate.executed_interval)}",
     )
+
+
+def edited_calls(summary: Summary) -> str:
+    """Return how many calls the user edited, and which arguments, such as `3: log.day 2, …`."""
+    gate = summary.confirm
+    arguments = ", ".join(f"{name} {count}" for name, count in gate.edited_arguments.items())
+    return f"{gate.edited}: {arguments}" if arguments else str(gate.edited)
 
 
 def claims_line(summary: Summary, catalog: Catalog) -> str:
@@ -412,7 +429,8 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
 
 _GATE_COUNTS = (
     *("asked", "rejections", "unconfirmed", "retries", "bypasses"),
-    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_executed"),
+    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_edited"),
+    *("unexpected_executed", "edited"),
 )
 
 
@@ -423,7 +441,8 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     if not any(counts.values()):
         return None
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
-    values = {**{name: str(count) for name, count in counts.items()}, "respected": respected}
+    values = {name: str(count) for name, count in counts.items()}
+    values |= {"edited": edited_calls(summary), "respected": respected}
     columns = _row(catalog.text("report.gate_title"), catalog.text("report.count"))
     return Table(
         title=columns[0].text,
@@ -577,15 +596,23 @@ def shortened_list(names: Sequence[str]) -> str:
 
 
 def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
-    """Return the outcome of a comparison in one sentence."""
-    return catalog.text(
+    """Return the outcome of a comparison in a sentence; if it cannot be told, with what would."""
+    outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
         b=comparison.name_b,
         pairs=len(comparison.pairs),
         difference=difference_text(comparison.difference, comparison.interval),
         p=p_value(comparison.p_value),
+        margin=f"{comparison.margin or 0:g}",
     )
+    if comparison.outcome != "cannot_tell":
+        return outcome
+    needed, repeats = comparison.needed_scenarios, comparison.repeats
+    if needed is None:
+        return f"{outcome} {catalog.text('compare.needed_none')}"
+    key, count = f"compare.needed{'_repeats' * (repeats > 1)}", f"{needed:,}"
+    return f"{outcome} {catalog.text(key, count=count, repeats=repeats)}"
 
 
 def divergence_line(divergence: Divergence, catalog: Catalog) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+import typer
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
@@ -165,11 +167,19 @@ def _build_toolset(domain: Domain) -> FunctionToolset:
     )
 
 
-def import_tau(folder: Path, split: str = "test") -> Imported:
-    """Convert the tasks of all domains of a checkout into scenarios.
+def import_tau(
+    path: Annotated[
+        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+    ],
+    *,
+    split: Annotated[
+        str, typer.Option(help="test (what tau-bench reports), dev, train (retail only), or all.")
+    ] = "test",
+) -> Imported:
+    """Import tau-bench's airline and retail tasks, with its own tools and data.
 
     Args:
-        folder: the checkout.
+        path: the checkout.
         split: one of `SPLITS`, or `all`; only retail has the splits `dev` and `train`.
 
     Raises:
@@ -177,14 +187,14 @@ def import_tau(folder: Path, split: str = "test") -> Imported:
     """
     if split not in {*SPLITS, "all"}:
         raise UsageError(f"Unknown split {split!r}: choose one of {', '.join(SPLITS)}, all.")
-    envs = _package_folder(folder) / "envs"
-    domains = [read_domain(folder, name) for name in DOMAINS if (envs / name).is_dir()]
+    envs = _package_folder(path) / "envs"
+    domains = [read_domain(path, name) for name in DOMAINS if (envs / name).is_dir()]
     lines = [
         '"""Written by `lhkit import tau`: tau-bench\'s own tools, run in place."""',
         "",
         "from lhkit.imports.tau import tau_toolset",
         "",
-        f"FOLDER = {compact(str(folder.resolve()))}",
+        f"FOLDER = {compact(str(path.resolve()))}",
         "",
         *(f'{domain.name} = tau_toolset(FOLDER, "{domain.name}")' for domain in domains),
     ]
@@ -201,7 +211,7 @@ def import_tau(folder: Path, split: str = "test") -> Imported:
         if part in domain.tasks
     )
     if not suites:
-        raise UsageError(f"{folder} has no tasks of the split {split!r}: use --split test.")
+        raise UsageError(f"{path} has no tasks of the split {split!r}: use --split test.")
     return Imported(toolset="\n".join(lines) + "\n", suites=suites, losses=tuple(losses))
 
 

@@ -18,6 +18,7 @@ from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, enc
 from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog
+from lhkit.responses import Timing, Usage
 from lhkit.settings import Settings, load_settings
 
 CHAT = """
@@ -269,6 +270,96 @@ async def test_eval_exits_with_1_if_worse_than_baseline(
     assert "silent is worse than gold: -100.0 (" in capsys.readouterr().out
     assert await run_eval("gold", baseline=tmp_path / "runs" / "silent") == 0
     assert "gold is better than silent: +100.0 (" in capsys.readouterr().out
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "margin", "code", "sentence"),
+    [
+        ("gold", 40.0, 0, "new is at most 40 points worse than gold: +0.0 ("),
+        ("silent", 40.0, 1, "new is more than 40 points worse than gold: -100.0 ("),
+        ("gold", 3.0, 4, "Cannot tell whether new is more than 3 points worse than gold: +0.0 ("),
+    ],
+)
+async def test_eval_exit_code_with_margin(
+    run_eval: Eval,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    margin: float,
+    code: int,
+    sentence: str,
+) -> None:
+    await run_eval("gold")
+    options = {"name": "new", "baseline": Path("gold"), "margin": margin}
+    assert await run_eval(model, **options) == code
+    assert sentence in capsys.readouterr().out
+    assert await run_eval(model, **options, exit_zero=True) == 0
+    assert f"would be {code}: " in capsys.readouterr().out
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.anyio
+async def test_eval_refuses_margin_without_baseline_and_as_a_fraction(run_eval: Eval) -> None:
+    with pytest.raises(UsageError, match="--margin is for a comparison: give --baseline too"):
+        await run_eval(margin=3.0)
+    with pytest.raises(UsageError, match=r"--margin is in percent: for a share of 0\.03 give 3$"):
+        await run_eval(margin=0.03)
+
+
+@pytest.mark.promise("eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limits", "letters", "code", "sentence"),
+    [
+        ({"max_p95_turn": 2.0, "max_p95_ttft": 0.5, "max_prompt_tokens": 900}, "pp", 0, ""),
+        ({"max_p95_turn": 1.9}, "pp", 1, "The p95 of a user turn, 2.00 s, is above 1.90 s."),
+        ({"max_p95_ttft": 0.4}, "pp", 1, "time to first token, 0.500 s, is above 0.400 s."),
+        ({"max_prompt_tokens": 899}, "pp", 1, "A prompt had 900 tokens, and at most 899 are"),
+        ({"max_p95_turn": 1.95}, "pi", 3, "The p95 of a user turn, 2.00 s, is above 1.95 s."),
+        ({"max_p95_ttft": 0.1}, "pi", 1, "first token, 0.500 s"),  # another sample cannot help
+        ({"max_p95_ttft": 0.1}, "ii", 3, ""),
+        ({"max_p95_ttft": 0.1}, "", 4, "no time to first token was measured."),
+        ({"max_prompt_tokens": 1}, "", 4, "the server reported no prompt tokens."),
+    ],
+)
+async def test_check_thresholds_of_time_and_tokens(
+    run_eval: Eval,
+    tmp_path: Path,
+    limits: dict[str, Any],
+    letters: str,
+    code: int,
+    sentence: str,
+) -> None:
+    await run_eval()
+    run = Run.load(tmp_path / "runs" / "gold")
+    verdicts = {"p": Verdict.PASS, "i": Verdict.INVALID}
+    records = tuple(
+        replace(timed(each), judgement=replace(each.judgement, verdict=verdicts[letter]))
+        for each, letter in zip(run.records, letters, strict=False)
+    )
+    if not letters:  # gold measures neither
+        records = tuple(run.records)
+    result = check_thresholds(
+        replace(run, records=records), Thresholds(**limits), load_catalog("en")
+    )
+    assert result.exit_code == code
+    assert sentence in "\n".join((*result.remarks, *result.findings))
+
+
+def timed(record: SampleRecord) -> SampleRecord:
+    """Return the record with one turn of 2 s: 900 prompt tokens, the first token after 0.5 s."""
+    (turn,) = record.evidence.turns
+    request = replace(
+        turn.model_calls[0],
+        response=replace(
+            turn.model_calls[0].response,
+            timing=Timing(first_token_s=0.5),
+            usage=Usage(prompt_tokens=900),
+        ),
+    )
+    turn = replace(turn, duration_s=2.0, calls=(), model_calls=(request,))
+    return replace(record, evidence=replace(record.evidence, turns=(turn,)))
 
 
 @pytest.mark.promise("eval.exit_codes")

@@ -25,7 +25,7 @@ from rich.console import Console
 import lhkit
 from lhkit.chat.controller import ChatController
 from lhkit.cli.chat import terminal_gate
-from lhkit.cli.terminal import TerminalChat, TypedGate
+from lhkit.cli.terminal import TerminalChat
 from lhkit.cli.typed import LineReader, PipedLines
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
@@ -84,7 +84,7 @@ async def shown(
     controller = ChatController(
         model=ScriptedModel(replies),
         dispatcher=ToolDispatcher(registry),
-        confirm=TypedGate(TerminalGate(read, console.print, catalog)),
+        confirm=TerminalGate(read, console.print, catalog),
     )
     bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
     keeper = None if record is None else ChatRecorder(record, bare, now=noon)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.cli.imports import TauOptions, import_tau_tasks
+from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -119,7 +119,7 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(checkout: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_tau_tasks(TauOptions(path=checkout, into=folder), load_settings()) == 0
+    assert await import_with("tau", load_settings(), path=checkout, into=folder) == 0
     return folder
 
 
@@ -156,8 +156,7 @@ async def test_import_tau_accepts_other_splits(checkout: Path, tmp_path: Path) -
     counts = {}
     for split in ("test", "train", "all"):
         into, settings = tmp_path / split, load_settings()
-        options = TauOptions(path=checkout, into=into, split=split)
-        assert await import_tau_tasks(options, settings) == 0
+        assert await import_with("tau", settings, path=checkout, into=into, split=split) == 0
         counts[split] = {file.stem: len(load_scenarios([file])) for file in into.glob("*.yaml")}
     assert counts["test"] == {"airline": 3}
     assert counts["train"] == {"airline_train": 3}
@@ -171,9 +170,9 @@ async def test_import_tau_accepts_other_splits(checkout: Path, tmp_path: Path) -
 
 def test_import_tau_refuses_unknown_splits(checkout: Path) -> None:
     with pytest.raises(UsageError, match="split 'prod': choose one of test, dev, train, all"):
-        import_tau(checkout, "prod")
+        import_tau(checkout, split="prod")
     with pytest.raises(UsageError, match="has no tasks of the split 'dev': use --split test"):
-        import_tau(checkout, "dev")
+        import_tau(checkout, split="dev")
 
 
 GIVE = call("give_seat", seat_id="s1", owner="bob")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, parse_form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome, current_questions
+from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
@@ -162,13 +163,13 @@ async def test_panel_answer_applies_to_one_card(
     await page.until_asked()
     first = panel.state.open_card
     assert first is not None
-    panel.answer(first.card, is_allowed=True)
+    panel.answer(first.card, True)
     await page.until(lambda: panel.state.open_card not in (None, first))
     second = panel.state.open_card
     assert second is not None
     assert second.card != first.card
-    panel.answer(first.card, is_allowed=True)
-    panel.answer(second.card, is_allowed=False)
+    panel.answer(first.card, True)
+    panel.answer(second.card, False)
     await page.until(lambda: not panel.is_busy)
     outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
     assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]

@@ -117,5 +117,5 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
         why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
         yield f"    {name} · {record.judgement.verdict}{why}"
-        for line in short_lines(record):
+        for line in short_lines(record, catalog):
             yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lhkit.errors import UsageError
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
 from lhkit.harness.manifest import Manifest
@@ -155,6 +156,63 @@ def test_compare_of_a_run_with_itself_has_no_difference(letters: str) -> None:
 )
 def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: str) -> None:
     assert compare(run(a), run(b)).outcome == outcome
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.parametrize(
+    ("improved", "regressed", "n", "repeats", "margin", "outcome", "needed"),
+    [
+        (0, 0, 200, 1, 3, "no_worse", None),
+        (0, 0, 60, 1, 3, "cannot_tell", 130),
+        (0, 0, 60, 3, 3, "cannot_tell", 130),  # equal repeats do not replace scenarios
+        (0, 40, 100, 1, 20, "worse_than_margin", None),
+        (0, 40, 100, 1, 60, "no_worse", None),
+        (2, 6, 100, 1, 3, "cannot_tell", 6100),
+        (0, 3, 100, 1, 3, "cannot_tell", None),  # exactly at the margin: never told
+        (9, 0, 20, 1, 0, "no_worse", None),
+        (0, 9, 20, 1, 0, "worse_than_margin", None),
+    ],
+)
+def test_compare_with_margin(
+    improved: int,
+    regressed: int,
+    n: int,
+    repeats: int,
+    margin: float,
+    outcome: str,
+    needed: int | None,
+) -> None:
+    same = "p" * (n - improved - regressed)
+    a = run(*["f" * improved + "p" * regressed + same] * repeats)
+    b = run(*["p" * improved + "f" * regressed + same] * repeats)
+    comparison = compare(a, b, margin=margin)
+    assert (comparison.outcome, comparison.needed_scenarios) == (outcome, needed)
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.parametrize("locale", ["en", "ko"])
+@pytest.mark.parametrize(
+    ("b", "repeats", "texts"),
+    [
+        ("p" * 60, 1, ("Cannot tell whether b is more than 3", "about 130 scenarios would")),
+        ("p" * 60, 2, ("Cannot tell", "about 130 scenarios with 2 repeats each")),
+        ("p" * 97 + "fff", 1, ("Cannot tell", "Not even 100,000 scenarios")),
+        ("p" * 200, 1, ("b is at most 3 points worse than a: +0.0 (-1.8 … +1.8) points",)),
+        ("f" * 60, 1, ("b is more than 3 points worse than a: -100.0",)),
+    ],
+)
+def test_comparison_sentence_with_margin(
+    b: str, repeats: int, texts: tuple[str, ...], locale: str
+) -> None:
+    comparison = compare(run(*["p" * len(b)] * repeats), run(*[b] * repeats), margin=3)
+    sentence = " ".join(shown(comparison, locale).splitlines()[-1:])
+    assert all(text in sentence for text in texts) or locale == "ko"
+    assert "3%p" in sentence or locale == "en"
+
+
+def test_compare_refuses_invalid_margin() -> None:
+    with pytest.raises(UsageError, match=r"margin is invalid: -1\. Give points from 0 to 100"):
+        compare(run("p"), run("p"), margin=-1)
 
 
 def test_compare_latency_is_the_median_paired_ratio() -> None:
