@@ -25,7 +25,7 @@ from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.functionchat import import_functionchat
 from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.tau import import_tau
+from lhkit.imports.tau2 import SPLIT, import_tau2
 from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
@@ -140,22 +140,22 @@ async def import_functionchat_items(options: FunctionChatOptions, settings: Sett
     return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
 
 
-class TauOptions(Options):
-    """Options of `lhkit import tau`."""
+class Tau2Options(Options):
+    """Options of `lhkit import tau2`."""
 
     path: Annotated[
-        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau2-bench.")
     ]
     into: NewFolder
     split: Annotated[
-        str, typer.Option(help="test (what tau-bench reports), dev, train (retail only), or all.")
-    ] = "test"
+        str, typer.Option(help="base (what tau2 reports), train, test, or another of a domain.")
+    ] = SPLIT
     as_jsonl: AsJsonl = False
 
 
-@command("lhkit import tau ~/tau-bench --into tau", name="tau")
-async def import_tau_tasks(options: TauOptions, settings: Settings) -> int:
-    """Import tau-bench's airline and retail tasks, with its own tools and data.
+@command("lhkit import tau2 ~/tau2-bench --into tau2", name="tau2")
+async def import_tau2_tasks(options: Tau2Options, settings: Settings) -> int:
+    """Import tau2-bench's airline, retail and telecom tasks, with its own tools and data.
 
     Returns `FAILED` if a task is left out.
 
@@ -163,7 +163,7 @@ async def import_tau_tasks(options: TauOptions, settings: Settings) -> int:
         UsageError: the benchmark is missing, or the folder is not empty.
     """
     _require_empty(options.into)
-    imported = import_tau(options.path, options.split)
+    imported = import_tau2(options.path, options.split)
     return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
 
 

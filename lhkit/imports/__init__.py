@@ -1,1 +1,1 @@
-"""Import recorded chats, tau-bench and BFCL as scenarios with a toolset."""
+"""Import recorded chats, FunctionChat-Bench, tau2-bench and BFCL as scenarios with a toolset."""
