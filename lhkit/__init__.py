@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lhkit.chat.controller import Assistant, ChatController
+    from lhkit.confirm.decision import Approve, Decision, Edit, Reject
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.terminal import TerminalGate
     from lhkit.dates.mentions import find_dates
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from lhkit.toolset import Session, Toolset
 
 __all__ = [
+    "Approve",
     "Assistant",
     "CassetteModel",
     "ChatController",
     "ConfirmGate",
     "ConfirmRequest",
+    "Decision",
     "DenyGate",
+    "Edit",
     "Endpoint",
     "GuardedGate",
     "LhkitError",
@@ -52,6 +56,7 @@ __all__ = [
     "ModelError",
     "ModelRequest",
     "RecordingModel",
+    "Reject",
     "Reply",
     "Run",
     "Sampling",
@@ -88,12 +93,15 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
+    "Approve": "confirm.decision",
     "Assistant": "chat.controller",
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
+    "Decision": "confirm.decision",
     "DenyGate": "confirm.gate",
+    "Edit": "confirm.decision",
     "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
@@ -101,6 +109,7 @@ _MODULES = {
     "ModelError": "errors",
     "ModelRequest": "models.base",
     "RecordingModel": "models.cassette",
+    "Reject": "confirm.decision",
     "Reply": "models.scripted",
     "Run": "harness.results",
     "Sampling": "responses",

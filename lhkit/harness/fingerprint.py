@@ -27,6 +27,7 @@ from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.registry import ToolRegistry
 
 _SCENARIO = TypeAdapter(Scenario)
+_VARIANTS: Any = {"turns": {"__all__": {"variants"}}}
 
 _SCORING_ONLY = frozenset({"implied", "claims"})
 """Fields of tool specs that only scorers read."""
@@ -192,13 +193,13 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the hash of a scenario, which changes with it.
+    """Return the hash of a scenario in its wording, which changes with it.
 
     Raises:
         UsageError: the scenario has a value that is not JSON.
     """
     try:
-        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True))
+        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True, exclude=_VARIANTS))
     except NotJsonError as error:  # only possible for one created in Python
         raise UsageError(
             f"The scenario is invalid: it is not JSON ({error}). Use plain values."

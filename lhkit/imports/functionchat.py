@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
@@ -103,11 +105,13 @@ def _message(row: Mapping[str, Any]) -> Message:
     return ToolCallMessage.of(name=row["tool"], args=row["args"], result=result)
 
 
-def import_functionchat(path: Path) -> Imported:
-    """Convert FunctionChat-Bench's questions into scenarios.
-
-    Args:
-        path: a clone of kakao/FunctionChat-Bench, or its folder `data`.
+def import_functionchat(
+    path: Annotated[
+        Path,
+        typer.Argument(file_okay=False, help="Your clone of kakao/FunctionChat-Bench."),
+    ],
+) -> Imported:
+    """Import FunctionChat-Bench's Korean questions; their tools do nothing.
 
     Raises:
         UsageError: a file is missing or invalid.

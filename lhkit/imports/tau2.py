@@ -16,7 +16,9 @@ from datetime import date
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+import typer
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
@@ -243,8 +245,16 @@ class Tau2Toolset:
         return Tau2Session(domain=domain, task=task, environment=domain.create_environment(task))
 
 
-def import_tau2(path: Path, split: str = SPLIT) -> Imported:
-    """Convert the tasks of all domains into scenarios.
+def import_tau2(
+    path: Annotated[
+        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau2-bench.")
+    ],
+    *,
+    split: Annotated[
+        str, typer.Option(help="base (what tau2 reports), train, test, or another of a domain.")
+    ] = SPLIT,
+) -> Imported:
+    """Import tau2-bench's airline, retail and telecom tasks, with its own tools and data.
 
     Args:
         path: the checkout.

@@ -23,7 +23,7 @@ from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.summary import Summarizer, pretty
-from lhkit.errors import MissingPackageError, RegistrationError, UsageError
+from lhkit.errors import RegistrationError, UsageError, importing
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
 from lhkit.mcp.launch import (
@@ -190,10 +190,8 @@ class McpToolset:
             McpServerError: the server does not start.
             UsageError: `world` is invalid, or the declaration does not match the server.
         """
-        try:
+        with importing("mcp"):
             from lhkit.mcp.connection import McpConnection
-        except ImportError as error:
-            raise MissingPackageError.of_extra("mcp", "mcp") from error
 
         tables = dict(world)
         now, files, calls = tables.pop("now", None), tables.pop(FILES, None), tables.pop(_CALLS, ())

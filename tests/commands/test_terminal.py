@@ -25,7 +25,7 @@ from rich.console import Console
 import lhkit
 from lhkit.chat.controller import ChatController
 from lhkit.cli.chat import terminal_gate
-from lhkit.cli.terminal import TerminalChat, TypedGate
+from lhkit.cli.terminal import TerminalChat
 from lhkit.cli.typed import LineReader, PipedLines
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
@@ -84,7 +84,7 @@ async def shown(
     controller = ChatController(
         model=ScriptedModel(replies),
         dispatcher=ToolDispatcher(registry),
-        confirm=TypedGate(TerminalGate(read, console.print, catalog)),
+        confirm=TerminalGate(read, console.print, catalog),
     )
     bare = LiveSession(BareToolset(registry=registry), None, None, now=noon, locale="ko")
     keeper = None if record is None else ChatRecorder(record, bare, now=noon)
@@ -142,7 +142,7 @@ async def test_terminal_records_chats_with_unique_names(
     write = call("add_habit", protocol_id="daily-walk")
     first = await shown(
         [write, say("네"), write, say("또"), say("새로")],
-        ["걷기", "y", "걷기", "n", "/clear", "안녕"],
+        ["걷기", "y", "걷기", "n", "", "/clear", "안녕"],
         tmp_path,
     )
     await shown(
@@ -175,7 +175,7 @@ async def test_terminal_gate_shows_question_verbatim() -> None:
     request = ConfirmRequest(tool="rm", description=":b:", args={}, summary=path)
     with os.fdopen(os.open(os.devnull, os.O_RDONLY)) as nothing:
         gate = terminal_gate(PipedLines(nothing.fileno()), console, load_catalog("en"))
-        assert await gate.confirm(request) is False
+        assert not await gate.confirm(request)
     assert output.getvalue() == f"rm: :b:\n{path}\n"
 
 
@@ -251,7 +251,7 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
             terminal.type(early)
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
         gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
-        assert await gate.confirm(REQUEST) is expected
+        assert bool(await gate.confirm(REQUEST)) is expected
     shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
     assert (shown_text in shown) is bool(early)
     assert shown[-1].endswith("[y/N] ")
@@ -282,20 +282,20 @@ async def test_piped_lines_before_question_reject() -> None:
     gate = TerminalGate(lines.read, shown.append, load_catalog("en"), forget=lines.forget)
     os.write(writer, "추가해줘\n네\n다음 말\n".encode())
     assert await lines.read("> ") == "추가해줘"
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     assert shown[-1] == "Input from before the question is ignored."
     assert await lines.read("> ") == "다음 말"
     os.write(writer, "네".encode())
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await asyncio.sleep(0)  # a line that was begun before is early, too
     os.write(writer, b"\n")
-    assert await asked is False
+    assert not await asked
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await asyncio.sleep(0)
     os.write(writer, "네\n".encode())
-    assert await asked is True
+    assert await asked
     os.close(writer)
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     os.close(reader)
 
 
@@ -307,7 +307,7 @@ async def test_piped_lines_of_file_never_confirm(tmp_path: Path) -> None:
         lines = PipedLines(file.fileno())
         gate = TerminalGate(lines.read, lambda _text: None, forget=lines.forget)
         assert await lines.read("> ") == "추가해줘"
-        assert await gate.confirm(REQUEST) is False
+        assert not await gate.confirm(REQUEST)
         with pytest.raises(EOFError):
             await lines.read("> ")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import FunctionChatOptions, import_functionchat_items
+from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -135,8 +135,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(clone: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    options = FunctionChatOptions(path=clone, into=folder)
-    assert await import_functionchat_items(options, load_settings()) == 0
+    assert await import_with("functionchat", load_settings(), path=clone, into=folder) == 0
     return folder
 
 

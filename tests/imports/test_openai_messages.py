@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lhkit.cli import imports
-from lhkit.cli.imports import MessagesOptions, import_chats
+from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -137,7 +137,7 @@ async def folder_of(
 ) -> tuple[Path, int]:
     into = into or tmp_path / "mine"
     file = put(tmp_path, chat)
-    return into, await import_chats(MessagesOptions(file=file, into=into, **more), load_settings())
+    return into, await import_with("openai-messages", load_settings(), file=file, into=into, **more)
 
 
 def toolset_in(into: Path) -> Toolset:
@@ -229,7 +229,7 @@ async def test_import_messages_with_functions_compares_the_final_state(
 async def test_import_messages_names_a_missing_function(tmp_path: Path) -> None:
     place = put(tmp_path, "FUNCTIONS = {}", "book.py")
     with pytest.raises(UsageError, match=r"book\.py:FUNCTIONS has no function 'get_order'"):
-        await imported(tmp_path, CHAT, functions=f"{place}:FUNCTIONS")
+        await imported(tmp_path, CHAT, handlers=f"{place}:FUNCTIONS")
 
 
 async def test_import_messages_confirms_tools_that_may_write(tmp_path: Path) -> None:

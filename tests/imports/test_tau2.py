@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import Tau2Options, import_tau2_tasks
+from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -246,7 +246,7 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(checkout: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_tau2_tasks(Tau2Options(path=checkout, into=folder), load_settings()) == 0
+    assert await import_with("tau2", load_settings(), path=checkout, into=folder) == 0
     return folder
 
 
@@ -306,10 +306,12 @@ async def test_tau2_scores_what_the_reward_basis_names(into: Path) -> None:
 
 
 async def test_import_tau2_splits(checkout: Path) -> None:
-    counts = {suite.file: len(suite.scenarios) for suite in import_tau2(checkout, "test").suites}
+    counts = {
+        suite.file: len(suite.scenarios) for suite in import_tau2(checkout, split="test").suites
+    }
     assert counts == {"airline": 1, "retail": 1}
     with pytest.raises(UsageError, match="split 'prod': choose one of base, test"):
-        import_tau2(checkout, "prod")
+        import_tau2(checkout, split="prod")
 
 
 @pytest.mark.parametrize(

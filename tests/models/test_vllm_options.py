@@ -84,9 +84,10 @@ def vllm_at(folder: Path, body: str) -> str:
     return str(program)
 
 
-async def test_known_options_reads_the_help_once_per_version(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["lib/python3.12/site-packages", "."])
+async def test_known_options_reads_the_help_once_per_version(tmp_path: Path, where: str) -> None:
     vllm = vllm_at(tmp_path, f"cat '{HELP}/0.24.txt'")
-    packages = tmp_path / "lib" / "python3.12" / "site-packages"
+    packages = tmp_path / where
     (packages / "vllm-0.24.0.dist-info").mkdir(parents=True)
     for _ in range(2):
         known = await known_options((vllm, "serve"), tmp_path / "cache")

@@ -211,7 +211,7 @@ class _InspectSample:
         )
         waited_s = sum(turn.waiting_s for turn in record.evidence.turns)
         return {
-            "id": record.sample_id.scenario,
+            "id": record.sample_id.name,
             "epoch": record.sample_id.repeat + 1,
             "uuid": self._key,
             "input": record.evidence.turns[0].user if record.evidence.turns else "",
@@ -329,15 +329,20 @@ class _InspectSample:
         start_s = at_s + call.validation_s + call.waiting_s
         end_s = start_s + call.handler_s
         if call.gate.was_asked:
+            made = _call(call, name)
+            modified = (
+                {"modified": made | {"arguments": dict(call.run_args)}} if call.run_args else {}
+            )
             self._events.append(
                 self._event(
                     "approval",
                     at_s + call.validation_s,
                     message=call.summary,
-                    call=_call(call, name),
+                    call=made,
                     approver="user",
-                    decision="approve" if call.gate is GateOutcome.ACCEPTED else "reject",
-                    explanation=call.gate,
+                    decision=_decision(call),
+                    explanation=call.reason or call.gate,
+                    **modified,
                 )
             )
         error = _tool_error(call)
@@ -350,7 +355,7 @@ class _InspectSample:
                 start_s,
                 id=name,
                 function=call.tool,
-                arguments=_call(call, name)["arguments"],
+                arguments=dict(call.run_args or _call(call, name)["arguments"]),
                 result=text,
                 completed=self._at(end_s),
                 working_time=call.handler_s,
@@ -360,6 +365,12 @@ class _InspectSample:
             )
         )
         return end_s
+
+
+def _decision(call: CallRecord) -> str:
+    if call.gate is not GateOutcome.ACCEPTED:
+        return "reject"
+    return "modify" if call.is_edited else "approve"
 
 
 def _call(call: CallRecord, name: str) -> Json:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.rates import Interval
@@ -216,10 +216,8 @@ def _altair() -> Any:
     Raises:
         MissingPackageError: altair is not installed.
     """
-    try:
+    with importing("eval"):
         import altair as alt
-    except ImportError as error:
-        raise MissingPackageError.of_extra("altair", "eval") from error
     return alt
 
 
@@ -255,10 +253,8 @@ def svg_of(spec: dict[str, Any]) -> str:
     Raises:
         MissingPackageError: vl-convert is not installed.
     """
-    try:
+    with importing("eval"):
         import vl_convert
-    except ImportError as error:
-        raise MissingPackageError.of_extra("vl-convert-python", "eval") from error
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return svg
 

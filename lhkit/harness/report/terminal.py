@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as Rich
 from rich.text import Text
 
-from lhkit.harness.compare import compare
+from lhkit.harness.compare import compare_arms
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.results import Run
@@ -56,18 +56,15 @@ def matrix_view(
     runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
 ) -> RenderableType:
     """Return one row for each (arm, run), with its difference from the first arm."""
-    first = runs[0][1]
-    arms = [
-        (name, run.summary(), compare(first, run) if number else None)
-        for number, (name, run) in enumerate(runs)
-    ]
-    return _rich_table(matrix_table(arms, catalog, title=title), title=title)
+    table = matrix_table(compare_arms(runs), catalog, title=title)
+    return _rich_table(table, title=title)
 
 
 def _rich_table(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
     """Return a table for rich, whose first column takes the remaining width."""
     rich = Rich(
-        title=escape(printable(title)) or None,
+        title=escape(printable(title or table.lead)) or None,
+        title_justify="center" if title else "left",
         caption="\n".join(escape(printable(note)) for note in table.notes),
         caption_justify="left",
         width=width,
@@ -116,5 +113,5 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
         why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
         yield f"    {name} · {record.judgement.verdict}{why}"
-        for line in short_lines(record):
+        for line in short_lines(record, catalog):
             yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

@@ -104,7 +104,7 @@ def test_turn_defaults_expect_no_call_and_any_reply(load: Load) -> None:
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",
-            ":5: a.turns[0].confirm: must be one of accept, reject, absent, careful or a list",
+            ":5: a.turns[0].confirm: must be one of accept, reject, absent, careful",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: [accept, Reject]\n",
