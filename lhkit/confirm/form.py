@@ -5,8 +5,9 @@ booleans. Any other schema is refused with a reason. Keywords that MCP does not 
 `pattern`, are left to the server. pydantic parses and validates what the user types.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from datetime import date, datetime
@@ -226,6 +227,111 @@ def parse_field(
     return _with_default(field, part["default"]) if "default" in part else field
 
 
+def argument_fields(
+    schema: Mapping[str, Any], catalog: Catalog | None = None
+) -> tuple[FormField, ...]:
+    """Return a field for each argument of a tool; JSON text where no other kind fits.
+
+    Args:
+        schema: the JSON Schema of the arguments.
+        catalog: as in `parse_field`.
+    """
+    properties, required = schema.get("properties"), schema.get("required")
+    required = required if isinstance(required, list | tuple) else ()
+    parts = properties if isinstance(properties, Mapping) else {}
+    return tuple(
+        _argument_field(str(name), part, is_required=name in required, catalog=catalog)
+        for name, part in parts.items()
+    )
+
+
+def _argument_field(
+    name: str, part: Any, *, is_required: bool, catalog: Catalog | None
+) -> FormField:
+    part = _without_null(part)
+    try:
+        field = parse_field(name, part, is_required=is_required, catalog=catalog)
+    except UnsupportedFormError:
+        about = part.get("description", "") if isinstance(part, Mapping) else ""
+        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required)
+    if field.kind is FieldKind.TEXT and part.get("pattern") == _DAY_PATTERN:
+        field = replace(field, format="date", low=None, high=None)
+    return replace(field, title="", typed="")
+
+
+_DAY_PATTERN: Final = r"^\d{4}-\d{2}-\d{2}$"
+
+
+def _without_null(part: Any) -> Any:
+    """Return the schema of an argument's values other than null, as of `str | None`."""
+    options = part.get("anyOf") if isinstance(part, Mapping) else None
+    others = [one for one in options or () if one != {"type": "null"}]
+    if len(others) != 1 or not isinstance(others[0], Mapping):
+        return part
+    return {**others[0], **{key: part[key] for key in part if key != "anyOf"}}
+
+
+def argument_form(
+    schema: Mapping[str, Any], args: Mapping[str, JSON], catalog: Catalog | None = None
+) -> Form:
+    """Return a form to edit the arguments of a call, filled in with them.
+
+    A value that its field cannot show exactly, such as one with invisible characters, is JSON text.
+
+    Args:
+        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
+        args: the arguments, such as `ConfirmRequest.args`.
+        catalog: as in `parse_field`.
+    """
+    fields = {name: FormField(name=name, kind=FieldKind.JSON) for name in args}
+    fields |= {field.name: field for field in argument_fields(schema, catalog)}
+    return Form(
+        fields=tuple(
+            _filled_in(field, args[name]) if name in args else field
+            for name, field in fields.items()
+        )
+    )
+
+
+def _filled_in(field: FormField, value: JSON) -> FormField:
+    text = format_value(field, value)
+    try:
+        is_exact = visible(text) == text and parse_value(field, text) == value
+    except ValueError:
+        is_exact = False
+    if is_exact:
+        return replace(field, typed=text)
+    is_shown = [(char, visible(char) == char) for char in json_or_repr(value)]
+    escaped = "".join(char if shown else json.dumps(char)[1:-1] for char, shown in is_shown)
+    as_json = FormField(name=field.name, kind=FieldKind.JSON, about=field.about)
+    return replace(as_json, typed=escaped, is_required=field.is_required)
+
+
+def edited_arguments(
+    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
+) -> ParsedForm:
+    """Return all arguments after an edit, and the error messages of fields.
+
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
+    tool's schema is not checked: see `ConfirmRequest.edited`.
+
+    Args:
+        form: the form of `argument_form`.
+        typed: the text of each field; one that is missing was not changed.
+        args: the arguments that the form was made from.
+        catalog: texts of the messages.
+    """
+    changed = tuple(
+        field for field in form.fields if typed.get(field.name, field.typed) != field.typed
+    )
+    done = filled(Form(fields=changed), typed, catalog)
+    names = {field.name for field in changed}
+    values = {name: value for name, value in args.items() if name not in names}
+    values |= done.values
+    in_order = {name: values[name] for name in (*args, *values) if name in values}
+    return replace(done, values=in_order)
+
+
 def _parse_kind(part: Any) -> tuple[FieldKind, dict[str, str]]:
     """Return the kind of a property's field, and its choices: value to title.
 
@@ -391,87 +497,6 @@ def hint(field: FormField, catalog: Catalog) -> str:
     is_bounded = field.low is not None or field.high is not None
     is_plain = field.is_text or field.kind is FieldKind.YES_NO
     return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
-
-
-def argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
-    """Yield the form fields of a call's arguments; JSON text for unsupported types.
-
-    Args:
-        schema: the JSON Schema of the arguments, an object.
-    """
-    properties, needed = schema.get("properties"), schema.get("required")
-    required = needed if isinstance(needed, list | tuple) else ()
-    for name, part in (properties if isinstance(properties, Mapping) else {}).items():
-        is_required = name in required
-        try:
-            yield replace(parse_field(str(name), part, is_required=is_required), title="")
-        except UnsupportedFormError:
-            about = part.get("description", "") if isinstance(part, Mapping) else ""
-            yield FormField(
-                name=str(name), kind=FieldKind.JSON, about=str(about), is_required=is_required
-            )
-
-
-def argument_form(schema: Mapping[str, Any], args: Mapping[str, JSON]) -> Form:
-    """Return a form to edit the arguments of a call, filled in with them.
-
-    Args:
-        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
-        args: the arguments, such as `ConfirmRequest.args`.
-    """
-    fields = [*argument_fields(_without_null(schema))]
-    names = {field.name for field in fields}
-    fields += [FormField(name=name, kind=FieldKind.JSON) for name in args if name not in names]
-    return Form(
-        fields=tuple(
-            replace(field, typed=_typed(field, args.get(field.name)), is_required=False)
-            for field in fields
-        )
-    )
-
-
-def edited_arguments(
-    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
-) -> ParsedForm:
-    """Return all arguments after an edit, and the error messages of fields.
-
-    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
-    tool's schema is not checked: see `ConfirmRequest.edited`.
-
-    Args:
-        form: the form of `argument_form`.
-        typed: the text of each field.
-        args: the arguments that the form was made from.
-        catalog: texts of the messages.
-    """
-    before = form.typed
-    changed = [field for field in form.fields if typed.get(field.name, "") != before[field.name]]
-    parsed = filled(Form(fields=tuple(changed)), typed, catalog)
-    names = {field.name for field in changed}
-    unchanged = {name: value for name, value in args.items() if name not in names}
-    return replace(parsed, values={} if parsed.faults else unchanged | dict(parsed.values))
-
-
-def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema whose optional properties have the type that they have unless null."""
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return schema
-    return {**schema, "properties": {name: _not_null(part) for name, part in properties.items()}}
-
-
-def _not_null(part: Any) -> Any:
-    options = part.get("anyOf") if isinstance(part, Mapping) else None
-    if not isinstance(options, list | tuple):
-        return part
-    typed = [option for option in options if option != {"type": "null"}]
-    if len(typed) != 1 or not isinstance(typed[0], Mapping):
-        return part
-    return {**{key: value for key, value in part.items() if key != "anyOf"}, **typed[0]}
-
-
-def _typed(field: FormField, value: JSON) -> str:
-    return "" if value is None else format_value(field, value)
 
 
 _SECRETS = (

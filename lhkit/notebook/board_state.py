@@ -5,7 +5,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-from lhkit.confirm.form import FormField, Typed, argument_fields, format_value
+from lhkit.confirm.form import (
+    FormField,
+    Typed,
+    argument_fields,
+    format_value,
+)
 from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
 from lhkit.harness.reviews import CallPlace, Label, LabelKind, ReviewComparison, places_of
@@ -224,14 +229,16 @@ class ReviewState(BoardState):
         say = label.say if label is not None else ""
         if held not in WITH_CALL:
             return Correction(number=number, held=held, say=say)
-        made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.raw_args)
+        made: tuple[str, Any] = (
+            ("", None) if call is None else (call.tool, call.run_args or call.raw_args)
+        )
         if label is not None and label.held is held:
             made = (label.tool, label.args)
         name = tool or made[0]
         if name not in self.schemas:
             name = next(iter(self.schemas), "")
         args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-        fields = tuple(argument_fields(self.schemas.get(name, {})))
+        fields = argument_fields(self.schemas.get(name, {}))
         typed = {
             field.name: format_value(field, args[field.name])
             for field in fields

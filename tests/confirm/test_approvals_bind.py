@@ -134,7 +134,7 @@ async def test_gate_runs_only_what_a_card_showed_and_an_answer_approved_once(
                 cards.page.press("answer", card=named[whose], how=how)
                 approved |= {named[whose]} if how == "run" else set()
             case ("code", whose, is_allowed):
-                cards.gate.settle(named[whose], is_allowed=is_allowed)
+                cards.gate.settle(named[whose], is_allowed)
                 approved |= {named[whose]} if is_allowed is True else set()
             case ("change", ids):
                 for _, args in calls:

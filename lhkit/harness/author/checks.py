@@ -47,6 +47,7 @@ LEVELS: Mapping[str, Level] = {
     "empty_pattern": Level.ERROR,  # a regular expression that an empty text matches
     "locale": Level.ERROR,  # the user writes in another language
     "underivable": Level.ERROR,  # the reference calls cannot be derived
+    "variant": Level.ERROR,  # a wording lacks a fact of the message, or the reference fails in it
     "gold": Level.ERROR,  # the reference calls fail
     "final_state": Level.ERROR,  # the reference calls do not lead to `final`
     "violation": Level.ERROR,  # the reference calls break a rule
@@ -130,6 +131,7 @@ class KnownNames:
 def static_remarks(scenario: Scenario, known: KnownNames) -> Iterator[Remark]:
     """Yield problems that can be found without running the scenario."""
     yield from _locale_remarks(scenario)
+    yield from _variant_remarks(scenario)
     for number, turn in enumerate(scenario.turns):
         path: Path = ("turns", number)
         unknown = {call.tool for call in turn.expect.calls if call.result == "unknown_tool"}
@@ -263,7 +265,9 @@ def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
             path,
             "an empty reply passes: require text, such as with contains_any",
         )
-    elif expected != ExpectedReply() and not reply_reasons(expected, turn.user):
+    elif expected != ExpectedReply() and not all(
+        reply_reasons(expected, text) for text in turn.texts
+    ):
         yield Remark("echo", path, "the user's own message passes as a reply: require other text")
 
 
@@ -278,6 +282,24 @@ def _locale_remarks(scenario: Scenario) -> Iterator[Remark]:
         message = f"the id says {named[1]}, the locale {scenario.locale}: make them agree"
         yield Remark("locale", ("id",), message)
 
+
+def _variant_remarks(scenario: Scenario) -> Iterator[Remark]:
+    """Yield wordings in another language, and numbers and quotations that they lack."""
+    is_language = _IS_LANGUAGE.get(scenario.locale)
+    for t, turn in enumerate(scenario.turns):
+        for v, text in enumerate(turn.variants):
+            path: Path = ("turns", t, "variants", v)
+            if is_language is not None and not is_language(text):
+                message = f"it is not in {scenario.locale}: write it in the scenario's language"
+                yield Remark("variant", path, message)
+            facts = [fact.group() for fact in _FACT.finditer(turn.user)]
+            if missing := [fact for fact in facts if fact not in text]:
+                message = f"it lacks {', '.join(missing)} of `user`: keep all facts as they are"
+                yield Remark("variant", path, message)
+
+
+_FACT = re.compile(r'\d+|"[^"]+"|\{[^}]*\}')
+"""Numbers, quotations and placeholders, which the expectations rely on."""
 
 _IS_LANGUAGE: Mapping[str, Callable[[str], bool]] = {
     "ko": lambda user: _HANGUL.search(user) is not None,
