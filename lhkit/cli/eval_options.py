@@ -13,16 +13,18 @@ from lhkit.cli.options import (
     Paths,
     RunsDir,
     RuntimeOption,
+    SelectOptions,
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
+from lhkit.cli.threshold_options import ThresholdOptions
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 
 if TYPE_CHECKING:
     from lhkit.harness.run_options import RunOptions
 
 
-class EvalOptions(RayOptions):
+class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
     """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
 
     paths: Paths = ()
@@ -30,7 +32,6 @@ class EvalOptions(RayOptions):
         str | None,
         typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
     ] = None
-    limit: Annotated[int | None, typer.Option(min=1, help="Run the first N scenarios only.")] = None
     model: Annotated[
         str | None,
         typer.Option(
@@ -71,6 +72,10 @@ class EvalOptions(RayOptions):
         typer.Option(help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."),
     ] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Samples per scenario.")] = 1
+    variants: Annotated[
+        bool,
+        typer.Option("--variants", help="Run every wording of the user's messages, not only one."),
+    ] = False
     concurrency: Annotated[
         int | None,
         typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),
@@ -87,25 +92,9 @@ class EvalOptions(RayOptions):
         bool,
         typer.Option("--keep-states", help="Keep whole states in the records, not only changes."),
     ] = False
-    fail_under: Annotated[
-        float | None,
-        typer.Option(min=0, max=100, help="Exit with 1 if the pass rate is below this percentage."),
-    ] = None
-    max_violations: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Exit with 1 if more violations were blocked; one that occurred always exits "
-            "with 1.",
-        ),
-    ] = None
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="Exit with 1 if this earlier run (name or folder) is better."),
-    ] = None
     exit_zero: Annotated[
         bool,
-        typer.Option("--exit-zero", help="Exit with 0 instead of 1, and print the reason."),
+        typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),
     ] = False
 
     def run_options(self) -> "RunOptions":
@@ -117,4 +106,7 @@ class EvalOptions(RayOptions):
         from lhkit.harness.run_options import RunOptions
 
         names = RunOptions.model_fields.keys() & EvalOptions.model_fields.keys()
-        return validate_options(RunOptions, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        if self.failed is not None and (self.runs_dir / self.failed).is_dir():
+            values["failed"] = self.runs_dir / self.failed
+        return validate_options(RunOptions, **values)

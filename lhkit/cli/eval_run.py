@@ -24,7 +24,7 @@ from lhkit.cli.evaluation import (
     read_provenance,
 )
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
+from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
@@ -42,6 +42,9 @@ from lhkit.settings import Settings, process_age_s
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, label_of, load
 
+PART = "part"
+"""Ends the derived name of a run or report of selected scenarios, which replaces no whole one."""
+
 _MAX_FAILURES = 10
 
 
@@ -51,7 +54,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         start_s = time.perf_counter() - process_age_s()
     run_options, placement = options.run_options(), options.placement()
     paths, toolset = _scenario_paths(options), load(options.toolset)
-    scenarios = load_scenarios(paths, limit=options.limit)
+    scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     folder, thresholds = _run_folder(options), _thresholds(options)
     evaluation = prepare_evaluation(
@@ -68,7 +71,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     async with open_source(choice, settings, is_complete, replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
     descriptions = criterion_descriptions(
-        (scenario.ac for scenario in scenarios), options.toolset, catalog
+        (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog
     )
     result = check_thresholds(run, thresholds, catalog)
     console = wide_console()
@@ -78,12 +81,13 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     print_lines([catalog.text("eval.records", path=folder, **counts)])
     print_lines([*opened.warnings(catalog), *result.remarks])
     if not options.exit_zero:
-        print_lines(result.missed)
+        print_lines(result.findings)
         return result.exit_code
     total = run.summary().total
     counts = {"passed": total.passed, "valid": total.valid}
-    if result.exit_code == ExitCode.FAILED:
-        print_lines([catalog.text("eval.would_stop", **counts, why=" ".join(result.missed))])
+    if result.exit_code in {ExitCode.FAILED, ExitCode.CANNOT_TELL}:
+        code, why = int(result.exit_code), " ".join(result.findings)
+        print_lines([catalog.text("eval.would_stop", **counts, code=code, why=why)])
         return ExitCode.OK
     if result.exit_code == ExitCode.OK:
         print_lines([catalog.text("eval.would_pass", **counts)])
@@ -160,10 +164,9 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     """Return the thresholds; the baseline is loaded before hours are spent on the run.
 
     Raises:
-        UsageError: the pass rate is given as a fraction, or the baseline has no valid sample.
+        UsageError: a threshold is invalid, or the baseline has no valid sample.
     """
     baseline = None
-    require_percent(options.fail_under, "--fail-under")
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
@@ -172,9 +175,7 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
             )
-    return Thresholds(
-        fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
-    )
+    return options.thresholds(baseline)
 
 
 def _run_folder(options: EvalOptions) -> Path:
@@ -198,6 +199,8 @@ def run_name(options: EvalOptions) -> str:
         parts += [parse_stress(options.stress).label] if options.stress else []
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
+        parts += ["variants"] if options.variants else []
+        parts += [PART] if options.scenario_filter().words else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")
 

@@ -13,6 +13,8 @@ class ExitCode(IntEnum):
     """The command line, a file or a setting is invalid."""
     INFRASTRUCTURE = 3
     """A server, disk or package failed, so there is no result."""
+    CANNOT_TELL = 4
+    """`--margin`: whether the run is worse by more than the margin cannot be told."""
     UNEXPECTED = 70
     """An unforeseen exception (EX_SOFTWARE of sysexits.h)."""
     INTERRUPTED = 130

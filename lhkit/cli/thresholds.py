@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.tables import changed_scenarios_warning, comparison_sentence, shortened_list
+from lhkit.harness.timings import times
 from lhkit.locales import Catalog
+from lhkit.text import seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +23,20 @@ class Thresholds:
         fail_under: the lowest pass rate in percent.
         max_violations: the most blocked violations; one that occurred is never allowed.
         baseline: a run that must not be better, by the paired test at 5 %.
+        margin: the points by which the run may be worse than the baseline: the paired test is then
+            that of `Comparison.outcome` with a margin.
+        max_p95_turn: the highest p95 of the time of a user turn, in seconds.
+        max_p95_ttft: the highest p95 of the time to the first token of a request, in seconds.
+        max_prompt_tokens: the most prompt tokens of a request.
     """
 
     fail_under: float | None = None
     max_violations: int | None = None
     baseline: Run | None = None
+    margin: float | None = None
+    max_p95_turn: float | None = None
+    max_p95_ttft: float | None = None
+    max_prompt_tokens: int | None = None
 
 
 def require_percent(value: float | None, name: str) -> None:
@@ -46,19 +56,28 @@ class ThresholdResult:
     Attributes:
         remarks: sentences that do not change the exit code.
         missed: thresholds that are missed even if every invalid sample passes later.
+        cannot_tell: what the samples are too few to tell.
         invalid: number of invalid samples.
     """
 
     remarks: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
+    cannot_tell: tuple[str, ...] = ()
     invalid: int = 0
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        """The reasons for an exit code that is not 0, without invalid samples."""
+        return (*self.missed, *self.cannot_tell)
+
+    @property
     def exit_code(self) -> ExitCode:
-        """`FAILED` if a threshold is missed, else `INFRASTRUCTURE` if samples are invalid."""
+        """`FAILED` for a missed threshold; then `INFRASTRUCTURE` for invalid samples."""
         if self.missed:
             return ExitCode.FAILED
-        return ExitCode.INFRASTRUCTURE if self.invalid else ExitCode.OK
+        if self.invalid:
+            return ExitCode.INFRASTRUCTURE
+        return ExitCode.CANNOT_TELL if self.cannot_tell else ExitCode.OK
 
 
 def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResult:
@@ -68,22 +87,24 @@ def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> Thre
     with all of them passing. A violation that occurred counts in any sample.
     """
     invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
-    missed, remarks = _check(run, thresholds, catalog)
+    result = _check(run, thresholds, catalog)
     if not invalid:
-        return ThresholdResult(remarks=remarks, missed=missed)
-    remarks = (catalog.text("eval.invalid", count=invalid), *remarks)
-    if not missed:
-        return ThresholdResult(remarks=remarks, invalid=invalid)
+        return result
+    remarks = (catalog.text("eval.invalid", count=invalid), *result.remarks)
+    result = replace(result, remarks=remarks, invalid=invalid)
+    if not result.missed:
+        return result
     best_case = replace(run, records=tuple(map(_best_case, run.records)))
-    if _check(best_case, thresholds, catalog)[0]:
-        return ThresholdResult(remarks=remarks, missed=missed, invalid=invalid)
-    provisional = missed if invalid < len(run.records) else ()  # without samples there is no rate
+    if _check(best_case, thresholds, catalog).missed:
+        return result
+    # without samples there is no rate
+    provisional = result.missed if invalid < len(run.records) else ()
     undecided = catalog.text("eval.undecided", count=invalid)
-    return ThresholdResult(remarks=(*remarks, *provisional, undecided), invalid=invalid)
+    return replace(result, remarks=(*remarks, *provisional, undecided), missed=())
 
 
 def _best_case(record: SampleRecord) -> SampleRecord:
-    """Return an invalid record as passed, with the violations that occurred."""
+    """Return an invalid record as passed in no time, with the violations that occurred."""
     if record.judgement.verdict is not Verdict.INVALID:
         return record
     occurred = tuple(
@@ -91,24 +112,40 @@ def _best_case(record: SampleRecord) -> SampleRecord:
         for violation in record.judgement.violations
         if violation.severity is Severity.ESCAPED
     )
-    judgement = replace(record.judgement, verdict=Verdict.PASS, violations=occurred)
-    return replace(record, judgement=judgement)
+    turns = tuple(
+        replace(turn, duration_s=0.0, calls=(), model_calls=()) for turn in record.evidence.turns
+    )
+    return replace(
+        record,
+        judgement=replace(record.judgement, verdict=Verdict.PASS, violations=occurred),
+        evidence=replace(record.evidence, turns=turns),
+    )
 
 
-def _check(
-    run: Run, thresholds: Thresholds, catalog: Catalog
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return sentences on what a run misses, invalid samples left out, and remarks."""
-    missed = tuple(_missed_limits(run, thresholds, catalog))
+def _check(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResult:
+    """Return what a run misses, invalid samples left out."""
+    missed = [*_missed_limits(run, thresholds, catalog)]
+    over, unmeasured = _check_costs(run, thresholds, catalog)
+    missed += over
     if thresholds.baseline is None:
-        return missed, ()
-    comparison = compare(thresholds.baseline, run)
-    result = comparison_sentence(comparison, catalog)
-    regressions = tuple(_regressions(comparison, result, catalog))
-    remarks = () if result in regressions else (result,)
+        return ThresholdResult(missed=tuple(missed), cannot_tell=tuple(unmeasured))
+    comparison = compare(thresholds.baseline, run, margin=thresholds.margin)
+    sentence = comparison_sentence(comparison, catalog)
+    remarks = []
+    if comparison.outcome in {"worse", "worse_than_margin", "no_pairs"}:
+        missed.append(sentence)
+    elif comparison.outcome == "cannot_tell":
+        unmeasured.append(sentence)
+    else:
+        remarks.append(sentence)
+    if comparison.newly_occurred:
+        samples = shortened_list([str(pair.sample_id) for pair in comparison.newly_occurred])
+        missed.append(catalog.text("eval.newly_occurred", name=comparison.name_a, samples=samples))
     if comparison.changed_scenarios:
-        remarks = (*remarks, changed_scenarios_warning(comparison, catalog))
-    return (*missed, *regressions), remarks
+        remarks.append(changed_scenarios_warning(comparison, catalog))
+    return ThresholdResult(
+        remarks=tuple(remarks), missed=tuple(missed), cannot_tell=tuple(unmeasured)
+    )
 
 
 def _missed_limits(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
@@ -127,11 +164,26 @@ def _missed_limits(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterat
         yield catalog.text("eval.escaped", count=occurred)
 
 
-def _regressions(comparison: Comparison, result: str, catalog: Catalog) -> Iterator[str]:
-    if comparison.outcome in {"worse", "no_pairs"}:
-        yield result
-    if comparison.newly_occurred:
-        samples = [str(pair.sample_id) for pair in comparison.newly_occurred]
-        yield catalog.text(
-            "eval.newly_occurred", name=comparison.name_a, samples=shortened_list(samples)
-        )
+def _check_costs(run: Run, thresholds: Thresholds, catalog: Catalog) -> tuple[list[str], list[str]]:
+    """Return sentences on limits of time and tokens: those exceeded, and those not measured."""
+    over: list[str] = []
+    unmeasured: list[str] = []
+    limits = (thresholds.max_p95_turn, thresholds.max_p95_ttft, thresholds.max_prompt_tokens)
+    if limits == (None, None, None):
+        return over, unmeasured
+    measured = times(run.records)
+    prompts = (
+        request.response.usage.prompt_tokens
+        for record in run.records
+        if record.judgement.verdict is not Verdict.INVALID
+        for turn in record.evidence.turns
+        for request in turn.model_calls
+    )
+    values = (measured["turn_time"].p95_s, measured["first_token"].p95_s, max(prompts, default=0))
+    for name, value, most in zip(("turn", "ttft", "prompt"), values, limits, strict=True):
+        if most is not None and not value:
+            unmeasured.append(catalog.text(f"eval.unmeasured_{name}"))
+        elif most is not None and value is not None and value > most:
+            shown = [f"{n:,}" if name == "prompt" else seconds(n) for n in (value, most)]
+            over.append(catalog.text(f"eval.over_{name}", value=shown[0], most=shown[1]))
+    return over, unmeasured

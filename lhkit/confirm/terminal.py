@@ -79,7 +79,7 @@ def _is_terminal() -> bool:
 
 
 class TerminalGate:
-    """Asks `[y/N]` in a terminal, or `[y/N/e]` to edit. End of input and Ctrl-C mean no.
+    """Asks `[y/N]` in a terminal, or `e` to edit the arguments. End of input and Ctrl-C mean no.
 
     Input typed before the question was shown is discarded, with a notice.
 

@@ -1,7 +1,8 @@
 """Convert records to pandas data frames: samples, turns, calls, violations, requests.
 
 The lists of columns below define names (with units), types, sources and meanings. Types do not
-depend on the data: an empty run gives empty frames. Join frames on `scenario` and `repeat`.
+depend on the data: an empty run gives empty frames. Join frames on `scenario`, `repeat` and
+`wording`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lhkit.errors import UsageError
+from lhkit.errors import UsageError, importing
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -46,7 +47,8 @@ class Column:
 
     def series(self, rows: Sequence[Any]) -> "pd.Series[Any]":
         """Return the values of this column."""
-        import pandas as pd
+        with importing("eval"):
+            import pandas as pd
 
         of = attrgetter(self.of) if isinstance(self.of, str) else self.of
         return pd.Series([of(row) for row in rows], dtype=self.dtype)
@@ -89,25 +91,25 @@ Columns: TypeAlias = Sequence[Column]
 def scenarios_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per sample (a scenario's repeat); the columns are `SCENARIOS`."""
     rows = list(records)
-    return _frame(SCENARIOS, rows, rows)
+    return data_frame(SCENARIOS, rows, rows)
 
 
 def turns_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per user turn; the columns are `TURNS`."""
     rows = [row for record in records for row in _turns(record)]
-    return _frame(TURNS, rows, [row.record for row in rows])
+    return data_frame(TURNS, rows, [row.record for row in rows])
 
 
 def calls_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per completed tool call; the columns are `CALLS`."""
     rows = [row for record in records for row in _calls(record)]
-    return _frame(CALLS, rows, [row.record for row in rows])
+    return data_frame(CALLS, rows, [row.record for row in rows])
 
 
 def violations_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per violation; the columns are `VIOLATIONS`."""
     rows = [(record, v) for record in records for v in record.judgement.violations]
-    return _frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
+    return data_frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
 
 
 def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
@@ -118,18 +120,20 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
         for t, turn in enumerate(record.evidence.turns)
         for m, request in enumerate(turn.model_calls)
     ]
-    return _frame(LATENCY, rows, [row.record for row in rows])
+    return data_frame(LATENCY, rows, [row.record for row in rows])
 
 
-def _frame(
-    columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord]
+def data_frame(
+    columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord] | None = None
 ) -> "pd.DataFrame":
-    import pandas as pd
+    """Return one row per row object, the columns of the `samples` first."""
+    with importing("eval"):
+        import pandas as pd
 
     # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.
     with pd.option_context("mode.string_storage", "python"):
-        series = {column.name: column.series(samples) for column in SAMPLE}
-        return pd.DataFrame(series | {column.name: column.series(rows) for column in columns})
+        first = {} if samples is None else {c.name: c.series(samples) for c in SAMPLE}
+        return pd.DataFrame(first | {column.name: column.series(rows) for column in columns})
 
 
 def _turns(record: SampleRecord) -> Iterator[_TurnRow]:
@@ -229,6 +233,7 @@ def _is_right(row: _CallRow) -> bool | None:
 SAMPLE: Columns = (
     Column("scenario", _TEXT, "sample_id.scenario", "id of the scenario"),
     Column("repeat", _COUNT, "sample_id.repeat", "which repeat, from 0"),
+    Column("wording", _COUNT, "sample_id.wording", "which wording, from 0 (`user`)"),
     Column("ac", _TEXT, "ac", "acceptance criterion"),
     Column("locale", _TEXT, "locale", "language of the conversation"),
     Column(

@@ -12,10 +12,12 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from lhkit.errors import importing
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, TurnRecord, Verdict
 from lhkit.harness.tables import (
+    Table,
     claim_table,
     comparison_table,
     criterion_descriptions,
@@ -100,10 +102,20 @@ def comparison_html(comparison: Comparison) -> str:
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
 
+def table_html(table: Table, catalog: Catalog) -> str:
+    """Return a table with its title and notes."""
+    return str(_macros(catalog).cell_of_table(table))
+
+
 def catalog_of(records: Sequence[SampleRecord]) -> Catalog:
     """Return the catalog of the samples' language; the default one if they are mixed."""
-    locales = {record.locale for record in records} & set(available_locales())
-    return load_catalog(locales.pop() if len(locales) == 1 else DEFAULT_LOCALE)
+    return catalog_in(record.locale for record in records)
+
+
+def catalog_in(locales: Iterable[str]) -> Catalog:
+    """Return the catalog of a language; the default one if they are several."""
+    known = set(locales) & set(available_locales())
+    return load_catalog(known.pop() if len(known) == 1 else DEFAULT_LOCALE)
 
 
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
@@ -122,7 +134,8 @@ def render(template: str, catalog: Catalog, **values: Any) -> str:
 @cache
 def asset(name: str) -> "Markup":
     """Return a CSS or JavaScript file of the package, unescaped."""
-    from markupsafe import Markup
+    with importing("eval"):
+        from markupsafe import Markup
 
     source = files(__package__).joinpath("templates", name)
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
@@ -145,11 +158,8 @@ def _context(catalog: Catalog) -> dict[str, Any]:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import (  # takes 0.1 s, which tables do not need
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )
+    with importing("eval"):  # takes 0.1 s, which tables do not need
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("lhkit.harness"),

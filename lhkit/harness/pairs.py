@@ -4,11 +4,13 @@ A pair is the same scenario and repeat in both runs, valid in both. `compare.com
 `Comparison`; `tables` and `report` render it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
+from lhkit.harness.metrics import Summary
 from lhkit.harness.rates import Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
 from lhkit.responses import Finished
@@ -20,7 +22,10 @@ ALPHA = 0.05
 _BEFORE_CHARS = 16
 _QUOTE_CHARS = 48
 
-Outcome: TypeAlias = Literal["better", "worse", "no_difference", "no_pairs"]
+Outcome: TypeAlias = (
+    Literal["better", "worse", "no_difference", "no_pairs"]
+    | Literal["no_worse", "worse_than_margin", "cannot_tell"]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,10 @@ class Comparison:
         call_ready: the ratio of times to the first complete call.
         violations: counts by violation.
         people: the votes of each person, by name; empty without votes.
+        margin: the points by which b may be worse; None if only a difference is tested.
+        needed_scenarios: the number of scenarios at which difference and spread as observed would
+            be told from the margin with 80 % power; None if they are told already, or if no number
+            up to `statistics.MAX_SCENARIOS` would do.
     """
 
     name_a: str
@@ -119,6 +128,8 @@ class Comparison:
     call_ready: Ratio | None = None
     violations: tuple[ViolationChange, ...] = ()
     people: tuple[PersonVotes, ...] = ()
+    margin: float | None = None
+    needed_scenarios: int | None = None
 
     @property
     def passed_a(self) -> int:
@@ -134,6 +145,11 @@ class Comparison:
     def difference(self) -> float | None:
         """The pass rate of b minus that of a, from -1 to 1; None without pairs."""
         return sum(pair.gain for pair in self.pairs) / len(self.pairs) if self.pairs else None
+
+    @property
+    def repeats(self) -> int:
+        """The most pairs of one scenario."""
+        return max(Counter(pair.sample_id.scenario for pair in self.pairs).values(), default=0)
 
     @property
     def improvements(self) -> tuple[Pair, ...]:
@@ -166,9 +182,13 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome at a significance level of 5 %."""
+        """The outcome: with a margin by `interval`, else by `p_value` below 5 %."""
         if not self.pairs:
             return "no_pairs"
+        if self.margin is not None and self.interval is not None:
+            if 100 * self.interval.low > -self.margin:
+                return "no_worse"
+            return "worse_than_margin" if 100 * self.interval.high < -self.margin else "cannot_tell"
         if self.p_value >= ALPHA:
             return "no_difference"
         return "better" if self.passed_b > self.passed_a else "worse"
@@ -177,6 +197,25 @@ class Comparison:
         counts = f"{self.passed_a} and {self.passed_b} of {len(self.pairs)} pairs passed"
         outcome = f"p = {self.p_value:.3g}, {self.outcome.replace('_', ' ')}"
         return f"<Comparison of {self.name_a} and {self.name_b}: {counts}, {outcome}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One of several runs that are compared with each other.
+
+    Attributes:
+        name: of the run.
+        summary: its metrics.
+        comparison: with the first run; None for the first.
+        p_first: the p-value of that comparison, corrected (Holm) for all pairs of runs.
+        p_best: as `p_first`, of the comparison with the run of the highest pass rate; None for it.
+    """
+
+    name: str
+    summary: Summary
+    comparison: Comparison | None
+    p_first: float | None
+    p_best: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,19 +66,26 @@ def rescore(
     old = run if isinstance(run, Run) else Run.load(run)
     toolset = load_toolset(toolset)
     manifest = old.manifest
-    by_id = {scenario.id: scenario.with_user(manifest.simulated_user) for scenario in scenarios}
+    by_name = {
+        wording.name: wording.with_user(manifest.simulated_user)
+        for scenario in scenarios
+        for wording in scenario.wordings()
+    }
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
-        scenario = by_id.get(record.sample_id.scenario)
+        scenario = by_name.get(record.sample_id.name)
         rescored = _rescore_record(record, scenario, toolset, manifest)
         if isinstance(rescored, str):
             skipped[record.sample_id] = rescored
         else:
             records.append(rescored)
-    names = dict.fromkeys(record.sample_id.scenario for record in records)
+    names = dict.fromkeys(record.sample_id.name for record in records)
     changed = {
-        "scenarios": {**manifest.scenarios, **{name: scenario_hash(by_id[name]) for name in names}},
+        "scenarios": {
+            **manifest.scenarios,
+            **{name: scenario_hash(by_name[name]) for name in names},
+        },
         "rescored_from": old.name,
         "rescored_with": versions(),
     }

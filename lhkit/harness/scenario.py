@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     Tag,
     TypeAdapter,
     ValidationError,
@@ -36,6 +37,7 @@ from lhkit.harness.faults import (
     validation_faults,
 )
 from lhkit.harness.matchers import SearchPattern
+from lhkit.harness.record import SampleId
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
 from lhkit.harness.values import normalize_reply
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
@@ -271,6 +273,11 @@ class Turn(StrictModel):
     """A message of the user and what is expected of the model."""
 
     user: NonBlank = Field(description="The user's message.")
+    variants: Many[NonBlank] = Field(
+        default=(),
+        description="The same message in other words, run with `--variants` against the same "
+        "expectations.",
+    )
     confirm: _Answers = Field(
         default=(),
         description="The user's answers to the confirm gate: one answers every question of the "
@@ -292,6 +299,19 @@ class Turn(StrictModel):
         "state at the end is checked.",
     )
     gone: _Tables | None = Field(default=None, description="Rows that this turn must have deleted.")
+
+    @field_validator("variants")
+    @classmethod
+    def _check_texts_differ(cls, variants: tuple[str, ...], info: ValidationInfo) -> Any:
+        texts = [normalize_reply(text) for text in (info.data.get("user", ""), *variants)]
+        if len(set(texts)) < len(texts):
+            raise ValueError("two wordings have the same text: write each once")
+        return variants
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The user's message in each wording."""
+        return (self.user, *self.variants)
 
     @property
     def checks_state(self) -> bool:
@@ -371,6 +391,14 @@ def _unknown_locale(locale: str) -> Iterable[Fault]:
     return () if locale in known else [Fault((), f"must be one of {', '.join(known)}")]
 
 
+def _uneven_variants(turns: Sequence[Turn]) -> Iterator[Fault]:
+    counts = {number: len(turn.variants) for number, turn in enumerate(turns) if turn.variants}
+    for number, count in counts.items():
+        if count != max(counts.values()):
+            message = f"has {count}, another turn {max(counts.values())}: write as many"
+            yield Fault((number, "variants"), message)
+
+
 def _repeated_tools(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
     tools = [fault.tool for fault in faults]
     for number, tool in enumerate(tools):
@@ -390,7 +418,9 @@ class Scenario(StrictModel):
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")
     ac: NonBlank = Field(description="The acceptance criterion it belongs to, such as AC-6.")
-    turns: Many[Turn] = Field(min_length=1, description="The conversation.")
+    turns: Annotated[Many[Turn], checked_by(_uneven_variants)] = Field(
+        min_length=1, description="The conversation."
+    )
     locale: Annotated[str, checked_by(_unknown_locale)] = Field(
         default=DEFAULT_LOCALE, description="Language of the conversation."
     )
@@ -409,6 +439,7 @@ class Scenario(StrictModel):
         default=ExpectedReply(),
         description="What the user reads in the whole conversation, in any turn.",
     )
+    _wording: int = PrivateAttr(default=0)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Scenario":
@@ -431,6 +462,29 @@ class Scenario(StrictModel):
             lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(lines))
         return scenario
+
+    @property
+    def wording(self) -> int:
+        """The wording of its messages: 0 is `user`, 1 the first of `variants`."""
+        return self._wording
+
+    @property
+    def name(self) -> str:
+        """The id, for a further wording with its number from 1: `add-01`, `add-01~2`."""
+        return str(SampleId(scenario=self.id, wording=self._wording))
+
+    def wordings(self) -> Iterator["Scenario"]:
+        """Yield the scenario in each of its wordings, without `variants`."""
+        for number in range(1 + max(len(turn.variants) for turn in self.turns)):
+            turns = (
+                turn.model_copy(update={"user": turn.texts[number], "variants": ()})
+                if turn.variants
+                else turn
+                for turn in self.turns
+            )
+            scenario = self.model_copy(update={"turns": tuple(turns)})
+            scenario._wording = number or self._wording
+            yield scenario
 
     @property
     def checks_each_turn(self) -> bool:

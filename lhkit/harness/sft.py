@@ -116,12 +116,12 @@ def run_conversations(
             f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}. "
             "Give its tools with --toolset."
         )
-    by_id = {scenario.id: scenario for scenario in scenarios}
+    by_name = {wording.name: wording for scenario in scenarios for wording in scenario.wordings()}
 
     def texts(record: SampleRecord) -> PromptTexts | None:
         if record.judgement.verdict is not Verdict.PASS or not _is_exportable(record):
             return None
-        prompt = _prompt_texts(toolset, _initial_state(record, run, by_id), record)
+        prompt = _prompt_texts(toolset, _initial_state(record, run, by_name), record)
         _require_same_prompt(prompt, record, run)
         return prompt
 
@@ -139,7 +139,7 @@ def _is_exportable(record: SampleRecord) -> bool:
 def _initial_state(
     record: SampleRecord, run: Run, scenarios: Mapping[str, Scenario]
 ) -> Mapping[str, Any]:
-    name, state = record.sample_id.scenario, record.evidence.initial_state
+    name, state = record.sample_id.name, record.evidence.initial_state
     if scenario := scenarios.get(name):
         if run.manifest.scenarios.get(name) != scenario_hash(
             scenario.with_user(run.manifest.simulated_user)
@@ -158,7 +158,7 @@ def _initial_state(
 def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) -> None:
     """Refuse texts that are not those of the run, as far as its manifest has their hashes."""
     instructions = run.manifest.locales.get(record.locale, Prompt()).instructions_sha256
-    contexts = (run.manifest.contexts or {}).get(record.sample_id.scenario)
+    contexts = (run.manifest.contexts or {}).get(record.sample_id.name)
     for recorded, present in (
         (instructions or None, prompt.instructions),
         (contexts, list(prompt.contexts)),

@@ -8,16 +8,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import bdtr, betaincinv, ndtr, stdtrit
-
+from lhkit.errors import importing
 from lhkit.harness.rates import Interval
+
+with importing("eval"):
+    import numpy as np
+    from numpy.typing import NDArray
+    from scipy.special import bdtr, betaincinv, ndtr, stdtrit
 
 _Numbers: TypeAlias = NDArray[np.float64]
 
+MAX_SCENARIOS = 100_000
+"""The most scenarios that `needed_scenarios` proposes."""
+
 _RESAMPLES = 2_000
 _CELLS = 2_000_000
+_TINY = 1e-300
+_CLOSEST = 1e-9
 
 
 def cluster_bootstrap(
@@ -90,9 +97,9 @@ def clustered_interval(
     1 + (size - 1) * ICC (Kish 1965), with the ICC of Fleiss and Cuzick (1979), The reliability of
     dichotomous judgments.
 
-    If all results are equal, the ICC cannot be estimated and is taken as 1. Near 0 and 1 its
-    estimate is poor, so an end is never closer to 0 or 1 than in that case. The interval always
-    contains the estimate. `evals/benchmarks/interval_coverage.md` has its coverage.
+    If all results are equal, the ICC is taken as 1. Near 0 and 1 its estimate is poor, so it is
+    shrunk towards 1 (`_icc`), and an end is never closer to 0 or 1 than in that case. The interval
+    always contains the estimate.
 
     Args:
         successes: the successes in each cluster.
@@ -105,19 +112,8 @@ def clustered_interval(
     hits, tries = np.asarray(successes, dtype=float), np.asarray(sizes, dtype=float)
     if not len(hits) or (tries < 1).any() or (hits < 0).any() or (hits > tries).any():
         raise ValueError(f"{list(successes)} successes of {list(sizes)}")
-    total, passed = float(tries.sum()), float(hits.sum())
-    share, tail = passed / total, (1 - level) / 2
-    size = float((tries**2).sum()) / total
-    effective = total / (1 + (size - 1) * _icc(hits, tries))
-    least = total / size  # the effective sample size if the ICC is 1
-    none_high = 1 - tail ** (1 / least)
-    up, down = share * effective, effective - share * effective
-    low, high = 0.0, 1.0
-    if passed > 0:
-        low = min(float(betaincinv(up, down + 1, tail)), 1 - none_high)
-    if passed < total:
-        high = max(float(betaincinv(up + 1, down, 1 - tail)), none_high)
-    return Interval(low=low, high=high)
+    _, low, high = _share_limits(np.ones((1, len(hits))), hits, tries, level)
+    return Interval(low=float(low[0]), high=float(high[0]))
 
 
 def difference_interval(clusters: Iterable[Sequence[int]], level: float = 0.95) -> Interval | None:
@@ -135,29 +131,115 @@ def difference_interval(clusters: Iterable[Sequence[int]], level: float = 0.95) 
     filled = [each for each in clusters if each]
     if not filled:
         return None
-    sizes = [len(each) for each in filled]
-    improved, regressed = ([each.count(sign) for each in filled] for sign in (1, -1))
-    up, down = sum(improved) / sum(sizes), sum(regressed) / sum(sizes)
-    of_up, of_down = (clustered_interval(each, sizes, level) for each in (improved, regressed))
+    low, high = difference_limits(np.ones((1, len(filled))), *_flip_counts(filled), level)
+    return Interval(low=float(low[0]), high=float(high[0]))
+
+
+def difference_limits(
+    counts: _Numbers, improved: _Numbers, regressed: _Numbers, sizes: _Numbers, level: float = 0.95
+) -> tuple[_Numbers, _Numbers]:
+    """Return the limits of `difference_interval` for many sets of clusters at once.
+
+    Args:
+        counts: for each set (row), the number of clusters of each kind (column).
+        improved: the improvements in a cluster of each kind.
+        regressed: the regressions in a cluster of each kind.
+        sizes: the pairs in a cluster of each kind.
+        level: the confidence level.
+    """
+    up, up_low, up_high = _share_limits(counts, improved, sizes, level)
+    down, down_low, down_high = _share_limits(counts, regressed, sizes, level)
     others = (1 - up) * (1 - down)
-    correlation = min(1.0, (up * down / others) ** 0.5) if others else 0.0
+    correlation = np.sqrt(np.minimum(1.0, up * down / np.where(others > 0, others, np.inf)))
 
-    def reach(above: float, below: float) -> float:
-        return float((above**2 + below**2 + 2 * correlation * above * below) ** 0.5)
+    def reach(above: _Numbers, below: _Numbers) -> _Numbers:
+        return np.sqrt(above**2 + below**2 + 2 * correlation * above * below)
 
-    low = up - down - reach(up - of_up.low, of_down.high - down)
-    high = up - down + reach(of_up.high - up, down - of_down.low)
-    return Interval(low=max(-1.0, low), high=min(1.0, high))
+    low = up - down - reach(up - up_low, down_high - down)
+    high = up - down + reach(up_high - up, down - down_low)
+    return np.maximum(-1.0, low), np.minimum(1.0, high)
 
 
-def _icc(hits: _Numbers, tries: _Numbers) -> float:
-    """Return the intraclass correlation (0 to 1); 1 if it cannot be estimated."""
-    total, passed = float(tries.sum()), float(hits.sum())
-    spread = (total - len(tries)) * (passed / total) * (1 - passed / total)
-    if spread <= 0:
-        return 1.0
-    within = float((hits * (tries - hits) / tries).sum())
-    return min(1.0, max(0.0, 1 - within / spread))
+def needed_scenarios(
+    clusters: Iterable[Sequence[int]], margin: float, power: float = 0.8
+) -> int | None:
+    """Return the number of scenarios that tell on which side of a margin a difference lies.
+
+    The observed clusters are drawn with replacement, so the difference, its spread and the repeats
+    are taken as observed. Deterministic; rounded up to two digits.
+
+    Args:
+        clusters: as for `difference_interval`; at least one with a pair.
+        margin: the margin, 0 to 1: a decrease of this size.
+        power: the probability that `difference_interval` does not contain `-margin`.
+
+    Returns:
+        None if `MAX_SCENARIOS` do not suffice: the difference is too close to the margin.
+    """
+    filled = [each for each in clusters if each]
+    improved, regressed, sizes = _flip_counts(filled)
+    excess = float((improved - regressed).sum() / sizes.sum()) + margin
+    if abs(excess) < _CLOSEST:
+        return None
+    kinds = Counter(zip(improved, regressed, sizes, strict=True))
+    kind_counts = np.array(list(kinds), dtype=float).T
+    odds = np.array(list(kinds.values())) / len(filled)
+    least = power + 2 * (power * (1 - power) / _RESAMPLES) ** 0.5  # the simulation's own error
+
+    def is_enough(n: int) -> bool:
+        counts = np.random.default_rng(0).multinomial(n, odds, size=_RESAMPLES).astype(float)
+        low, high = difference_limits(counts, *kind_counts)
+        return bool(np.mean(low > -margin if excess > 0 else high < -margin) >= least)
+
+    below, enough = 0, len(filled)
+    while not is_enough(enough):
+        below, enough = enough, 2 * enough
+        if below >= MAX_SCENARIOS:
+            return None
+    while enough - below > enough // 50 + 1:
+        middle = (below + enough) // 2
+        below, enough = (below, middle) if is_enough(middle) else (middle, enough)
+    step = int(10 ** max(0, len(str(enough)) - 2))
+    return -(-enough // step) * step
+
+
+def _flip_counts(clusters: Sequence[Sequence[int]]) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return the improvements, regressions and pairs of each cluster."""
+    rows = [(each.count(1), each.count(-1), len(each)) for each in clusters]
+    improved, regressed, sizes = np.array(rows, dtype=float).T
+    return improved, regressed, sizes
+
+
+def _share_limits(
+    counts: _Numbers, hits: _Numbers, tries: _Numbers, level: float
+) -> tuple[_Numbers, _Numbers, _Numbers]:
+    """Return share and limits (`clustered_interval`) of each row of counts of kinds of clusters."""
+    total, passed = counts @ tries, counts @ hits
+    share, tail = passed / total, (1 - level) / 2
+    size = counts @ tries**2 / total
+    effective = total / (1 + (size - 1) * _icc(counts, hits, tries))
+    least = total / size  # the effective sample size if the ICC is 1
+    none_high = 1 - tail ** (1 / least)
+    up, down = share * effective, effective - share * effective
+    low = np.minimum(betaincinv(np.maximum(up, _TINY), down + 1, tail), 1 - none_high)
+    high = np.maximum(betaincinv(up + 1, np.maximum(down, _TINY), 1 - tail), none_high)
+    return share, np.where(passed > 0, low, 0.0), np.where(passed < total, high, 1.0)
+
+
+def _icc(counts: _Numbers, hits: _Numbers, tries: _Numbers) -> _Numbers:
+    """Return the intraclass correlations, 0 to 1.
+
+    Half a cluster of hits and half a cluster of misses are added: of a few hits in large samples
+    the estimate is often 0 by chance, which makes intervals too narrow.
+    """
+    total = counts @ tries
+    size = counts @ tries**2 / total
+    passed, clusters = counts @ hits + size / 2, counts.sum(axis=1) + 1
+    total += size
+    spread = (total - clusters) * (passed / total) * (1 - passed / total)
+    within = counts @ (hits * (tries - hits) / tries)
+    correlation = 1 - within / np.where(spread > 0, spread, 1.0)  # without repeats it is not used
+    return np.clip(correlation, 0.0, 1.0)
 
 
 def _draws(
@@ -207,6 +289,15 @@ def sign_flip(differences: Iterable[int], *, mid_p: bool = False) -> float:
         probabilities[centre + observed] + (probabilities[centre - observed] if observed else 0.0)
     )
     return min(1.0, beyond + (same / 2 if mid_p else same))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979, a step-down Bonferroni)."""
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return [min(1.0, value) for value in corrected.tolist()]
 
 
 def _flip_sums(step: int, times: int) -> _Numbers:

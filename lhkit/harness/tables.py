@@ -4,15 +4,17 @@ Terminal, HTML and Markdown render the same `Table`s. The kind of a cell separat
 text of users, models and files, which must neither format nor run.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.pairs import Comparison, Divergence, Ratio
+from lhkit.harness.pairs import ALPHA, Arm, Comparison, Divergence, Ratio
 from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.timings import Latency, TimeBreakdown
 from lhkit.locales import Catalog
@@ -54,9 +56,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: `totals` are rows below a rule, `notes` are lines below the table."""
+    """A table: `totals` are rows below a rule, `lead` and `notes` lines above and below."""
 
     title: str
+    lead: str = ""
     columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     totals: tuple[tuple[Cell, ...], ...] = ()
@@ -85,6 +88,7 @@ def pass_rates(
     totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
+        lead=selection_line(summary.selection, catalog),
         columns=_rate_columns("table.ac", catalog),
         rows=tuple(
             _rates(tally, _code(f"{tally.name} {texts.get(tally.name, '')}".strip()))
@@ -95,12 +99,22 @@ def pass_rates(
     )
 
 
+def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str:
+    """Return how many scenarios were selected and left out; empty for all of them."""
+    if selection is None:
+        return ""
+    taken, total = selection.taken, selection.total
+    words = shlex.join(selection.filter.words)
+    return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
+
+
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
-    """Return pass rates by expected tool, by language and by tag."""
+    """Return pass rates by expected tool, by language, by tag and by wording."""
     groups = {
         "report.by_tool": summary.by_tool,
         "report.by_locale": summary.by_locale,
         "report.by_tag": summary.by_tag,
+        "report.by_wording": summary.by_wording,
     }
     return tuple(
         Table(
@@ -181,13 +195,8 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
     yield from _score_notes(total, catalog)
-    yield text(
-        "table.confirm_line",
-        asked=gate.asked,
-        unconfirmed=gate.unconfirmed,
-        rejections=gate.rejections,
-    )
-    if gate.edited:
+    yield confirm_line(summary, catalog)
+    if summary.confirm.edited:
         yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
         "table.respect_line",
@@ -208,6 +217,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     if len(summary.false_claims) > _SHOWN_CLAIMS:
         yield text("table.more", count=len(summary.false_claims) - _SHOWN_CLAIMS)
     yield from _repeat_notes(summary, catalog)
+    yield from _wording_notes(summary, catalog)
     yield from _time_notes(summary, catalog)
 
 
@@ -251,6 +261,27 @@ def _repeat_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         )
 
 
+def _wording_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield pass rates by wording, and how much wordings and repeats vary."""
+    wordings = summary.wordings
+    n, passed_all, passed_some = wordings.scenarios, wordings.passed_all, wordings.passed_some
+    if not n:
+        return
+    yield catalog.text(
+        "table.wordings_line",
+        count=n,
+        rates=" · ".join(part_of(each.passed, each.valid) for each in summary.by_wording),
+        passed_all=part_of(passed_all, n),
+        passed_some=part_of(passed_some, n),
+        passed_none=part_of(n - passed_all - passed_some, n),
+    )
+    yield catalog.text(
+        "table.spread_line",
+        between=percent(wordings.between),
+        within=percent(wordings.within),
+    )
+
+
 def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     times, tokens = summary.times, summary.tokens
     yield catalog.text(
@@ -285,6 +316,17 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     stress = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
     parts = (identity.title, identity.server, identity.dtype, identity.base_url, dialect, stress)
     return ", ".join(part for part in parts if part)
+
+
+def confirm_line(summary: Summary, catalog: Catalog) -> str:
+    """Return how many writes were asked about, ran without a question, and were rejected."""
+    gate = summary.confirm
+    return catalog.text(
+        "table.confirm_line",
+        asked=gate.asked,
+        unconfirmed=gate.unconfirmed,
+        rejections=gate.rejections,
+    )
 
 
 def gate_line(summary: Summary, catalog: Catalog) -> str:
@@ -377,6 +419,12 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
         yield "pass_at", total.repeats.pass_at, f"k = {total.repeats.k}"
         yield "pass_hat", total.repeats.pass_hat, f"k = {total.repeats.k}"
         yield "flips", summary.flips.rate, f"{summary.flips.flipped}/{summary.flips.scenarios}"
+    if n := summary.wordings.scenarios:
+        for name in ("passed_all", "passed_some"):
+            count = getattr(summary.wordings, name)
+            yield name, count / n, f"{count}/{n}"
+        yield "between", summary.wordings.between, ""
+        yield "within", summary.wordings.within, ""
 
 
 _GATE_COUNTS = (
@@ -548,15 +596,23 @@ def shortened_list(names: Sequence[str]) -> str:
 
 
 def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
-    """Return the outcome of a comparison in one sentence."""
-    return catalog.text(
+    """Return the outcome of a comparison in a sentence; if it cannot be told, with what would."""
+    outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
         b=comparison.name_b,
         pairs=len(comparison.pairs),
         difference=difference_text(comparison.difference, comparison.interval),
         p=p_value(comparison.p_value),
+        margin=f"{comparison.margin or 0:g}",
     )
+    if comparison.outcome != "cannot_tell":
+        return outcome
+    needed, repeats = comparison.needed_scenarios, comparison.repeats
+    if needed is None:
+        return f"{outcome} {catalog.text('compare.needed_none')}"
+    key, count = f"compare.needed{'_repeats' * (repeats > 1)}", f"{needed:,}"
+    return f"{outcome} {catalog.text(key, count=count, repeats=repeats)}"
 
 
 def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
@@ -567,42 +623,45 @@ def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
     return catalog.text("compare.divergence_token", **place, token=divergence.token + 1)
 
 
-def matrix_table(
-    arms: Sequence[tuple[str, Summary, Comparison | None]], catalog: Catalog, *, title: str
-) -> Table:
-    """Return the runs of a suite side by side.
+def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
+    """Return several runs side by side, and below them what nothing separates from the best.
 
     Args:
-        arms: name, metrics, and the comparison with the first arm (None for the first itself).
+        arms: the compared runs.
         catalog: the locale's texts.
         title: the name of the suite.
     """
+    pairs = len(arms) * (len(arms) - 1) // 2
+    best = next((arm.name for arm in arms if arm.p_best is None), "")
+    equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
+    notes = [catalog.text("matrix.caption", pairs=pairs)]
+    if len(arms) > 2:
+        key = "best" if equal else "best_alone"
+        notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
-        rows=tuple(_arm_row(*arm, catalog) for arm in arms),
-        notes=(catalog.text("matrix.caption"),),
+        rows=tuple(_arm_row(arm, catalog) for arm in arms),
+        notes=tuple(notes),
     )
 
 
-def _arm_row(
-    name: str, summary: Summary, comparison: Comparison | None, catalog: Catalog
-) -> tuple[Cell, ...]:
-    total = summary.total
+def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
+    total, comparison = arm.summary.total, arm.comparison
     rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
     if total.invalid:
         rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
     difference = NOTHING
     if comparison is not None and comparison.difference is not None:
         points_text = difference_text(comparison.difference, comparison.interval, digits=0)
-        difference = f"{points_text}\np {p_value(comparison.p_value).removeprefix('= ')}"
+        difference = f"{points_text}\np {p_value(arm.p_first or 0.0).removeprefix('= ')}"
     return _row(
-        _code(name),
+        _code(arm.name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         _violation_counts(total),
         _p50_p95(total.turn),
-        _p50_p95(summary.times["first_token"]),
+        _p50_p95(arm.summary.times["first_token"]),
         difference,
     )

@@ -33,6 +33,8 @@ BAD: list[tuple[str, str]] = [
             (EVAL, "--repeats", f"0 {HUGE} x 1.5"),
             (EVAL, "--concurrency", f"0 {HUGE} x"),
             (EVAL, "--limit", "0 x"),
+            (EVAL, "--sample", "0 x"),
+            (EVAL, "--seed", "-1 x"),
             (EVAL, "--replicas", f"0 {HUGE} x"),
             (EVAL, "--gpus-per-replica", f"-1 {HUGE} x"),
             (EVAL, "--cpus-per-replica", f"-1 {HUGE} x"),

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
+from lhkit.cli.report import ReportOptions, report_run
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import RunError, UsageError
@@ -18,6 +21,7 @@ from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, enc
 from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog
+from lhkit.responses import Timing, Usage
 from lhkit.settings import Settings, load_settings
 
 CHAT = """
@@ -271,6 +275,96 @@ async def test_eval_exits_with_1_if_worse_than_baseline(
     assert "gold is better than silent: +100.0 (" in capsys.readouterr().out
 
 
+@pytest.mark.promise("eval.margin")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "margin", "code", "sentence"),
+    [
+        ("gold", 40.0, 0, "new is at most 40 points worse than gold: +0.0 ("),
+        ("silent", 40.0, 1, "new is more than 40 points worse than gold: -100.0 ("),
+        ("gold", 3.0, 4, "Cannot tell whether new is more than 3 points worse than gold: +0.0 ("),
+    ],
+)
+async def test_eval_exit_code_with_margin(
+    run_eval: Eval,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    margin: float,
+    code: int,
+    sentence: str,
+) -> None:
+    await run_eval("gold")
+    options = {"name": "new", "baseline": Path("gold"), "margin": margin}
+    assert await run_eval(model, **options) == code
+    assert sentence in capsys.readouterr().out
+    assert await run_eval(model, **options, exit_zero=True) == 0
+    assert f"would be {code}: " in capsys.readouterr().out
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.anyio
+async def test_eval_refuses_margin_without_baseline_and_as_a_fraction(run_eval: Eval) -> None:
+    with pytest.raises(UsageError, match="--margin is for a comparison: give --baseline too"):
+        await run_eval(margin=3.0)
+    with pytest.raises(UsageError, match=r"--margin is in percent: for a share of 0\.03 give 3$"):
+        await run_eval(margin=0.03)
+
+
+@pytest.mark.promise("eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("limits", "letters", "code", "sentence"),
+    [
+        ({"max_p95_turn": 2.0, "max_p95_ttft": 0.5, "max_prompt_tokens": 900}, "pp", 0, ""),
+        ({"max_p95_turn": 1.9}, "pp", 1, "The p95 of a user turn, 2.00 s, is above 1.90 s."),
+        ({"max_p95_ttft": 0.4}, "pp", 1, "time to first token, 0.500 s, is above 0.400 s."),
+        ({"max_prompt_tokens": 899}, "pp", 1, "A prompt had 900 tokens, and at most 899 are"),
+        ({"max_p95_turn": 1.95}, "pi", 3, "The p95 of a user turn, 2.00 s, is above 1.95 s."),
+        ({"max_p95_ttft": 0.1}, "pi", 1, "first token, 0.500 s"),  # another sample cannot help
+        ({"max_p95_ttft": 0.1}, "ii", 3, ""),
+        ({"max_p95_ttft": 0.1}, "", 4, "no time to first token was measured."),
+        ({"max_prompt_tokens": 1}, "", 4, "the server reported no prompt tokens."),
+    ],
+)
+async def test_check_thresholds_of_time_and_tokens(
+    run_eval: Eval,
+    tmp_path: Path,
+    limits: dict[str, Any],
+    letters: str,
+    code: int,
+    sentence: str,
+) -> None:
+    await run_eval()
+    run = Run.load(tmp_path / "runs" / "gold")
+    verdicts = {"p": Verdict.PASS, "i": Verdict.INVALID}
+    records = tuple(
+        replace(timed(each), judgement=replace(each.judgement, verdict=verdicts[letter]))
+        for each, letter in zip(run.records, letters, strict=False)
+    )
+    if not letters:  # gold measures neither
+        records = tuple(run.records)
+    result = check_thresholds(
+        replace(run, records=records), Thresholds(**limits), load_catalog("en")
+    )
+    assert result.exit_code == code
+    assert sentence in "\n".join((*result.remarks, *result.findings))
+
+
+def timed(record: SampleRecord) -> SampleRecord:
+    """Return the record with one turn of 2 s: 900 prompt tokens, the first token after 0.5 s."""
+    (turn,) = record.evidence.turns
+    request = replace(
+        turn.model_calls[0],
+        response=replace(
+            turn.model_calls[0].response,
+            timing=Timing(first_token_s=0.5),
+            usage=Usage(prompt_tokens=900),
+        ),
+    )
+    turn = replace(turn, duration_s=2.0, calls=(), model_calls=(request,))
+    return replace(record, evidence=replace(record.evidence, turns=(turn,)))
+
+
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 async def test_eval_prints_insignificant_difference_from_baseline(
@@ -366,6 +460,84 @@ async def test_compare_prints_comparison_of_folders(
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
     with pytest.raises(RunError, match="is not a run folder"):
         await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
+
+
+@pytest.mark.promise("eval.margin", "eval.many")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("runs", "margin", "code", "text"),
+    [
+        (("gold", "gold"), 40.0, 0, "at most 40 points worse"),
+        (("gold", "silent"), 40.0, 1, "more than 40 points worse"),
+        (("gold", "gold"), 3.0, 4, "Cannot tell"),
+        (("silent", "gold", "again"), None, 0, "Nothing separates from it (corrected"),
+    ],
+)
+async def test_compare_exit_code_with_margin_and_several_runs(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    runs: tuple[str, ...],
+    margin: float | None,
+    code: int,
+    text: str,
+) -> None:
+    for name in {"gold", *runs}:
+        await run_eval("silent" if name == "silent" else "gold", name=name)
+    capsys.readouterr()
+    a, b, *more = (tmp_path / "runs" / name for name in runs)
+    options = CompareOptions(run_a=a, run_b=b, more=tuple(more), margin=margin)
+    assert await compare_runs(options, settings) == code
+    assert text in capsys.readouterr().out
+    if more:
+        with pytest.raises(UsageError, match="--margin compares two runs"):
+            await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
+
+
+@pytest.mark.promise("eval.margin", "eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "code", "failures", "sentence"),
+    [
+        ({}, 0, None, ""),
+        ({"baseline": "gold"}, 0, None, "silent is worse than gold: -100.0"),
+        ({"max_p95_turn": 60.0}, 0, 0, "Every threshold is reached."),
+        ({"fail_under": 50.0}, 1, 1, "The pass rate 0.0% is below 50.0%."),
+        ({"baseline": "gold", "margin": 40.0}, 1, 1, "silent is more than 40 points worse than"),
+        ({"baseline": "silent", "margin": 3.0}, 4, 1, "Cannot tell whether silent is more than 3"),
+        ({"max_prompt_tokens": 9}, 4, 1, "the server reported no prompt tokens."),
+    ],
+)
+async def test_report_has_thresholds_in_all_formats(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    code: int,
+    failures: int | None,
+    sentence: str,
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("silent", "gold"):
+        await run_eval(name)
+    capsys.readouterr()
+    if "baseline" in options:
+        options = {**options, "baseline": runs / options["baseline"]}
+    files = {name: tmp_path / f"report.{name}" for name in ("html", "markdown", "junit")}
+    given = ReportOptions(folder=runs / "silent", **files, **options)
+    assert await report_run(given, settings) == code
+    html, text, xml = (file.read_text(encoding="utf-8") for file in files.values())
+    assert sentence in unescape(html)
+    assert sentence in text
+    suites = ET.fromstring(xml)  # noqa: S314 - our own
+    assert int(suites.attrib["failures"]) == 8 + (failures or 0)
+    cases = suites.findall("testsuite[@name='Thresholds']/testcase")
+    assert [len(case.findall("failure")) for case in cases] == (
+        [] if failures is None else [failures]
+    )
+    assert code == 0 or sentence in capsys.readouterr().out
 
 
 @pytest.mark.anyio

@@ -223,7 +223,7 @@ async def test_terminal_edits_by_field_and_asks_again_with_the_edited_card(
     assert outcome.answer == how
     assert next(lines, None) is None
     if ran is not None:
-        last = max(i for i, text in enumerate(shown) if text.startswith("Do this? [y/N/e"))
+        last = max(i for i, text in enumerate(shown) if text.endswith("(e = edit) [y/N] "))
         assert shown[last - 1] == outcome.summary
 
 

@@ -1,4 +1,4 @@
-"""Exit codes: 0 fine, 1 finding, 2 misuse, 3 infrastructure error, 130 interrupted."""
+"""Exit codes: 0 fine, 1 finding, 2 misuse, 3 infrastructure, 4 cannot tell, 130 interrupted."""
 
 import os
 import signal
@@ -37,6 +37,11 @@ def scenario(tmp_path: Path) -> Path:
         (["--model", "silent", "--fail-under", "50"], 1),
         (["--model", "gold", "--fail-under", "101"], 2),
         (["--model", "gold", "--no-such-option"], 2),
+        (["--model", "gold", "--max-p95-turn", "3 min"], 2),
+        (["--model", "gold", "--max-p95-turn", "0s"], 2),
+        (["--model", "gold", "--max-p95-turn", "60s"], 0),
+        (["--model", "gold", "--max-p95-ttft", "500ms"], 4),  # gold has no first token
+        (["--model", "gold", "--margin", "3"], 2),
         (["--model", "gold", "--toolset", "nowhere.py:tools"], 2),
         (["no-such-file.yaml", "--model", "gold"], 2),
     ],

@@ -211,7 +211,7 @@ class _InspectSample:
         )
         waited_s = sum(turn.waiting_s for turn in record.evidence.turns)
         return {
-            "id": record.sample_id.scenario,
+            "id": record.sample_id.name,
             "epoch": record.sample_id.repeat + 1,
             "uuid": self._key,
             "input": record.evidence.turns[0].user if record.evidence.turns else "",

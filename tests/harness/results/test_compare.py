@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lhkit.errors import UsageError
 from lhkit.events import EndReason
-from lhkit.harness.compare import compare
+from lhkit.harness.compare import compare, compare_arms
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.pairs import Comparison, ViolationChange
 from lhkit.harness.record import (
@@ -28,6 +29,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
+from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -155,6 +157,85 @@ def test_compare_of_a_run_with_itself_has_no_difference(letters: str) -> None:
 )
 def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: str) -> None:
     assert compare(run(a), run(b)).outcome == outcome
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.parametrize(
+    ("improved", "regressed", "n", "repeats", "margin", "outcome", "needed"),
+    [
+        (0, 0, 200, 1, 3, "no_worse", None),
+        (0, 0, 60, 1, 3, "cannot_tell", 130),
+        (0, 0, 60, 3, 3, "cannot_tell", 130),  # equal repeats do not replace scenarios
+        (0, 40, 100, 1, 20, "worse_than_margin", None),
+        (0, 40, 100, 1, 60, "no_worse", None),
+        (2, 6, 100, 1, 3, "cannot_tell", 6200),
+        (0, 3, 100, 1, 3, "cannot_tell", None),  # exactly at the margin: never told
+        (9, 0, 20, 1, 0, "no_worse", None),
+        (0, 9, 20, 1, 0, "worse_than_margin", None),
+    ],
+)
+def test_compare_with_margin(
+    improved: int,
+    regressed: int,
+    n: int,
+    repeats: int,
+    margin: float,
+    outcome: str,
+    needed: int | None,
+) -> None:
+    same = "p" * (n - improved - regressed)
+    a = run(*["f" * improved + "p" * regressed + same] * repeats)
+    b = run(*["p" * improved + "f" * regressed + same] * repeats)
+    comparison = compare(a, b, margin=margin)
+    assert (comparison.outcome, comparison.needed_scenarios) == (outcome, needed)
+
+
+@pytest.mark.promise("eval.margin")
+@pytest.mark.parametrize("locale", ["en", "ko"])
+@pytest.mark.parametrize(
+    ("b", "repeats", "texts"),
+    [
+        ("p" * 60, 1, ("Cannot tell whether b is more than 3", "about 130 scenarios would")),
+        ("p" * 60, 2, ("Cannot tell", "about 130 scenarios with 2 repeats each")),
+        ("p" * 97 + "fff", 1, ("Cannot tell", "Not even 100,000 scenarios")),
+        ("p" * 200, 1, ("b is at most 3 points worse than a: +0.0 (-1.8 … +1.8) points",)),
+        ("f" * 60, 1, ("b is more than 3 points worse than a: -100.0",)),
+    ],
+)
+def test_comparison_sentence_with_margin(
+    b: str, repeats: int, texts: tuple[str, ...], locale: str
+) -> None:
+    comparison = compare(run(*["p" * len(b)] * repeats), run(*[b] * repeats), margin=3)
+    sentence = " ".join(shown(comparison, locale).splitlines()[-1:])
+    assert all(text in sentence for text in texts) or locale == "ko"
+    assert "3%p" in sentence or locale == "en"
+
+
+@pytest.mark.promise("eval.many")
+@pytest.mark.parametrize(
+    ("arms", "first_p", "equal"),
+    [
+        (["p" * 20, "p" * 20, "f" * 20], [None, 1.0, 3 * 2**-19], ["b"]),
+        (["f" * 20, "p" * 13 + "f" * 7, "p" * 20], [None, 2 * 2**-12, 3 * 2**-19], []),
+        (["p" * 14 + "f" * 6, "p" * 20], [None, 2**-5], []),  # two runs need no correction
+        (["p" * 14 + "f" * 6, "p" * 20, "p" * 20], [None, 3 * 2**-5, 3 * 2**-5], ["a", "c"]),
+    ],
+)
+def test_compare_arms_corrects_for_all_pairs(
+    arms: list[str], first_p: list[float | None], equal: list[str]
+) -> None:
+    compared = compare_arms([(name, run(arm)) for name, arm in zip("abc", arms, strict=False)])
+    assert [arm.p_first for arm in compared] == pytest.approx(first_p)
+    assert [a.name for a in compared if a.p_best is not None and a.p_best >= 0.05] == equal
+    table = matrix_table(compared, load_catalog("en"), title="")
+    pairs = "3 pairs" if len(arms) == 3 else "1 pair"
+    assert f"corrected (Holm) for all {pairs} of arms." in table.notes[0]
+    assert all(name in "".join(table.notes[1:]) for name in equal)
+
+
+def test_compare_refuses_invalid_margin() -> None:
+    with pytest.raises(UsageError, match=r"margin is invalid: -1\. Give points from 0 to 100"):
+        compare(run("p"), run("p"), margin=-1)
 
 
 def test_compare_latency_is_the_median_paired_ratio() -> None:
