@@ -101,11 +101,11 @@ def open_card(page: Page) -> Locator:
     return card
 
 
-def shoot(page: Page, path: Path) -> None:
+def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
     assert page.evaluate(LOW_CONTRAST) == {}
     violations = Axe().run(page, context=".lhkit-chat").response["violations"]
     assert [each["id"] for each in violations] == []
-    page.locator(".lhkit-chat").screenshot(path=path, scale="css")
+    (what or page.locator(".lhkit-chat")).screenshot(path=path, scale="css")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_decisions_in_a_real_notebook(
     expect(card.locator(".lhkit-changes")).to_contain_text('"2026-06-15" → "2026-06-16"')
     expect(card.locator(".lhkit-run")).to_be_focused()
     page.wait_for_timeout(OLD_MS)
-    shoot(page, shots / f"decisions-edited-{name}")
+    shoot(page, shots / f"decisions-edited-{name}", card)
     page.keyboard.press("Enter")
 
     say(page, words["bed"])
@@ -146,6 +146,10 @@ def test_decisions_in_a_real_notebook(
     expect(truth).to_have_text([*words["truth"], words["nothing"]])
     expect(page.locator('[data-role="assistant"]').last).to_contain_text(words["lie"])
     expect(page.locator(".lhkit-send")).to_be_enabled()
+    # the last two turns only
+    page.locator(".lhkit-slot").evaluate_all(
+        "all => all.slice(0, -8).forEach((one) => one.remove())"
+    )
     shoot(page, shots / f"decisions-truth-{name}")
 
     assert habits(database) == ["caffeine-cutoff"]
