@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pydantic import ValidationError
+
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
@@ -129,7 +131,10 @@ async def import_messages(
         try:
             scenarios.append(await converter.convert(name, _slug(file), losses))
         except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
-            losses.append(Loss(code="invalid", where=reader.where, detail=str(error)))
+            detail = str(error)
+            if isinstance(error, ValidationError):
+                detail = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+            losses.append(Loss(code="invalid", where=reader.where, detail=detail))
     return Imported(
         toolset=_toolset_code(toolset, handlers, data),
         suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
