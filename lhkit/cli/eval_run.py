@@ -175,6 +175,13 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
             )
+        part = baseline.manifest.selection
+        if options.failed is not None or (part is not None and part.filter.failed):
+            raise UsageError(
+                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
+                "they failed do better when run again, so nothing can be concluded. Compare runs "
+                "of all scenarios"
+            )
     return options.thresholds(baseline)
 
 

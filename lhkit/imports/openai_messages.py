@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
 from pydantic import ValidationError
 
 from lhkit.chat.controller import Assistant
