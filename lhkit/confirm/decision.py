@@ -119,10 +119,16 @@ Decision: TypeAlias = Approve | Reject | Edit
 
 def decision_of(answer: Any) -> Decision:
     """Return a gate's answer as a decision: True is `Approve()`, anything else `Reject()`."""
-    if type(answer) in (Approve, Reject, Edit):
-        decision: Decision = answer
+    if type(answer) not in (Approve, Reject, Edit):
+        return Approve() if answer is True else Reject()
+    decision: Decision = answer
+    reason = "" if isinstance(decision, Approve) else decision.reason
+    texts = isinstance(reason, str) and isinstance(decision.binding, str)
+    if not (texts and isinstance(decision.how, QuestionOutcome | None)):
+        return Reject(how=QuestionOutcome.FAILED)
+    if isinstance(decision, Reject) or decision.how is None or decision.how.is_allowed:
         return decision
-    return Approve() if answer is True else Reject()
+    return Reject(how=decision.how, binding=decision.binding)  # it contradicts itself
 
 
 def changed_arguments(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
