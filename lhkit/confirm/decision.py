@@ -122,9 +122,10 @@ def decision_of(answer: Any) -> Decision:
     if type(answer) not in (Approve, Reject, Edit):
         return Approve() if answer is True else Reject()
     decision: Decision = answer
-    reason = "" if isinstance(decision, Approve) else decision.reason
-    texts = isinstance(reason, str) and isinstance(decision.binding, str)
-    if not (texts and isinstance(decision.how, QuestionOutcome | None)):
+    texts: list[Any] = [decision.binding, getattr(decision, "reason", "")]
+    outcome: Any = decision.how
+    is_valid = all(isinstance(text, str) for text in texts)
+    if not (is_valid and (outcome is None or isinstance(outcome, QuestionOutcome))):
         return Reject(how=QuestionOutcome.FAILED)
     if isinstance(decision, Reject) or decision.how is None or decision.how.is_allowed:
         return decision
