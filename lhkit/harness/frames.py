@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lhkit.errors import UsageError, importing
+from lhkit.errors import importing
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -22,9 +22,8 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.harness.transcript import turn_truth
+from lhkit.harness.transcript import catalog_of, turn_truth
 from lhkit.json_values import json_or_repr
-from lhkit.locales import load_catalog
 from lhkit.responses import Finished
 
 if TYPE_CHECKING:
@@ -162,11 +161,7 @@ def _requests(record: SampleRecord) -> list[ModelCallRecord]:
 
 
 def _truth(row: _TurnRow) -> str:
-    try:
-        catalog = load_catalog(row.record.locale)
-    except UsageError:  # a record from elsewhere
-        catalog = load_catalog()
-    return turn_truth(row.turn, catalog)
+    return turn_truth(row.turn, catalog_of(row.record))
 
 
 def _model_s(row: _TurnRow) -> float:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 from prompt_toolkit.input.defaults import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
@@ -31,13 +32,17 @@ from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, pars
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, discard_pending_input
 from lhkit.errors import ServerUnreachableError
+from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import LiveSession
+from lhkit.harness.transcript import transcript
 from lhkit.locales import load_catalog
+from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolCancelled, parse_result
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset
@@ -110,6 +115,52 @@ async def test_terminal_shows_confirmed_and_cancelled_writes() -> None:
     assert "→ 완료" in done
     refused = await shown(replies, ["걷기 추가", "n"])
     assert "→ 취소됨" in refused
+
+
+@pytest.mark.anyio
+async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) -> None:
+    write = call("add_habit", protocol_id="daily-walk")
+    replies = [say("다 했어요!"), write, say("추가했어요!"), write, say("바꿨어요!")]
+    typed = ["추가해", "걷기 추가", "n", "오늘은 말고", "다시", "e", "water", "y", "/quit"]
+    text = await shown(replies, typed, tmp_path)
+    for reply, truth in (
+        ("다 했어요!", "변경 없음"),
+        ("추가했어요!", "취소됨: add_habit · daily-walk"),
+        ("바꿨어요!", "저장됨: add_habit · water"),
+    ):
+        assert f"{reply}\n{truth}\n" in text
+    (record,) = Run.load(tmp_path).records
+    _, refused, edited = record.evidence.turns
+    assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
+    assert edited.calls[0].edited == {"protocol_id": "water"}
+    kept = transcript(record, load_catalog("ko"), max_chars=9_999)
+    assert "바뀐 것: 저장됨: add_habit · water" in kept
+    saved = scenario_from_chat(
+        [
+            UserMessage(text="하나"),
+            *(
+                ToolCallMessage(
+                    call=ToolCall(name=each.tool, args=each.raw_args),
+                    outcome=ToolCallOutcome(
+                        result=parse_result(each.result) or ToolCancelled(),
+                        gate=each.gate,
+                        args=each.args,
+                        reason=each.reason,
+                        run_args=each.run_args,
+                    ),
+                )
+                for each in (refused.calls[0], edited.calls[0])
+            ),
+        ],
+        initial_state={},
+        final_state={},
+        destructive={"add_habit"},
+        locale="ko",
+        scenario_id="saved",
+    )
+    (scenario,) = yaml.safe_load(saved)
+    answers = [{"reject": "오늘은 말고"}, {"edit": {"protocol_id": "water"}}]
+    assert scenario["turns"][0]["confirm"] == answers
 
 
 @pytest.mark.anyio
