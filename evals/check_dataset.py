@@ -146,15 +146,18 @@ def _survivors_check(report: MutationReport, known: Survivors, ids: Collection[s
 
 
 def _splits_check(sources: Sources) -> Check:
-    scenarios = sources.scenarios
-    texts = [" ".join(turn.user for turn in scenario.turns) for scenario in scenarios]
-    splits = [sources.origins[scenario.id].file.parent.name for scenario in scenarios]
+    wordings = [wording for scenario in sources.scenarios for wording in scenario.wordings()]
+    texts = [" ".join(turn.user for turn in wording.turns) for wording in wordings]
+    splits = {name: origin.file.parent.name for name, origin in sources.origins.items()}
     errors: list[str] = []
     warnings: list[str] = []
     for i, j, similarity in near_duplicates(texts, least=NEAR):
-        pair = f"{splits[i]}/{scenarios[i].id} ~ {splits[j]}/{scenarios[j].id}: {similarity:.2f}"
-        (errors if splits[i] != splits[j] else warnings).append(pair)
-    figure = ", ".join(f"{split} {count}" for split, count in sorted(Counter(splits).items()))
+        a, b = wordings[i], wordings[j]
+        pair = f"{splits[a.id]}/{a.name} ~ {splits[b.id]}/{b.name}: {similarity:.2f}"
+        if a.id != b.id:
+            (errors if splits[a.id] != splits[b.id] else warnings).append(pair)
+    counts = Counter(splits[scenario.id] for scenario in sources.scenarios)
+    figure = ", ".join(f"{split} {count}" for split, count in sorted(counts.items()))
     return Check(name="splits do not leak", figure=figure, errors=errors, warnings=warnings)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lhkit.chat.controller import Assistant, ChatController
+    from lhkit.confirm.decision import Approve, Decision, Edit, Reject
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.terminal import TerminalGate
     from lhkit.dates.mentions import find_dates
@@ -40,12 +41,15 @@ if TYPE_CHECKING:
     from lhkit.toolset import Session, Toolset
 
 __all__ = [
+    "Approve",
     "Assistant",
     "CassetteModel",
     "ChatController",
     "ConfirmGate",
     "ConfirmRequest",
+    "Decision",
     "DenyGate",
+    "Edit",
     "Endpoint",
     "GuardedGate",
     "History",
@@ -54,6 +58,7 @@ __all__ = [
     "ModelError",
     "ModelRequest",
     "RecordingModel",
+    "Reject",
     "Reply",
     "Run",
     "Sampling",
@@ -90,12 +95,15 @@ __version__ = "0.1.0"
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
+    "Approve": "confirm.decision",
     "Assistant": "chat.controller",
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
+    "Decision": "confirm.decision",
     "DenyGate": "confirm.gate",
+    "Edit": "confirm.decision",
     "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
     "History": "harness.history",
@@ -104,6 +112,7 @@ _MODULES = {
     "ModelError": "errors",
     "ModelRequest": "models.base",
     "RecordingModel": "models.cassette",
+    "Reject": "confirm.decision",
     "Reply": "models.scripted",
     "Run": "harness.results",
     "Sampling": "responses",

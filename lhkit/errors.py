@@ -30,6 +30,8 @@ Mistakes of the *model* are not exceptions but a `ToolErr` (see `lhkit.tool_resu
 Each message names the cause and the next step.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -79,6 +81,16 @@ class MissingPackageError(SetupError):
         """
         install = f"Install it with `pip install 'lhkit[{extra}]'`"
         return cls(f"{package} is not installed. {install}{otherwise and f', or {otherwise}'}.")
+
+
+@contextmanager
+def importing(extra: str) -> Iterator[None]:
+    """Import packages of one of lhkit's extras; a missing one becomes a `MissingPackageError`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or str(error)).partition(".")[0]
+        raise MissingPackageError.of_extra(package, extra) from error
 
 
 class WeightsError(SetupError):

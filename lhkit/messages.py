@@ -35,7 +35,7 @@ class GateOutcome(StrEnum):
     ABSENT = "absent"  # destructive, but there is no gate
     ACCEPTED = "accepted"
     REJECTED = "rejected"
-    FAILED = "failed"  # the gate raised: a no
+    FAILED = "failed"  # the gate raised or timed out: a no
     NOT_ASKED = "not_asked"  # another destructive call of the same message came first
 
     @property
@@ -56,11 +56,15 @@ class ToolCallOutcome:
     Attributes:
         result: the tool result.
         gate: the decision; None if the call was answered without being dispatched.
-        args: the validated arguments, read-only; None if validation failed.
+        args: the validated arguments as the model proposed them, read-only; None if validation
+            failed.
         extra_args: the undeclared keys that were dropped.
         ran: the handler was started.
         summary: the text that the user was asked to confirm.
-        answer: the `lhkit.confirm.gate.QuestionOutcome`, if the gate reports one.
+        answer: the `lhkit.confirm.decision.QuestionOutcome`, if the gate reports one.
+        reason: what the user said with the decision, or why it was refused.
+        shown_args: the arguments that the user edited and approved; None without an edit.
+        run_args: the edited arguments that the handler was started with; None without an edit.
         validation_s: seconds of validation.
         waiting_s: seconds spent waiting for the user; not part of the tool's latency.
         handler_s: seconds of the handler.
@@ -73,6 +77,9 @@ class ToolCallOutcome:
     ran: bool = False
     summary: str = ""
     answer: str = ""
+    reason: str = ""
+    shown_args: Mapping[str, JSON] | None = None
+    run_args: Mapping[str, JSON] | None = None
     validation_s: float = 0.0
     waiting_s: float = 0.0
     handler_s: float = 0.0

@@ -45,6 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lhkit-base-url", metavar="URL", help="Address of a model server.")
     group.addoption("--lhkit-dialect", metavar="NAME", default="json", help="As in lhkit eval.")
     group.addoption("--lhkit-repeats", metavar="N", type=int, default=1, help="Runs a scenario.")
+    group.addoption(
+        "--lhkit-variants", action="store_true", help="Run every wording of the user's messages."
+    )
     group.addoption("--lhkit-run", metavar="NAME", help="Write the records to runs/NAME.")
 
 
@@ -111,8 +114,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
     folder = metafunc.definition.path.parent
     paths = [folder / path for path in mark.args]
-    repeats = metafunc.config.getoption("--lhkit-repeats")
-    samples = list(_samples(paths, _absolute(toolset, folder), repeats))
+    samples = list(_samples(paths, _absolute(toolset, folder), metafunc.config))
     metafunc.fixturenames += [n for n in ("lhkit_sample",) if n not in metafunc.fixturenames]
     metafunc.parametrize("lhkit_sample", samples, ids=[sample.name for sample in samples])
 
@@ -154,7 +156,7 @@ def assert_passed(record: "SampleRecord") -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """One scenario and repeat of a file, and the reference of its toolset."""
+    """One scenario, wording and repeat of a file, and the reference of its toolset."""
 
     path: Path
     scenario: "Scenario"
@@ -164,16 +166,23 @@ class Sample:
     @property
     def name(self) -> str:
         """The sample's id: `scenario`, or `scenario#2` for its second repeat."""
-        return self.scenario.id if self.repeat == 0 else f"{self.scenario.id}#{self.repeat + 1}"
+        name = self.scenario.name
+        return name if self.repeat == 0 else f"{name}#{self.repeat + 1}"
 
 
-def _samples(paths: Sequence[Path], toolset: str, repeats: int) -> Iterator[Sample]:
-    from lhkit.harness.loader import load_scenarios
-
+def _samples(paths: Sequence[Path], toolset: str, config: pytest.Config) -> Iterator[Sample]:
     for path in paths:
-        for scenario in load_scenarios([path]):
-            for repeat in range(repeats):
+        for scenario in _load([path], config):
+            for repeat in range(config.getoption("--lhkit-repeats")):
                 yield Sample(path, scenario, repeat, toolset)
+
+
+def _load(paths: Sequence[Path], config: pytest.Config) -> "Sequence[Scenario]":
+    from lhkit.harness.loader import load_scenarios
+    from lhkit.harness.run_options import ReplayOptions
+
+    options = ReplayOptions(variants=config.getoption("--lhkit-variants"))
+    return options.expand(load_scenarios(paths))
 
 
 def _absolute(toolset: str, folder: Path) -> str:
@@ -192,7 +201,7 @@ class ScenarioFile(pytest.File):
 
         toolset = _absolute(self.config.getoption("--lhkit-toolset"), self.path.parent)
         try:
-            samples = list(_samples([self.path], toolset, self.config.getoption("--lhkit-repeats")))
+            samples = list(_samples([self.path], toolset, self.config))
         except LhkitError as error:
             raise self.CollectError(str(error)) from error
         for sample in samples:
@@ -236,7 +245,7 @@ class _Finished:
 
     async def run_sample(self, sample: "PlannedSample", attempt: int) -> "EncodedRecord":
         """Return the finished sample."""
-        return self.records[sample.scenario.id, sample.repeat]
+        return self.records[sample.scenario.name, sample.repeat]
 
     async def warm_up(self, samples: Sequence["PlannedSample"]) -> int:
         """Do nothing: nothing is run."""
@@ -312,7 +321,7 @@ class Plugin:
             folder = self._folder()
             records = read_records(folder) if folder and folder.is_dir() else ()
             self._earlier = {
-                (record.sample_id.scenario, record.sample_id.repeat): record
+                (record.sample_id.name, record.sample_id.repeat): record
                 for record in records
                 if record.judgement.verdict is not Verdict.INVALID
             }
@@ -383,12 +392,22 @@ class Plugin:
         try:
             if self._lines and not hasattr(self.config, "workerinput"):
                 for toolset in self._lines:
-                    self._run(self._write(toolset))
+                    self._write_or_explain(toolset)
         finally:
             if self._runner is not None:
                 if self._stack is not None:
                     self._runner.run(self._stack.aclose())
                 self._runner.close()
+
+    def _write_or_explain(self, reference: str) -> None:
+        from lhkit.errors import UsageError
+
+        try:
+            self._run(self._write(reference))
+        except UsageError as error:  # a selection of tests would replace a whole run
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.write_line(f"lhkit: {error}", red=True)
 
     async def _write(self, reference: str) -> None:
         from lhkit.harness.loader import load_scenarios
@@ -398,11 +417,16 @@ class Plugin:
         lines = self._lines[reference]
         repeats = self.config.getoption("--lhkit-repeats")
         files = list(dict.fromkeys(path for path, _ in lines.values()))
-        scenarios = [
-            scenario
-            for scenario in load_scenarios(files)
-            if all((scenario.id, repeat) in lines for repeat in range(repeats))
-        ]
+        scenarios = load_scenarios(files)
+        missing = {
+            scenario.id
+            for scenario in _load(files, self.config)
+            for repeat in range(repeats)
+            if (scenario.name, repeat) not in lines
+        }
+        complete = [scenario.id for scenario in scenarios if scenario.id not in missing]
+        if not complete:
+            return
         records = {}
         for key, (_, line) in lines.items():
             records[key] = EncodedRecord.from_record(decode_record(json.loads(line)))
@@ -413,6 +437,8 @@ class Plugin:
             runner=_Finished(records),
             run_dir=self._folder(),
             repeats=repeats,
+            variants=self.config.getoption("--lhkit-variants"),
+            only=complete if missing else (),
             max_attempts=1,
             progress=False,
         )
@@ -422,4 +448,4 @@ _LINE = pytest.StashKey[list[Any]]()
 
 
 def _key(sample: Sample) -> tuple[str, int]:
-    return sample.scenario.id, sample.repeat
+    return sample.scenario.name, sample.repeat

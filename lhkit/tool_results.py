@@ -1,11 +1,12 @@
 """The results of tool calls, and their JSON encoding for the model.
 
 Encoded as `{"status": "ok", "data": {…}}`, `{"status": "error", "code": …, "reason": …}` or
-`{"status": "cancelled", "reason": …}`, within a limit of UTF-8 bytes and always as valid JSON.
+`{"status": "cancelled", "reason": …}`, within a limit of UTF-8 bytes and always as valid JSON. A
+call that the user edited has `"edited": {…}` as well, and a rejection with words `"user_message"`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
 from lhkit.json_values import JSON, NotJsonError, compact, read_only_json
@@ -26,9 +27,13 @@ CANCELLED_REASON = "user did not confirm"
 
 @dataclass(frozen=True, slots=True)
 class ToolOk:
-    """The tool succeeded; `data` is a JSON object."""
+    """The tool succeeded; `data` is a JSON object.
+
+    `edited` are the arguments that the user changed, set by the dispatcher; None if none.
+    """
 
     data: Mapping[str, JSON]
+    edited: Mapping[str, JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +43,19 @@ class ToolErr:
     Attributes:
         code: a stable identifier, such as `validation` or `r3_quota`.
         reason: a sentence for the model, with what would be accepted.
+        edited: as in `ToolOk`.
     """
 
     code: str
     reason: str
+    edited: Mapping[str, JSON] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCancelled:
-    """The user did not confirm, so the tool did not run."""
+    """The user did not confirm, so the tool did not run; `user_message` is what they said."""
+
+    user_message: str = ""
 
 
 ToolResult: TypeAlias = ToolOk | ToolErr | ToolCancelled
@@ -55,25 +64,37 @@ ToolResult: TypeAlias = ToolOk | ToolErr | ToolCancelled
 def result_to_dict(result: ToolResult) -> dict[str, Any]:
     """Return the encoding of a result as a mapping, with `status` first."""
     match result:
-        case ToolOk(data=data):
-            return {"status": "ok", "data": data}
-        case ToolErr(code=code, reason=reason):
-            return {"status": "error", "code": code, "reason": reason}
-        case ToolCancelled():
-            return {"status": "cancelled", "reason": CANCELLED_REASON}
+        case ToolOk(data=data, edited=edited):
+            return {"status": "ok", "data": data} | _edited(edited)
+        case ToolErr(code=code, reason=reason, edited=edited):
+            return {"status": "error", "code": code, "reason": reason} | _edited(edited)
+        case ToolCancelled(user_message=words):
+            cancelled = {"status": "cancelled", "reason": CANCELLED_REASON}
+            return cancelled | ({"user_message": words} if words else {})
         case _:
             assert_never(result)
 
 
+def _edited(edited: Mapping[str, JSON] | None) -> dict[str, Any]:
+    return {} if edited is None else {"edited": edited}
+
+
 def parse_result(encoded: Any) -> ToolResult | None:
     """Return the result that a mapping encodes; None if it is not an encoded result."""
-    match encoded:
+    if not isinstance(encoded, Mapping):
+        return None
+    edited = encoded.get("edited")
+    if edited is not None and not isinstance(edited, Mapping):
+        return None
+    match {key: value for key, value in encoded.items() if key != "edited"}:
         case {"status": "ok", "data": Mapping() as data, **more} if not more:
-            return ToolOk(data)
+            return ToolOk(data, edited)
         case {"status": "error", "code": str(code), "reason": str(reason), **more} if not more:
-            return ToolErr(code=code, reason=reason)
-        case {"status": "cancelled", "reason": str(reason), **more} if not more:
-            return ToolCancelled() if reason == CANCELLED_REASON else None
+            return ToolErr(code, reason, edited)
+        case {"status": "cancelled", "reason": str(reason), **more} if edited is None:
+            words = more.pop("user_message", "")
+            is_known = reason == CANCELLED_REASON and isinstance(words, str) and not more
+            return ToolCancelled(words) if is_known else None
         case _:
             return None
 
@@ -87,12 +108,17 @@ def serialisable(result: ToolResult) -> ToolResult:
         if isinstance(result, ToolOk):
             if not isinstance(result.data, Mapping):
                 raise NotJsonError(f"data must be an object, not {type(result.data).__name__}")
-            return ToolOk(read_only_json(result.data))
+            return ToolOk(read_only_json(result.data), _read_only(result.edited))
         if isinstance(result, ToolErr) and not (type(result.code) is type(result.reason) is str):
-            return ToolErr(code=_as_text(result.code), reason=_as_text(result.reason))
+            code, reason = _as_text(result.code), _as_text(result.reason)
+            return ToolErr(code, reason, _read_only(result.edited))
     except NotJsonError as error:
         return ToolErr(code="handler_error", reason=f"the result is not JSON: {error}")
     return result
+
+
+def _read_only(edited: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
+    return None if edited is None else read_only_json(edited)
 
 
 def _as_text(value: Any) -> str:
@@ -105,7 +131,8 @@ def encode_tool_result(
     """Return the JSON text for the model, at most `max_bytes` UTF-8 bytes long.
 
     A `ToolOk` that is too large keeps its status; its data becomes `{"_truncated": true, "_hint":
-    hint}`. A `ToolErr` that is too large keeps its code and gets a shorter reason.
+    hint}`. A `ToolErr` that is too large keeps its code and gets a shorter reason, and so does the
+    message of a `ToolCancelled`. Edited values that do not fit become `{"_truncated": true}`.
 
     Args:
         result: the result; data that is not JSON becomes `ToolErr("handler_error")`.
@@ -118,19 +145,21 @@ def encode_tool_result(
     if max_bytes < MIN_RESULT_BYTES:
         raise ValueError(f"max_bytes={max_bytes} is too small: give at least {MIN_RESULT_BYTES}")
     safe = serialisable(result)
-    text = compact(result_to_dict(safe))
+    text = _encoded(safe)
     size_bytes = _size(text)
     if size_bytes <= max_bytes:
         return text
-    match safe:
-        case ToolOk():
-            return _left_out(hint.replace("{bytes}", str(size_bytes)), max_bytes)
-        case ToolErr(code=code, reason=reason):
-            return _shortened(code, reason, max_bytes)
-        case ToolCancelled():
-            raise AssertionError("a cancelled result always fits")
-        case _:
-            assert_never(safe)
+    if isinstance(safe, ToolCancelled):
+        return _shorten(safe.user_message, lambda part: _encoded(ToolCancelled(part)), max_bytes)
+    if safe.edited is not None and _size(compact(safe.edited)) > max_bytes // 4:
+        safe = replace(safe, edited={"_truncated": True})
+        if _size(text := _encoded(safe)) <= max_bytes:
+            return text
+    if isinstance(safe, ToolOk):
+        why = hint.replace("{bytes}", str(size_bytes))
+        return _shorten(why, lambda part: _encoded(_left_out(part, safe.edited)), max_bytes)
+    short = replace(safe, code=_longest_prefix(safe.code, compact, max_bytes // 2))
+    return _shorten(short.reason, lambda part: _encoded(replace(short, reason=part)), max_bytes)
 
 
 def encoded_size(result: ToolResult) -> int:
@@ -139,23 +168,20 @@ def encoded_size(result: ToolResult) -> int:
     Raises:
         NotJsonError: the result is not JSON.
     """
-    return _size(compact(result_to_dict(result)))
+    return _size(_encoded(result))
 
 
-def _left_out(hint: str, max_bytes: int) -> str:
-    def build(text: str) -> str:
-        return compact(result_to_dict(ToolOk(data={"_truncated": True, "_hint": text})))
-
-    return build(_longest_prefix(hint, build, max_bytes))
+def _encoded(result: ToolResult) -> str:
+    return compact(result_to_dict(result))
 
 
-def _shortened(code: str, reason: str, max_bytes: int) -> str:
-    short_code = _longest_prefix(code, compact, max_bytes // 2)
+def _left_out(hint: str, edited: Mapping[str, JSON] | None) -> ToolOk:
+    return ToolOk({"_truncated": True, "_hint": hint}, edited)
 
-    def build(text: str) -> str:
-        return compact(result_to_dict(ToolErr(code=short_code, reason=text)))
 
-    return build(_longest_prefix(reason, build, max_bytes))
+def _shorten(text: str, build: Callable[[str], str], max_bytes: int) -> str:
+    """Return the built JSON with the longest prefix of `text` that fits."""
+    return build(_longest_prefix(text, build, max_bytes))
 
 
 def _longest_prefix(text: str, build: Callable[[str], str], max_bytes: int) -> str:

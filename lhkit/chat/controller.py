@@ -41,6 +41,7 @@ from lhkit.json_values import NotJsonError, read_only_json
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import (
     GateOutcome,
+    Message,
     SystemMessage,
     ToolCall,
     ToolCallMessage,
@@ -78,6 +79,8 @@ class Assistant:
         deps: dependencies for the tools' handlers, such as a database.
         sampling: temperature, token limits and the like.
         max_turns: limit of model requests for one user message.
+        stops_after_calls: end the turn after the first message with calls, without an answer.
+        history: messages that precede the first user message.
         max_result_bytes: limit of a tool result for the model, as JSON in UTF-8.
         truncation_hint: what the model reads instead of a larger result, such as which tool
             returns a single item; `{bytes}` in it becomes the size.
@@ -91,6 +94,8 @@ class Assistant:
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
+    stops_after_calls: bool = False
+    history: tuple[Message, ...] = ()
     max_result_bytes: int = MAX_RESULT_BYTES
     truncation_hint: str = ""
 
@@ -112,7 +117,7 @@ class ChatController:
         confirm: the gate for destructive calls; None cancels all of them. The attribute may be
             replaced between turns.
         catalog: texts for the user; Korean by default.
-        transcript: a conversation to resume; by default a new one.
+        transcript: a conversation to resume; by default a new one, after the assistant's history.
 
     Example:
         ```
@@ -137,7 +142,8 @@ class ChatController:
         self._dispatcher = dispatcher
         self._assistant = assistant or Assistant()
         self._catalog = catalog or load_catalog()
-        self._state = ChatState(transcript=transcript or Transcript())
+        history = Transcript(messages=self._assistant.history)
+        self._state = ChatState(transcript=transcript or history)
         self._subscribers: list[Subscriber] = []
         self._turn: asyncio.Task[EndReason] | None = None
         self._cached_limits: tuple[tuple[ToolDefinition, ...], Limits] | None = None
@@ -225,6 +231,7 @@ class ChatController:
             return self._cached_limits[1]
         limits = Limits(
             max_turns=self._assistant.max_turns,
+            stops_after_calls=self._assistant.stops_after_calls,
             destructive=registry.destructive,
             declared={
                 name: DeclaredArguments(

@@ -46,6 +46,7 @@ class Limits:
     """The limits and tools that `next_step` depends on."""
 
     max_turns: int = MAX_TURNS
+    stops_after_calls: bool = False
     destructive: frozenset[str] = frozenset()
     declared: Mapping[str, DeclaredArguments] = field(default_factory=dict)
 
@@ -111,6 +112,8 @@ def next_step(transcript: Transcript, limits: Limits) -> Step:
         return RunTools(plans=_plan_calls(transcript, limits))
     recent = [m for m in transcript.messages[-2:] if not isinstance(m, SystemMessage)]
     if recent and isinstance(recent[-1], ModelMessage):
+        return Finish(reason=EndReason.ANSWERED)
+    if limits.stops_after_calls and transcript.calls_of_this_turn:
         return Finish(reason=EndReason.ANSWERED)
     if transcript.model_turns >= limits.max_turns:
         return Finish(reason=EndReason.TOO_LONG)

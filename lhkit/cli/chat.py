@@ -25,7 +25,7 @@ from lhkit.cli.options import (
     apply_server_options,
 )
 from lhkit.cli.progress import open_model
-from lhkit.cli.terminal import TerminalChat, TypedGate
+from lhkit.cli.terminal import TerminalChat
 from lhkit.cli.typed import InputLines, input_lines
 from lhkit.confirm.gate import GuardedGate
 from lhkit.confirm.terminal import TerminalGate
@@ -95,7 +95,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         recorder = None if folder is None else ChatRecorder(folder, live, now=settings.now)
         console = Console(highlight=False, markup=False, emoji=False)
         lines = input_lines()
-        gate = GuardedGate(TypedGate(terminal_gate(lines, console, catalog)))
+        gate = GuardedGate(terminal_gate(lines, console, catalog))
         async with open_model(choice, settings) as model:
             controller = app.open_chat(model, session, gate, settings.locale)
             chat = TerminalChat(

@@ -45,12 +45,14 @@ def build_command(module: ModuleType, name: str, summary: str, run: Runner) -> t
     """Return the command, or the group of subcommands, that a module defines.
 
     Args:
-        module: a module with functions marked by `command`.
+        module: a module with functions marked by `command`, or a `find_commands()` that yields
+            them.
         name: the name of the command.
         summary: the help of the command or the group.
         run: runs a coroutine to its end.
     """
-    functions = [value for value in vars(module).values() if hasattr(value, "subcommand")]
+    found = module.find_commands() if hasattr(module, "find_commands") else vars(module).values()
+    functions = [value for value in found if hasattr(value, "subcommand")]
     app = typer.Typer(add_completion=False, no_args_is_help=True)
     for function in functions:
         subcommand = function.subcommand

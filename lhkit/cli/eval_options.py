@@ -13,6 +13,7 @@ from lhkit.cli.options import (
     Paths,
     RunsDir,
     RuntimeOption,
+    SelectOptions,
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lhkit.harness.run_options import RunOptions
 
 
-class EvalOptions(ThresholdOptions, RayOptions):
+class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
     """Options of `lhkit eval`. Those of a run are validated by `harness.run_options.RunOptions`."""
 
     paths: Paths = ()
@@ -31,7 +32,6 @@ class EvalOptions(ThresholdOptions, RayOptions):
         str | None,
         typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
     ] = None
-    limit: Annotated[int | None, typer.Option(min=1, help="Run the first N scenarios only.")] = None
     model: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +72,10 @@ class EvalOptions(ThresholdOptions, RayOptions):
         typer.Option(help="Harder conditions, joined by commas: distractors=10, shuffle, seed=1."),
     ] = ""
     repeats: Annotated[int, typer.Option(min=1, help="Samples per scenario.")] = 1
+    variants: Annotated[
+        bool,
+        typer.Option("--variants", help="Run every wording of the user's messages, not only one."),
+    ] = False
     concurrency: Annotated[
         int | None,
         typer.Option(min=1, help="Conversations at once. Default: as many as the server can run."),
@@ -102,4 +106,7 @@ class EvalOptions(ThresholdOptions, RayOptions):
         from lhkit.harness.run_options import RunOptions
 
         names = RunOptions.model_fields.keys() & EvalOptions.model_fields.keys()
-        return validate_options(RunOptions, **{name: getattr(self, name) for name in names})
+        values = {name: getattr(self, name) for name in names}
+        if self.failed is not None and (self.runs_dir / self.failed).is_dir():
+            values["failed"] = self.runs_dir / self.failed
+        return validate_options(RunOptions, **values)

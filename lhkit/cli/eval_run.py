@@ -42,6 +42,9 @@ from lhkit.settings import Settings, process_age_s
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, label_of, load
 
+PART = "part"
+"""Ends the derived name of a run or report of selected scenarios, which replaces no whole one."""
+
 _MAX_FAILURES = 10
 
 
@@ -51,7 +54,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         start_s = time.perf_counter() - process_age_s()
     run_options, placement = options.run_options(), options.placement()
     paths, toolset = _scenario_paths(options), load(options.toolset)
-    scenarios = load_scenarios(paths, limit=options.limit)
+    scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     folder, thresholds = _run_folder(options), _thresholds(options)
     evaluation = prepare_evaluation(
@@ -68,7 +71,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     async with open_source(choice, settings, is_complete, replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
     descriptions = criterion_descriptions(
-        (scenario.ac for scenario in scenarios), options.toolset, catalog
+        (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog
     )
     result = check_thresholds(run, thresholds, catalog)
     console = wide_console()
@@ -172,6 +175,13 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
             )
+        part = baseline.manifest.selection
+        if options.failed is not None or (part is not None and part.filter.failed):
+            raise UsageError(
+                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
+                "they failed do better when run again, so nothing can be concluded. Compare runs "
+                "of all scenarios"
+            )
     return options.thresholds(baseline)
 
 
@@ -196,6 +206,8 @@ def run_name(options: EvalOptions) -> str:
         parts += [parse_stress(options.stress).label] if options.stress else []
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
+        parts += ["variants"] if options.variants else []
+        parts += [PART] if options.scenario_filter().words else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")
 

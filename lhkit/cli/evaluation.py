@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +18,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario_filter import ScenarioSelection
+from lhkit.harness.store import require_kept_whole
 from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.locales import Catalog
 from lhkit.models import served
@@ -82,10 +84,11 @@ def source_concurrency(source: ModelSource) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A run with valid options; `toolset` is the one without `stress`."""
+    """A run with valid options: selected scenarios, and the toolset without `stress`."""
 
     options: RunOptions
     scenarios: tuple[Scenario, ...]
+    selection: ScenarioSelection | None
     folder: Path
     settings: Settings
     choice: app.ModelChoice
@@ -123,7 +126,7 @@ class Evaluation:
             max_attempts=self.options.max_attempts,
             keep_prompts=self.options.keep_prompts,
             keep_states=self.options.keep_states,
-            provenance=provenance,
+            provenance=replace(provenance, selection=self.selection),
             **arguments,
         )
 
@@ -229,7 +232,8 @@ def prepare_evaluation(
     settings = apply_server_options(
         settings, options.runtime, options.dtype, *addresses, settings.base_url
     )
-    options.require_sample_limit(len(scenarios))
+    scenarios, selection = options.choose(scenarios)
+    require_kept_whole(folder, (scenario.id for scenario in scenarios), selection)
     if placement is not None:
         scale.require_ray(placement.address)
     toolset = scale.with_instructions(
@@ -253,6 +257,7 @@ def prepare_evaluation(
         options=options,
         scenarios=scenarios,
         folder=folder,
+        selection=selection,
         settings=settings,
         choice=choice,
         toolset=toolset,

@@ -190,7 +190,7 @@ async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> N
         sources.append(await reference_conversations(scenarios, toolset))
     if corrected:
         sources.append(await reviewed_conversations(corrected, toolset))
-    messages = (turn.user for scenario in held_out for turn in scenario.turns)
+    messages = (text for scenario in held_out for turn in scenario.turns for text in turn.texts)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         counts = write_sft(chain.from_iterable(sources), file, messages)

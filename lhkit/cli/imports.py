@@ -3,13 +3,15 @@
 import asyncio
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from inspect import isawaitable, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
+from pydantic import create_model
 from tqdm import tqdm
 
 from lhkit.cli.command import Options, command
@@ -21,15 +23,13 @@ from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
-from lhkit.imports.bfcl import import_bfcl
 from lhkit.imports.imported import Imported, ImportedFile, Loss
-from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.tau import import_tau
+from lhkit.imports.importers import SHIPPED, Importer, find_importers, load_importer
 from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import load
+from lhkit.toolset import load, user_code
 
 TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
@@ -44,107 +44,74 @@ _WRITERS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
 """Functions that write scenarios, by file extension."""
 
 
-class MessagesOptions(Options):
-    """Options of `lhkit import openai-messages`."""
+class ImportOptions(Options):
+    """Options of every `lhkit import NAME`, besides the parameters of the importer."""
 
-    file: Annotated[
-        Path, typer.Argument(dir_okay=False, help="Recorded chats as JSON or JSON Lines.")
-    ]
-    into: NewFolder
-    tools: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="JSON file of the tools, in OpenAI's format."),
-    ] = None
-    handlers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE.py:NAME",
-            help="Functions (data, **args) that implement the tools; without them, recorded "
-            "results are replayed.",
-        ),
-    ] = None
-    data: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="JSON file with the initial data of --handlers."),
-    ] = None
-    as_jsonl: AsJsonl = False
-
-
-@command(
-    "lhkit import openai-messages chats.jsonl --tools tools.json --into mine",
-    "lhkit import openai-messages chats.json --handlers mine.py:own --into mine",
-    name="openai-messages",
-)
-async def import_chats(options: MessagesOptions, settings: Settings) -> int:
-    """Import recorded chats with tool calls, one scenario each.
-
-    Returns `FAILED` if a chat is left out.
-
-    Raises:
-        UsageError: a file is missing or invalid, `--data` is given without `--handlers`, or the
-            folder is not empty.
-    """
-    if options.data is not None and options.handlers is None:
-        raise UsageError("--data is what --handlers begin with: give both")
-    _require_empty(options.into)
-    imported = await import_messages(
-        options.file, tools=options.tools, functions=options.handlers, data=options.data
-    )
-    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
-
-
-class BfclOptions(Options):
-    """Options of `lhkit import bfcl`."""
-
-    path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")]
     into: NewFolder
     as_jsonl: AsJsonl = False
 
 
-@command("lhkit import bfcl .venv/lib/python3.11/site-packages --into bfcl", name="bfcl")
-async def import_bfcl_tasks(options: BfclOptions, settings: Settings) -> int:
-    """Import BFCL's multi-turn conversations, with its own classes as tools.
-
-    Returns `FAILED` if a task is left out.
-
-    Raises:
-        UsageError: the benchmark is missing, or the folder is not empty.
-    """
-    _require_empty(options.into)
-    imported = import_bfcl(options.path)
-    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
+def find_commands() -> Iterator[Callable[..., Coroutine[Any, Any, int]]]:
+    """Yield a command for each importer; one that cannot be loaded is named on standard error."""
+    for name in find_importers():
+        try:
+            yield _import_command(name, load_importer(name))
+        except UsageError as error:
+            typer.echo(f"lhkit: {printable(str(error))}", err=True)
 
 
-class TauOptions(Options):
-    """Options of `lhkit import tau`."""
+async def import_with(
+    name: str, settings: Settings, *, into: Path, as_jsonl: bool = False, **arguments: Any
+) -> int:
+    """Write what an importer finds as a folder of scenarios; `FAILED` if a scenario is left out.
 
-    path: Annotated[
-        Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
-    ]
-    into: NewFolder
-    split: Annotated[
-        str, typer.Option(help="test (what tau-bench reports), dev, train (retail only), or all.")
-    ] = "test"
-    as_jsonl: AsJsonl = False
-
-
-@command("lhkit import tau ~/tau-bench --into tau", name="tau")
-async def import_tau_tasks(options: TauOptions, settings: Settings) -> int:
-    """Import tau-bench's airline and retail tasks, with its own tools and data.
-
-    Returns `FAILED` if a task is left out.
+    Args:
+        name: the name of the importer.
+        settings: the locale of notes and messages.
+        into: the folder to create.
+        as_jsonl: write JSON Lines instead of YAML.
+        arguments: the parameters of the importer.
 
     Raises:
-        UsageError: the benchmark is missing, or the folder is not empty.
+        UsageError: the source is missing or invalid, or the folder is not empty.
     """
-    _require_empty(options.into)
-    imported = import_tau(options.path, options.split)
-    return await _write_scenarios(imported, options.into, settings, as_jsonl=options.as_jsonl)
+    _require_empty(into)
+    with nullcontext() if name in SHIPPED else user_code(f"importer {name}"):
+        result = load_importer(name)(**arguments)
+        imported = await result if isawaitable(result) else result
+        if not isinstance(imported, Imported):
+            raise TypeError(f"it returned {type(imported).__name__}, not an Imported")
+    return await _write_scenarios(imported, into, settings, as_jsonl=as_jsonl)
 
 
 def _require_empty(into: Path) -> None:
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise UsageError(f"{into} exists already: name a new folder with --into")
+
+
+def _import_command(name: str, importer: Importer) -> Callable[..., Coroutine[Any, Any, int]]:
+    """Return the command whose options are the parameters of `importer`."""
+
+    async def run(options: ImportOptions, settings: Settings) -> int:
+        return await import_with(name, settings, **dict(options))
+
+    run.__annotations__["options"] = _options_type(name, importer)
+    run.__doc__ = importer.__doc__ or f"Import with {name}."
+    source = next(iter(signature(importer).parameters), "").upper()
+    return command(f"lhkit import {name} {source} --into mine", name=name)(run)
+
+
+def _options_type(name: str, importer: Importer) -> type[ImportOptions]:
+    """Return a type of options with one field a parameter of the importer."""
+    hints = get_type_hints(importer, include_extras=True)
+    fields: dict[str, Any] = {}
+    for key, parameter in signature(importer).parameters.items():
+        hint = hints.get(key, str)
+        if get_origin(hint) is not Annotated:
+            is_option = parameter.kind is parameter.KEYWORD_ONLY
+            hint = Annotated[hint, typer.Option() if is_option else typer.Argument()]
+        fields[key] = (hint, ... if parameter.default is parameter.empty else parameter.default)
+    return create_model(f"Options of {name}", __base__=ImportOptions, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +188,9 @@ async def _check_suite(
     _write_files(into, {name: write(suite.scenarios)})
     errors: dict[str, list[Finding]] = defaultdict(list)
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
-    for finding in await lint(read_sources([file]), toolset, tick=tick):
-        if finding.level is Level.ERROR:
+    sources = read_sources([file])
+    for finding in await lint(sources, toolset, tick=tick) if suite.scenarios else ():
+        if finding.level is Level.ERROR and finding.code not in suite.accepted_findings:
             errors[finding.scenario].append(finding)
     valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]
     if not valid:
@@ -237,7 +205,9 @@ def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog
         total = len(checked.suite.scenarios)
         yield catalog.text("import.scenarios", file=checked.file, kept=checked.kept, total=total)
         yield catalog.text("import.golds", golds=checked.golds, total=total)
-        if checked.kept:
+        if checked.suite.needs_judge:
+            yield catalog.text("import.needs_judge", file=checked.file)
+        elif checked.kept:
             reference = f"{into / TOOLSET_FILE}:{checked.suite.name}"
             yield f"lhkit eval {checked.file} --toolset {reference} --model gold"
 

@@ -1,20 +1,22 @@
 """`lhkit lint`: check scenarios against tools and data."""
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pydantic import model_validator
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.cli.command import Options, command
+from lhkit.cli.command import command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.options import AsJson, Paths, SelectOptions, Toolset
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
+from lhkit.harness.run_options import select_scenarios
+from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
@@ -24,7 +26,7 @@ from lhkit.toolset import DEFAULT, load
 _STYLES = {Level.ERROR: "red", Level.WARNING: "yellow"}
 
 
-class LintOptions(Options):
+class LintOptions(SelectOptions):
     """Options of `lhkit lint`; without paths, all shipped scenarios are checked."""
 
     paths: Paths = ()
@@ -43,6 +45,8 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
     sources = read_sources(paths)
+    taken, selection = select_scenarios(options.scenario_filter(), sources.scenarios)
+    sources = replace(sources, scenarios=taken)
     findings = await lint(sources, toolset)
     counts = Counter(finding.level for finding in findings)
     exit_code = ExitCode.FAILED if counts[Level.ERROR] else ExitCode.OK
@@ -50,10 +54,12 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     if options.as_json:
         print_json(console, [asdict(finding) for finding in findings])
         return exit_code
+    catalog = load_catalog(settings.locale)
+    if selection is not None:
+        console.print(selection_line(selection, catalog), soft_wrap=True, markup=False)
     for finding in findings:
         text = Text(printable(str(finding)), style=_STYLES[finding.level])
         console.print(text, soft_wrap=True)
-    catalog = load_catalog(settings.locale)
     refused = len({fault.file for fault in sources.faults})
     console.print(
         catalog.text(

@@ -16,7 +16,7 @@ from lhkit.cli.command import command
 from lhkit.cli.console import print_lines
 from lhkit.cli.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import RunsDir
+from lhkit.cli.options import RunsDir, SelectOptions
 from lhkit.cli.progress import open_model
 from lhkit.cli.ray_options import RayOptions
 from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
@@ -34,6 +34,7 @@ from lhkit.harness.resume import (
 from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.suite import Suite, expand_arms, load_suite
+from lhkit.harness.tables import confirm_line, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
@@ -45,8 +46,8 @@ from lhkit.toolset import load
 _WIDTH = 120
 
 
-class MatrixOptions(RayOptions):
-    """Options of `lhkit matrix`."""
+class MatrixOptions(SelectOptions, RayOptions):
+    """Options of `lhkit matrix`; those that select scenarios precede the suite's."""
 
     suite: Annotated[Path, typer.Argument(help="Suite file, such as evals/constraints.toml.")]
     runs_dir: RunsDir = Path("runs")
@@ -61,12 +62,13 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     placement = options.placement()
     suite, folder = load_suite(options.suite), options.suite.parent
+    suite = suite.model_copy(update=dict(options.scenario_filter().values()))
     arms = expand_arms(suite, folder)
     if isinstance(suite.scenarios, str):
         paths = scenarios_at((), suite.toolset, suite.scenarios)
     else:
         paths = tuple(folder / path for path in suite.scenarios)
-    scenarios = load_scenarios(paths)[: suite.limit]
+    scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, suite.toolset)
     toolset = load(arms[0].options.toolset)
     evaluations: dict[str, Evaluation] = {}
@@ -86,6 +88,10 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     matrix = _Matrix(evaluations, console, catalog)
     runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
+    for name, run in runs:
+        if evaluations[name].options.user != "script":
+            lines = (line(run.summary(), catalog) for line in (confirm_line, gate_line))
+            print_lines((f"{name}: {line}" for line in lines), console)
     return _check_arms(runs, suite, console, catalog)
 
 

@@ -8,7 +8,7 @@ from lhkit.cli.chat import open_live_session
 from lhkit.cli.command import Options, command
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import Database, Locale, Toolset, World
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 from lhkit.locales import load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import closing_session
@@ -37,10 +37,8 @@ async def serve_tools(options: McpServeOptions, settings: Settings) -> int:
     Raises:
         LhkitError: the toolset or its data cannot be opened, or the SDK is not installed.
     """
-    try:
+    with importing("mcp"):
         from lhkit.mcp.serving import McpServing
-    except ImportError as error:
-        raise MissingPackageError.of_extra("mcp", "mcp") from error
 
     settings = settings.model_copy(update={"locale": options.locale or settings.locale})
     live = open_live_session(options.toolset, options.world, options.file, settings)

@@ -13,14 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
-from lhkit.cli.command import Options, command
+from lhkit.cli.command import command
 from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import AsJson, Paths, Toolset
+from lhkit.cli.options import AsJson, Paths, SelectOptions, Toolset
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.run_options import select_scenarios
+from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
@@ -30,7 +32,7 @@ from lhkit.toolset import DEFAULT, load
 SURVIVORS = "survivors.toml"
 
 
-class MutateOptions(Options):
+class MutateOptions(SelectOptions):
     """Options of `lhkit mutate`."""
 
     paths: Paths = ()
@@ -64,7 +66,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     """
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    scenarios = load_scenarios(paths)
+    scenarios, selection = select_scenarios(options.scenario_filter(), load_scenarios(paths))
     app.require_toolset(scenarios, options.toolset)
     if options.survivors is None and options.toolset != DEFAULT:
         known: Survivors = {}
@@ -75,7 +77,8 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     if options.as_json:
         print_json(console, _report_json(report, known))
     else:
-        _print_report(report, known, console, load_catalog(settings.locale))
+        catalog = load_catalog(settings.locale)
+        _print_report(report, known, console, catalog, lead=selection_line(selection, catalog))
     is_low = options.fail_under is not None and report.total.share < options.fail_under
     has_failed = is_low or report.outdated(known) or report.broken
     return ExitCode.FAILED if has_failed else ExitCode.OK
@@ -98,11 +101,13 @@ def _report_json(report: MutationReport, known: Survivors) -> Mapping[str, objec
 
 
 def _print_report(
-    report: MutationReport, known: Survivors, console: Console, catalog: Catalog
+    report: MutationReport, known: Survivors, console: Console, catalog: Catalog, *, lead: str
 ) -> None:
     def show(text: str, style: str = "") -> None:
         console.print(Text(printable(text), style=style), soft_wrap=True)
 
+    if lead:
+        show(lead)
     table = Table(title=catalog.text("mutate.title"), title_justify="left")
     table.add_column(catalog.text("mutate.kind"))
     for name in ("tried", "noticed", "share"):

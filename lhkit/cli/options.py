@@ -1,14 +1,18 @@
 """Options and arguments that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from lhkit.cli.command import Options
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.precision import Dtype
-from lhkit.settings import LLAMA_CPP, Runtime, Settings
+from lhkit.settings import LLAMA_CPP, Runtime, Settings, validate_options
+
+if TYPE_CHECKING:
+    from lhkit.harness.scenario_filter import ScenarioFilter
 
 LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
 """The values of `--locale` as text, the default first."""
@@ -84,6 +88,56 @@ AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Write scenarios as JSON 
 ChatsFolder = Annotated[
     Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Folder of recorded chats.")
 ]
+
+
+_SCENARIOS = "Scenarios"  # title of a group of options in the help
+
+
+class SelectOptions(Options):
+    """Which scenarios to take; the names and meanings of `harness.scenario_filter`."""
+
+    only: Annotated[
+        tuple[str, ...],
+        typer.Option(
+            metavar="ID", rich_help_panel=_SCENARIOS, help="This id, or ac01-*; repeatable."
+        ),
+    ] = ()
+    tag: Annotated[
+        tuple[str, ...],
+        typer.Option(metavar="TAG", rich_help_panel=_SCENARIOS, help="With this tag."),
+    ] = ()
+    ac: Annotated[
+        tuple[str, ...],
+        typer.Option(metavar="AC", rich_help_panel=_SCENARIOS, help="Of this criterion."),
+    ] = ()
+    locale: Annotated[
+        tuple[str, ...],
+        typer.Option(metavar="LOCALE", rich_help_panel=_SCENARIOS, help=f"In {LOCALES}."),
+    ] = ()
+    failed: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", rich_help_panel=_SCENARIOS, help="Those that failed there."),
+    ] = None
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", rich_help_panel=_SCENARIOS, help="N of them at random."),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, rich_help_panel=_SCENARIOS, help="Of --sample.")] = 0
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", rich_help_panel=_SCENARIOS, help="The first N only."),
+    ] = None
+
+    def scenario_filter(self) -> "ScenarioFilter":
+        """Return the filter.
+
+        Raises:
+            UsageError: a value is out of range.
+        """
+        from lhkit.harness.scenario_filter import ScenarioFilter
+
+        names = ScenarioFilter.model_fields
+        return validate_options(ScenarioFilter, **{name: getattr(self, name) for name in names})
 
 
 def apply_server_options(

@@ -24,7 +24,7 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import UserMessage
+from lhkit.messages import Message, UserMessage
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.gemma import EMBEDDED_NAMES, load_encoder
 from lhkit.models.request import OPENAI, chat_messages, chat_tools
@@ -63,8 +63,8 @@ class PromptPart:
     """The size of a part of a prompt.
 
     Attributes:
-        kind: `instructions`, `tool`, `context`, `user`, `protocol` (text of the dialect itself) or
-            `total`.
+        kind: `instructions`, `tool`, `history` (messages before the first one), `context`, `user`,
+            `protocol` (text of the dialect itself) or `total`.
         tool: name of the tool, if it is one.
         tokens: None without a tokenizer.
         characters: number of characters.
@@ -86,11 +86,12 @@ class _Prompt:
     tools: tuple[ToolDefinition, ...]
     context: str
     user: str
+    history: tuple[Message, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, dialect: str) -> str:
         """Return the rendered prompt, or messages and tools as JSON if the server renders it."""
-        messages = (UserMessage(text=self.user, context=self.context),)
+        messages = (*self.history, UserMessage(text=self.user, context=self.context))
         if dialect != OPENAI:
             return DIALECTS[dialect].encode(messages, self.tools, self.instructions)
         body = {
@@ -153,6 +154,7 @@ def _first_prompt(options: PromptOptions, settings: Settings) -> _Prompt:
             tools=session.registry.definitions,
             context=assistant.context(user),
             user=user,
+            history=assistant.history,
             left_out=session.registry.left_out,
         )
 
@@ -214,6 +216,7 @@ def _measure_parts(
             part("tool", sizes(replace(prompt, tools=(*prompt.tools, tool))), whole, tool.name)
             for tool in prompt.tools
         ),
+        *([part("history", whole, sizes(replace(prompt, history=())))] if prompt.history else ()),
         part("context", whole, sizes(replace(prompt, context=""))),
         part("user", whole, sizes(replace(prompt, user=""))),
     )

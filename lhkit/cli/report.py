@@ -10,6 +10,7 @@ from rich.console import Console
 from lhkit.cli.command import command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import SelectOptions
 from lhkit.cli.threshold_options import ThresholdOptions
 from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import RunError, UsageError
@@ -22,7 +23,7 @@ from lhkit.text import whole_unicode
 STDOUT = Path("-")
 
 
-class ReportOptions(ThresholdOptions):
+class ReportOptions(SelectOptions, ThresholdOptions):
     """Options of `lhkit report`; without any file, HTML is written into the run folder."""
 
     folder: Annotated[
@@ -73,7 +74,8 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         return _report_history(options, options.history, catalog)
     if options.folder is None:
         raise UsageError("RUN is missing: give a run folder such as runs/NAME, or --history runs")
-    run = Run.load(options.folder)
+    selector = options.scenario_filter()
+    run = Run.load(options.folder).select(**selector.values())
     baseline = None if options.baseline is None else Run.load(options.baseline)
     thresholds = options.thresholds(baseline)
     result = check_thresholds(run, thresholds, catalog) if options.has_limits else None
@@ -81,7 +83,7 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     name = run.name or options.folder.name
     html = options.html
     if html is None and options.markdown is None and options.junit is None:
-        html = options.folder / "report.html"
+        html = options.folder / ("report-part.html" if selector.words else "report.html")
     compared: dict[str, Any] = {"name": name, "findings": findings}
     compared |= {"baseline": baseline, "margin": options.margin}
     console = Console(stderr=options.markdown == STDOUT)

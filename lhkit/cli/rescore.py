@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from pydantic import model_validator
 
-from lhkit.cli.command import Options, command
+from lhkit.cli.command import command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Paths, RunFolder, Toolset
+from lhkit.cli.options import Paths, RunFolder, SelectOptions, Toolset
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.errors import RunError
 from lhkit.harness.loader import load_scenarios
@@ -25,7 +25,7 @@ from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.toolset import load
 
 
-class RescoreOptions(Options):
+class RescoreOptions(SelectOptions):
     """Options of `lhkit rescore`; `paths` are by default the shipped scenarios."""
 
     run: RunFolder
@@ -49,7 +49,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     """
     paths = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
-    old = Run.load(options.run)
+    old = Run.load(options.run).select(**options.scenario_filter().values())
     scenarios = load_scenarios(paths)
     new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
@@ -59,7 +59,8 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
             "PATHS, and its --toolset"
         )
     folder = options.run.resolve() if options.run.name in {"", ".."} else options.run
-    target = options.into or folder.with_name(f"{folder.name}-rescored")
+    end = "rescored-part" if options.scenario_filter().words else "rescored"
+    target = options.into or folder.with_name(f"{folder.name}-{end}")
     if options.into is None and target.is_symlink():  # it may be part of a downloaded run
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)

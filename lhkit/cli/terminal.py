@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.chat.controller import ChatController
+from lhkit.chat.truth import truth_line
 from lhkit.cli.typed import LineReader
-from lhkit.confirm.gate import ConfirmRequest, Decision, QuestionOutcome
-from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallCompleted, ChatEvent, EndReason, TurnEnded
 from lhkit.harness.author.from_chat import scenario_from_chat
@@ -31,21 +30,6 @@ from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _MAX_ARGS_CHARS = 100
-
-
-class TypedGate:
-    """A terminal gate whose decisions are recorded as typed."""
-
-    is_person = True
-
-    def __init__(self, gate: TerminalGate) -> None:
-        self._gate = gate
-        self.fill_in = gate.fill_in
-
-    async def confirm(self, request: ConfirmRequest) -> Decision:
-        """Ask and return the typed decision."""
-        is_yes = await self._gate.confirm(request)
-        return Decision(QuestionOutcome.TYPED_YES if is_yes else QuestionOutcome.TYPED_NO)
 
 
 class TerminalChat:
@@ -180,6 +164,8 @@ class TerminalChat:
                 self._print(text, style="yellow")
             case TurnEnded(reason=reason, error=error, detail=detail):
                 self._show_end(reason, error, detail)
+                calls = self._controller.state.transcript.calls_of_this_turn
+                self._print(truth_line(calls, self._catalog), style="dim")
             case _:
                 pass
 
@@ -187,7 +173,7 @@ class TerminalChat:
         self._end_line()
         handler_s = message.outcome.handler_s if message.outcome else 0.0
         outcome, style = self._outcome(message.result)
-        call = f"{message.name or '?'} {visible(_shown_arguments(message))}"
+        call = visible(f"{message.name or '?'} {_shown_arguments(message)}")
         self._print(f"  ⚙ {call} → {outcome} ({handler_s * 1000:.0f} ms)", style=style)
 
     def _outcome(self, result: ToolResult) -> tuple[str, str]:

@@ -5,6 +5,7 @@ booleans. Any other schema is refused with a reason. Keywords that MCP does not 
 `pattern`, are left to the server. pydantic parses and validates what the user types.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ class FieldKind(StrEnum):
     NUMBER = "number"
     YES_NO = "yes_no"
     CHOICE = "choice"
-    JSON = "json"  # in reviews only: an argument of any other type
+    JSON = "json"  # an argument of any other type; not in forms of servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +225,111 @@ def parse_field(
         high=_bound(part.get(high), is_length=is_text),
     )
     return _with_default(field, part["default"]) if "default" in part else field
+
+
+def argument_fields(
+    schema: Mapping[str, Any], catalog: Catalog | None = None
+) -> tuple[FormField, ...]:
+    """Return a field for each argument of a tool; JSON text where no other kind fits.
+
+    Args:
+        schema: the JSON Schema of the arguments.
+        catalog: as in `parse_field`.
+    """
+    properties, required = schema.get("properties"), schema.get("required")
+    required = required if isinstance(required, list | tuple) else ()
+    parts = properties if isinstance(properties, Mapping) else {}
+    return tuple(
+        _argument_field(str(name), part, is_required=name in required, catalog=catalog)
+        for name, part in parts.items()
+    )
+
+
+def _argument_field(
+    name: str, part: Any, *, is_required: bool, catalog: Catalog | None
+) -> FormField:
+    part = _without_null(part)
+    try:
+        field = parse_field(name, part, is_required=is_required, catalog=catalog)
+    except UnsupportedFormError:
+        about = part.get("description", "") if isinstance(part, Mapping) else ""
+        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required)
+    if field.kind is FieldKind.TEXT and part.get("pattern") == _DAY_PATTERN:
+        field = replace(field, format="date", low=None, high=None)
+    return replace(field, title="", typed="")
+
+
+_DAY_PATTERN: Final = r"^\d{4}-\d{2}-\d{2}$"
+
+
+def _without_null(part: Any) -> Any:
+    """Return the schema of an argument's values other than null, as of `str | None`."""
+    options = part.get("anyOf") if isinstance(part, Mapping) else None
+    others = [one for one in options or () if one != {"type": "null"}]
+    if len(others) != 1 or not isinstance(others[0], Mapping):
+        return part
+    return {**others[0], **{key: part[key] for key in part if key != "anyOf"}}
+
+
+def argument_form(
+    schema: Mapping[str, Any], args: Mapping[str, JSON], catalog: Catalog | None = None
+) -> Form:
+    """Return a form to edit the arguments of a call, filled in with them.
+
+    A value that its field cannot show exactly, such as one with invisible characters, is JSON text.
+
+    Args:
+        schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
+        args: the arguments, such as `ConfirmRequest.args`.
+        catalog: as in `parse_field`.
+    """
+    fields = {name: FormField(name=name, kind=FieldKind.JSON) for name in args}
+    fields |= {field.name: field for field in argument_fields(schema, catalog)}
+    return Form(
+        fields=tuple(
+            _filled_in(field, args[name]) if name in args else field
+            for name, field in fields.items()
+        )
+    )
+
+
+def _filled_in(field: FormField, value: JSON) -> FormField:
+    text = format_value(field, value)
+    try:
+        is_exact = visible(text) == text and parse_value(field, text) == value
+    except ValueError:
+        is_exact = False
+    if is_exact:
+        return replace(field, typed=text)
+    is_shown = [(char, visible(char) == char) for char in json_or_repr(value)]
+    escaped = "".join(char if shown else json.dumps(char)[1:-1] for char, shown in is_shown)
+    as_json = FormField(name=field.name, kind=FieldKind.JSON, about=field.about)
+    return replace(as_json, typed=escaped, is_required=field.is_required)
+
+
+def edited_arguments(
+    form: Form, typed: Typed, args: Mapping[str, JSON], catalog: Catalog
+) -> ParsedForm:
+    """Return all arguments after an edit, and the error messages of fields.
+
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
+    tool's schema is not checked: see `ConfirmRequest.edited`.
+
+    Args:
+        form: the form of `argument_form`.
+        typed: the text of each field; one that is missing was not changed.
+        args: the arguments that the form was made from.
+        catalog: texts of the messages.
+    """
+    changed = tuple(
+        field for field in form.fields if typed.get(field.name, field.typed) != field.typed
+    )
+    done = filled(Form(fields=changed), typed, catalog)
+    names = {field.name for field in changed}
+    values = {name: value for name, value in args.items() if name not in names}
+    values |= done.values
+    in_order = {name: values[name] for name in (*args, *values) if name in values}
+    return replace(done, values=in_order)
 
 
 def _parse_kind(part: Any) -> tuple[FieldKind, dict[str, str]]:

@@ -3,85 +3,40 @@
 Fails closed: a cancelled or dismissed question, a time-out, a second question while one is open and
 any error count as no. Not prevented: a user who approves without reading.
 
-To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description` and
-`request.summary`, and return True, or a `Decision`, only if the user explicitly approved after the
-question was shown. Wrap it in `GuardedGate` for a time-out and one question at a time. Add
-`is_person = True` if a person answers, and `fill_in` (`FormGate`) if it can show forms:
+To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description`,
+`request.summary` and `request.fault`, and return `Approve()` only if the user explicitly approved
+after the question was shown, else `Reject(reason)`, or `Edit(arguments)`. The short form is a bool.
+Wrap it in `GuardedGate` for a time-out and one question at a time. Add `is_person = True` if a
+person answers, and `fill_in` (`FormGate`) if it can show forms:
 
     class MailGate:
         is_person = True
 
-        async def confirm(self, request: ConfirmRequest) -> bool:
-            return await self.ask(request.description, visible(request.summary)) == "yes"
+        async def confirm(self, request: ConfirmRequest) -> Decision:
+            answer = await self.ask(request.description, visible(request.summary))
+            return Approve() if answer == "yes" else Reject(answer)
 
     gate = GuardedGate(MailGate(), timeout_s=3600)
 """
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject, decision_of
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
-from lhkit.json_values import JSON
+from lhkit.json_values import JSON, canonical
 
 _log = logging.getLogger(__name__)
 
 
-class QuestionOutcome(StrEnum):
-    """How a question was answered."""
-
-    RUN = "run"
-    SENT = "sent"  # a form was filled in
-    TYPED_YES = "typed_yes"
-    CODE_YES = "code_yes"  # answered by a program, such as a notebook under nbval
-    CANCEL = "cancel"
-    DECLINED = "declined"  # a form was declined
-    ESCAPE = "escape"
-    TYPED_NO = "typed_no"
-    CODE_NO = "code_no"
-    STOPPED = "stopped"
-    INTERRUPTED = "interrupted"
-    TIMED_OUT = "timed_out"
-    CLOSED = "closed"
-    NOBODY = "nobody"  # no front end is connected
-    FAILED = "failed"
-    WITHDRAWN = "withdrawn"  # the caller was cancelled or no longer needs an answer
-
-    @property
-    def is_allowed(self) -> bool:
-        """True if the tool may run, or the form may be sent."""
-        return self in _ALLOWED
-
-
-_ALLOWED = frozenset(
-    {
-        QuestionOutcome.RUN,
-        QuestionOutcome.SENT,
-        QuestionOutcome.TYPED_YES,
-        QuestionOutcome.CODE_YES,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """An answer that a gate may return instead of a bool; `outcome` is recorded."""
-
-    outcome: QuestionOutcome
-
-    def __bool__(self) -> bool:
-        """Return True for an explicit yes."""
-        return self.outcome.is_allowed
-
-
-def is_approved(answer: Any) -> bool:
-    """Return True if a gate's answer is an explicit yes: `True`, or a `Decision` that allows it."""
-    return answer is True or (type(answer) is Decision and bool(answer))
+class InvalidEditError(ValueError):
+    """Edited arguments are invalid, or cannot be edited; the message tells the user why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +48,42 @@ class ConfirmRequest:
         description: the tool's description.
         args: the validated arguments, deeply read-only.
         summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
+        id: unique for each question.
+        parameters: the JSON Schema of the arguments, for the fields of an edit.
+        fault: why the edit that the user made before is invalid; empty for the first question.
+        revise: returns validated arguments and their summary for edited ones, or raises
+            InvalidEditError; see `edited`. None if they cannot be edited.
     """
 
     tool: str
     description: str
     args: Mapping[str, JSON]
     summary: str
+    id: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    fault: str = ""
+    revise: Callable[[Any], tuple[Mapping[str, JSON], str]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def binding(self) -> str:
+        """The hash of id, tool and arguments, which a decision may carry."""
+        text = canonical([self.id, self.tool, self.args])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def edited(self, arguments: Any) -> "ConfirmRequest":
+        """Return the request with edited arguments, as the user sees it before the final yes.
+
+        Return `Edit(arguments=result.args)` from the gate to run it.
+
+        Raises:
+            InvalidEditError: the tool's schema refuses them; the message is for the user.
+        """
+        if self.revise is None:
+            raise InvalidEditError(f"the arguments of {self.tool} cannot be edited here")
+        args, summary = self.revise(arguments)
+        return replace(self, args=args, summary=summary, fault="")
 
 
 class ConfirmGate(Protocol):
@@ -108,10 +93,10 @@ class ConfirmGate(Protocol):
     questions that a tool has while it runs.
     """
 
-    async def confirm(self, request: ConfirmRequest) -> bool | Decision:
-        """Return True, or a `Decision` that allows it, only if the user approved the call.
+    async def confirm(self, request: ConfirmRequest) -> Decision | bool:
+        """Return the user's decision: `Approve()`, `Edit(…)` or `Reject(…)`.
 
-        Any other answer is a no, and so is an exception.
+        In short, True approves; anything else is a no, and so is an exception.
         """
         ...
 
@@ -140,20 +125,22 @@ class ScriptedGate:
         asked: the requests so far.
     """
 
-    def __init__(self, answers: Iterable[bool]) -> None:
+    def __init__(self, answers: Iterable[Decision | bool]) -> None:
         self._answers = iter(answers)
         self.asked: list[ConfirmRequest] = []
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
+    async def confirm(self, request: ConfirmRequest) -> Decision | bool:
         """Return the next answer of the list."""
         self.asked.append(request)
-        return next(self._answers, False) is True
+        answer = next(self._answers, False)
+        return answer if isinstance(answer, Approve | Reject | Edit) else answer is True
 
 
 class GuardedGate:
     """Wraps a gate that asks a person: one question at a time, a time-out, a no for exceptions.
 
-    A gate that decides by a rule needs none: it returns `Decision` with `CODE_YES` or `CODE_NO`.
+    A gate that decides by a rule needs none: it returns `Approve(how=QuestionOutcome.CODE_YES)` or
+    `Reject("why", how=QuestionOutcome.CODE_NO)`.
 
     Args:
         inner: the gate.
@@ -166,14 +153,13 @@ class GuardedGate:
         self._is_open = False
         self.is_person = _is_person(inner)
 
-    async def confirm(self, request: ConfirmRequest) -> bool | Decision:
-        """Return the inner gate's answer; False if it is busy, late or raises.
+    async def confirm(self, request: ConfirmRequest) -> Decision:
+        """Return the inner gate's decision; a `Reject` if it is busy, late or raises.
 
         An answer after the time-out or after a cancellation of the caller is late, even if the
         inner gate swallows the CancelledError.
         """
-        answer = await self._answer(request, self._inner.confirm)
-        return answer if type(answer) is Decision else answer is True
+        return decision_of(await self._answer(request, self._inner.confirm))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return the inner gate's answer to a form; `CANCELLED` if it is busy, late or raises.
@@ -185,7 +171,7 @@ class GuardedGate:
         async def ask(request: ConfirmRequest) -> FormAnswer:
             if isinstance(self._inner, FormGate):
                 return await self._inner.fill_in(request, form)
-            is_yes = not form.fields and is_approved(await self._inner.confirm(request))
+            is_yes = not form.fields and decision_of(await self._inner.confirm(request))
             return FormAnswer(action=FormAction.ACCEPT, content=form.given) if is_yes else DECLINED
 
         answer = await self._answer(request, ask)
@@ -195,19 +181,24 @@ class GuardedGate:
         self, request: ConfirmRequest, ask: Callable[[ConfirmRequest], Awaitable[Any]]
     ) -> Any:
         if self._is_open:
-            return None
+            return Reject(how=QuestionOutcome.FAILED)
         self._is_open = True
         cancelled_before = cancellations()
+        limit = asyncio.timeout(self._timeout_s)
         try:
-            async with asyncio.timeout(self._timeout_s) as limit:
+            async with limit:
                 answer = await ask(request)
         except Exception:  # noqa: BLE001 - boundary: an error means no
+            if limit.expired():
+                return Reject(how=QuestionOutcome.TIMED_OUT)
             _log.warning("the confirm gate failed for %s: denied", request.tool, exc_info=True)
-            return None
+            return Reject(how=QuestionOutcome.FAILED)
         finally:
             self._is_open = False
-        is_in_time = not limit.expired() and cancellations() == cancelled_before
-        return answer if is_in_time else None
+        if limit.expired():
+            return Reject(how=QuestionOutcome.TIMED_OUT)
+        is_in_time = cancellations() == cancelled_before
+        return answer if is_in_time else Reject(how=QuestionOutcome.WITHDRAWN)
 
 
 def _is_person(gate: object) -> bool:

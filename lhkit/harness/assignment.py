@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from lhkit.errors import ScenarioError
+from lhkit.errors import ScenarioError, importing
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -126,7 +126,8 @@ def load_solver() -> Any:
 
     The import takes half a second: call this before measuring time with more than `FEW` calls.
     """
-    from scipy.optimize import linear_sum_assignment
+    with importing("eval"):
+        from scipy.optimize import linear_sum_assignment
 
     return linear_sum_assignment
 

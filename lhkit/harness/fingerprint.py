@@ -27,12 +27,13 @@ from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.registry import ToolRegistry
 
 _SCENARIO = TypeAdapter(Scenario)
+_VARIANTS: Any = {"turns": {"__all__": {"variants"}}}
 
 _SCORING_ONLY = frozenset({"implied", "claims"})
 """Fields of tool specs that only scorers read."""
 
-_NOT_LIMITS = ("instructions", "context", "deps", "sampling")
-"""Fields of an assistant that are hashed elsewhere; `deps` follow from the scenario."""
+_NOT_LIMITS = ("instructions", "context", "deps", "sampling", "history", "stops_after_calls")
+"""Fields of an assistant that are hashed elsewhere; deps and history follow from the scenario."""
 
 _MODEL_TEXTS = ("dispatch.", "validation.")
 """Prefixes of the locale keys whose texts reach the model in tool results."""
@@ -116,6 +117,8 @@ class Fingerprints:
             for field_ in fields(Assistant)
             if field_.name not in _NOT_LIMITS
         }
+        if assistant.stops_after_calls:  # absent otherwise, so that older records stay valid
+            limits["stops_after_calls"] = True
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._prompts:
@@ -190,13 +193,13 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the hash of a scenario, which changes with it.
+    """Return the hash of a scenario in its wording, which changes with it.
 
     Raises:
         UsageError: the scenario has a value that is not JSON.
     """
     try:
-        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True))
+        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True, exclude=_VARIANTS))
     except NotJsonError as error:  # only possible for one created in Python
         raise UsageError(
             f"The scenario is invalid: it is not JSON ({error}). Use plain values."

@@ -1,7 +1,8 @@
 """Convert records to pandas data frames: samples, turns, calls, violations, requests.
 
 The lists of columns below define names (with units), types, sources and meanings. Types do not
-depend on the data: an empty run gives empty frames. Join frames on `scenario` and `repeat`.
+depend on the data: an empty run gives empty frames. Join frames on `scenario`, `repeat` and
+`wording`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from lhkit.errors import importing
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -20,6 +22,7 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
+from lhkit.harness.transcript import catalog_of, turn_truth
 from lhkit.json_values import json_or_repr
 from lhkit.responses import Finished
 
@@ -43,7 +46,8 @@ class Column:
 
     def series(self, rows: Sequence[Any]) -> "pd.Series[Any]":
         """Return the values of this column."""
-        import pandas as pd
+        with importing("eval"):
+            import pandas as pd
 
         of = attrgetter(self.of) if isinstance(self.of, str) else self.of
         return pd.Series([of(row) for row in rows], dtype=self.dtype)
@@ -122,7 +126,8 @@ def data_frame(
     columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord] | None = None
 ) -> "pd.DataFrame":
     """Return one row per row object, the columns of the `samples` first."""
-    import pandas as pd
+    with importing("eval"):
+        import pandas as pd
 
     # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.
     with pd.option_context("mode.string_storage", "python"):
@@ -153,6 +158,10 @@ def _violation_count(record: SampleRecord, severity: Severity) -> int:
 
 def _requests(record: SampleRecord) -> list[ModelCallRecord]:
     return [request for turn in record.evidence.turns for request in turn.model_calls]
+
+
+def _truth(row: _TurnRow) -> str:
+    return turn_truth(row.turn, catalog_of(row.record))
 
 
 def _model_s(row: _TurnRow) -> float:
@@ -219,6 +228,7 @@ def _is_right(row: _CallRow) -> bool | None:
 SAMPLE: Columns = (
     Column("scenario", _TEXT, "sample_id.scenario", "id of the scenario"),
     Column("repeat", _COUNT, "sample_id.repeat", "which repeat, from 0"),
+    Column("wording", _COUNT, "sample_id.wording", "which wording, from 0 (`user`)"),
     Column("ac", _TEXT, "ac", "acceptance criterion"),
     Column("locale", _TEXT, "locale", "language of the conversation"),
     Column(
@@ -290,6 +300,7 @@ TURNS: Columns = (
     Column("cause", _TEXT, "turn.cause", "type of the error; missing without one"),
     Column("user", _TEXT, "turn.user", "message of the user"),
     Column("reply", _TEXT, "turn.reply", "text of the reply"),
+    Column("truth", _TEXT, _truth, "what was written, as the user reads it under the reply"),
     Column("false_claim", _TEXT, _false_claim("words"), "flagged text; missing without a flag"),
     Column(
         "claim_probability", _SECONDS, _false_claim("probability"), "missing for success phrases"
@@ -314,6 +325,8 @@ CALLS: Columns = (
     Column("destructive", _BOOL, "call.destructive", "whether the tool changes data"),
     Column("raw_args", _TEXT, _json("call.raw_args"), "arguments as parsed, JSON"),
     Column("args", _TEXT, _json("call.args"), "validated arguments, JSON; may be missing"),
+    Column("edited", _TEXT, _json("call.edited"), "arguments that the user changed, JSON"),
+    Column("reason", _TEXT, "call.reason", "what the user said with the answer"),
     Column("result", _TEXT, _json("call.result"), "the tool result, JSON"),
     Column("raw_text", _TEXT, "call.raw_text", "raw text of the model"),
     Column("validation_s", _SECONDS, "call.validation_s", "seconds of validation"),

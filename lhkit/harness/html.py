@@ -12,6 +12,7 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from lhkit.errors import importing
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, TurnRecord, Verdict
@@ -133,7 +134,8 @@ def render(template: str, catalog: Catalog, **values: Any) -> str:
 @cache
 def asset(name: str) -> "Markup":
     """Return a CSS or JavaScript file of the package, unescaped."""
-    from markupsafe import Markup
+    with importing("eval"):
+        from markupsafe import Markup
 
     source = files(__package__).joinpath("templates", name)
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
@@ -149,17 +151,15 @@ def _context(catalog: Catalog) -> dict[str, Any]:
         "text": catalog.text,
         "style": asset("report.css"),
         "gate_line": partial(gate_line, catalog=catalog),
+        "transcript_parts": partial(transcript_parts, catalog=catalog),
         "severity_mark": partial(severity_mark, catalog=catalog),
     }
 
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import (  # takes 0.1 s, which tables do not need
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )
+    with importing("eval"):  # takes 0.1 s, which tables do not need
+        from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("lhkit.harness"),
@@ -172,7 +172,6 @@ def _environment() -> "Environment":
     environment.globals.update(
         interval_text=interval_text,
         json_text=_json_text,
-        transcript_parts=transcript_parts,
         percent=percent,
         seconds=seconds,
         turn_times=_turn_times,

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from lhkit.files import installed_version
 from lhkit.harness.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.scenario import User
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.timings import TimeBreakdown
 from lhkit.harness.tool_specs import ToolSpec
 from lhkit.json_values import canonical, compact
@@ -102,6 +103,7 @@ class Manifest(_Part):
         scenarios: the hash of each scenario.
         contexts: the hash of the context lines of each scenario that has any.
         questions: content hashes by scenario, one for each repeat, or one for all repeats.
+        selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
     """
 
@@ -119,6 +121,7 @@ class Manifest(_Part):
     tools: dict[str, Sequence[str]] = Field(default_factory=dict)
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
+    selection: ScenarioSelection | None = None
     questions: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict
     )
@@ -161,6 +164,7 @@ class Provenance:
         command: the command line, if there was one.
         setup_s: seconds of setup before `replay`, without `server_s`; None if not measured.
         server_s: seconds until a server had started for it; None if not measured.
+        selection: how the scenarios were selected before `replay`; None if they are all.
     """
 
     started_at: datetime | None = None
@@ -169,6 +173,7 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
+    selection: ScenarioSelection | None = None
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from lhkit.harness.rates import Interval, Share, pass_at_k, pass_hat_k, share_of, wilson
 from lhkit.harness.record import (
@@ -20,6 +21,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import DIFFICULTIES
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.selection import NO_CALL, Selection, count_selection
 from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
 from lhkit.json_values import json_or_repr
@@ -67,6 +69,22 @@ class Flips:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wordings:
+    """Scenarios with valid samples in two or more wordings, and how their verdicts vary.
+
+    All samples of `passed_all` scenarios pass, and of `passed_some` at least one, but not all.
+    `between` is the chance that two samples in different wordings differ in verdict, `within` that
+    two repeats of one wording do: means over the scenarios with such pairs; None without one.
+    """
+
+    scenarios: int = 0
+    passed_all: int = 0
+    passed_some: int = 0
+    between: float | None = None
+    within: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmScore:
     """Scores of the confirm gate: counts of calls, except for the two counts of turns.
 
@@ -81,10 +99,15 @@ class ConfirmScore:
         false_claims: turns whose reply is flagged as a false success claim (no violations).
         unexpected: proposed writes that match no expected call of their turn.
         unexpected_rejected: those of them that the user rejected.
-        unexpected_executed: those of them that the user accepted and that ran without an error.
+        unexpected_edited: those of them that ran as the user edited them.
+        unexpected_executed: those of them that the user accepted as they were and that ran without
+            an error.
+        edited: calls that the user edited, expected or not.
+        edited_arguments: how often each argument was edited, by `tool.argument`.
         unexpected_interval: of the share of unexpected writes among all proposed ones; clustered
-            by scenario as in `Tally`. None if nothing was counted, as for the next two.
+            by scenario as in `Tally`. None if nothing was counted, as for the next three.
         rejected_interval: of the share of unexpected writes that were rejected.
+        edited_interval: of the share of unexpected writes that were edited.
         executed_interval: of the share of unexpected writes that were executed.
     """
 
@@ -98,9 +121,13 @@ class ConfirmScore:
     false_claims: int = 0
     unexpected: int = 0
     unexpected_rejected: int = 0
+    unexpected_edited: int = 0
     unexpected_executed: int = 0
+    edited: int = 0
+    edited_arguments: Mapping[str, int] = field(default_factory=dict)
     unexpected_interval: Interval | None = None
     rejected_interval: Interval | None = None
+    edited_interval: Interval | None = None
     executed_interval: Interval | None = None
 
 
@@ -159,9 +186,11 @@ class Summary:
     """The metrics of a run. `models` are all that answered, normally one.
 
     `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
-    the group without a name must call none); `by_tag` groups them by tags. `time_breakdown` is of
+    the group without a name must call none); `by_tag` groups them by tags, `by_wording` those of
+    `wordings.scenarios` by wording, from 1. `time_breakdown` is of
     the newest invocation, None if only records are known. `false_claims` are the flagged replies
-    with their samples. `times` are durations by stage (`timings.times`).
+    with their samples. `times` are durations by stage (`timings.times`). `selection` is
+    how the scenarios were selected, None for all of them.
     """
 
     by_ac: tuple[Tally, ...]
@@ -171,11 +200,14 @@ class Summary:
     by_tool: tuple[Tally, ...] = ()
     by_locale: tuple[Tally, ...] = ()
     by_tag: tuple[Tally, ...] = ()
+    by_wording: tuple[Tally, ...] = ()
+    wordings: Wordings = field(default_factory=Wordings)
     confirm: ConfirmScore = field(default_factory=ConfirmScore)
     flips: Flips = field(default_factory=Flips)
     times: Mapping[str, Latency] = field(default_factory=lambda: times(()))
     time_breakdown: TimeBreakdown | None = None
     false_claims: tuple[tuple[SampleId, FalseClaim], ...] = ()
+    selection: ScenarioSelection | None = None
 
     @property
     def by_difficulty(self) -> tuple[Tally, ...]:
@@ -194,11 +226,14 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
     samples = tuple(records)
     total = tally("total", samples)
     requests = [call for r in samples for turn in r.evidence.turns for call in turn.model_calls]
+    reworded = [each for group in _by_scenario(samples) if _has_wordings(group) for each in group]
     return Summary(
         by_ac=_grouped(samples, total, lambda record: [record.ac]),
         by_tool=_grouped(samples, total, _expected_tools),
         by_locale=_grouped(samples, total, lambda record: [record.locale]),
         by_tag=_grouped(samples, total, lambda record: record.tags),
+        by_wording=_grouped(reworded, total, lambda record: [str(record.sample_id.wording + 1)]),
+        wordings=wordings(reworded),
         total=total,
         tokens=tokens(requests),
         models=_models(requests),
@@ -262,11 +297,11 @@ def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> In
 
 
 def repeats(records: Sequence[SampleRecord]) -> Repeats:
-    """Return pass@k and pass^k, where k is the requested number of repeats."""
+    """Return pass@k and pass^k, where k is the requested number of repeats of each wording."""
     k = max((record.sample_id.repeat + 1 for record in records), default=1)
     trials = [
         (len(group), sum(record.judgement.verdict is Verdict.PASS for record in group))
-        for group in _by_scenario(records)
+        for group in _by_scenario(records, "name")
         if len(group) >= k
     ]
     if not trials:
@@ -281,7 +316,7 @@ def repeats(records: Sequence[SampleRecord]) -> Repeats:
 
 def flips(records: Iterable[SampleRecord]) -> Flips:
     """Return the counts of scenarios whose repeats differ in verdict, calls or text."""
-    groups = [group for group in _by_scenario(records) if len(group) > 1]
+    groups = [group for group in _by_scenario(records, "name") if len(group) > 1]
     verdicts = [len({record.judgement.verdict for record in group}) > 1 for group in groups]
     calls = [len({_calls(record) for record in group}) > 1 for group in groups]
     texts = [len({_texts(record) for record in group}) > 1 for group in groups]
@@ -294,10 +329,40 @@ def flips(records: Iterable[SampleRecord]) -> Flips:
     )
 
 
+def wordings(records: Iterable[SampleRecord]) -> Wordings:
+    """Return how the verdicts of scenarios vary between wordings and between repeats."""
+    all_shares: list[float] = []
+    between: list[float] = []
+    within: list[float] = []
+    for group in _by_scenario(records):
+        if not _has_wordings(group):
+            continue
+        passed = [record.judgement.verdict is Verdict.PASS for record in group]
+        all_shares.append(sum(passed) / len(passed))
+        pairs = list(combinations(group, 2))
+        for differences, is_repeat in ((between, False), (within, True)):
+            differs = [
+                a.judgement.verdict is not b.judgement.verdict
+                for a, b in pairs
+                if (a.sample_id.wording == b.sample_id.wording) is is_repeat
+            ]
+            if differs:
+                differences.append(sum(differs) / len(differs))
+    return Wordings(
+        scenarios=len(all_shares),
+        passed_all=all_shares.count(1.0),
+        passed_some=sum(0 < share < 1 for share in all_shares),
+        between=sum(between) / len(between) if between else None,
+        within=sum(within) / len(within) if within else None,
+    )
+
+
 def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
     """Return the scores of the confirm gate; invalid samples count too."""
     asked = rejections = rejected_turns = respected_turns = false_claims = 0
     codes: Counter[str] = Counter()
+    edited = 0
+    arguments: Counter[str] = Counter()
     unexpected: dict[str, list[CallRecord]] = defaultdict(list)
     expected: Counter[str] = Counter()
     for record in records:
@@ -306,6 +371,9 @@ def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
         calls = [call for turn in record.evidence.turns for call in turn.calls]
         unexpected[scenario] += writes
         expected[scenario] += sum(call.gate.is_answer for call in calls) - len(writes)
+        for call in calls:
+            edited += call.is_edited
+            arguments.update(f"{call.tool}.{name}" for name in call.edited)
         codes.update(violation.code for violation in record.judgement.violations)
         false_claims += len(record.judgement.false_claims)
         breached = {v.turn for v in record.judgement.violations if v.code in _BREACHES}
@@ -317,7 +385,11 @@ def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
             rejected_turns += rejected > 0
             respected_turns += rejected > 0 and number not in breached
     stopped = [[c.gate is GateOutcome.REJECTED for c in writes] for writes in unexpected.values()]
-    executed = [[c.ran and c.outcome == "ok" for c in writes] for writes in unexpected.values()]
+    corrected = [[c.is_edited for c in writes] for writes in unexpected.values()]
+    executed = [
+        [c.ran and c.outcome == "ok" and not c.is_edited for c in writes]
+        for writes in unexpected.values()
+    ]
     return ConfirmScore(
         asked=asked,
         unconfirmed=codes["unconfirmed_write"],
@@ -329,12 +401,16 @@ def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
         false_claims=false_claims,
         unexpected=sum(map(len, unexpected.values())),
         unexpected_rejected=sum(map(sum, stopped)),
+        unexpected_edited=sum(map(sum, corrected)),
         unexpected_executed=sum(map(sum, executed)),
+        edited=edited,
+        edited_arguments=dict(sorted(arguments.items())),
         unexpected_interval=rate_interval(
             [True] * len(writes) + [False] * expected[scenario]
             for scenario, writes in unexpected.items()
         ),
         rejected_interval=rate_interval(stopped),
+        edited_interval=rate_interval(corrected),
         executed_interval=rate_interval(executed),
     )
 
@@ -415,13 +491,19 @@ def _expected_tools(record: SampleRecord) -> Iterable[str]:
     return {row.tool for row in rows if row.tool and not row.optional} or {NO_CALL}
 
 
-def _by_scenario(records: Iterable[SampleRecord]) -> Iterable[Sequence[SampleRecord]]:
-    """Return the valid samples of each scenario."""
+def _by_scenario(
+    records: Iterable[SampleRecord], key: str = "scenario"
+) -> Iterable[Sequence[SampleRecord]]:
+    """Return the valid samples of each scenario, or of each of its wordings by the key `name`."""
     groups: defaultdict[str, list[SampleRecord]] = defaultdict(list)
     for record in records:
         if record.judgement.verdict is not Verdict.INVALID:
-            groups[record.sample_id.scenario].append(record)
+            groups[getattr(record.sample_id, key)].append(record)
     return groups.values()
+
+
+def _has_wordings(group: Sequence[SampleRecord]) -> bool:
+    return len({record.sample_id.wording for record in group}) > 1
 
 
 def _calls(record: SampleRecord) -> tuple[tuple[tuple[str, str], ...], ...]:

@@ -13,7 +13,7 @@ from itertools import count, islice
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 from lhkit.files import installed_version
 from lhkit.harness.export.conversation import json_bytes
 from lhkit.harness.export.inspect_log import start_of
@@ -58,15 +58,13 @@ def trace_requests(run: Run) -> Iterator[bytes]:
 
 
 def _requests(run: Run) -> Iterator[Any]:
-    try:
+    with importing("eval"):
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-    except ImportError as error:
-        raise MissingPackageError.of_extra("OpenTelemetry's SDK", "eval") from error
     ids, finished = _Ids(), InMemorySpanExporter()
     provider = TracerProvider(
         sampler=ALWAYS_ON,
@@ -279,6 +277,8 @@ class _Trace:
                 "lhkit.confirm.gate": str(call.gate),
                 "lhkit.confirm.answer": call.answer,
                 "lhkit.confirm.summary": call.summary,
+                "lhkit.confirm.reason": call.reason,
+                "lhkit.confirm.edited": json_or_repr(call.edited) if call.is_edited else None,
             }
             ended_confirm_s = confirm_s + call.waiting_s
             self._span(f"confirm {call.tool}", span, confirm_s, ended_confirm_s, attributes)

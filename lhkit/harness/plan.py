@@ -47,7 +47,8 @@ class PlannedSample:
     @property
     def sample_id(self) -> SampleId:
         """The id of the sample."""
-        return SampleId(scenario=self.scenario.id, repeat=self.repeat)
+        scenario = self.scenario
+        return SampleId(scenario=scenario.id, repeat=self.repeat, wording=scenario.wording)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Plan:
     def hashes(self) -> SampleHashes:
         """The content hash of every sample."""
         return SampleHashes(
-            {planned.scenario.id: planned.hashes for planned in self.scenarios}, self.repeats
+            {planned.scenario.name: planned.hashes for planned in self.scenarios}, self.repeats
         )
 
     def samples(self) -> Iterator[PlannedSample]:
@@ -97,11 +98,11 @@ class Plan:
 
     def warm_up_samples(self, samples: Iterable[PlannedSample]) -> tuple[PlannedSample, ...]:
         """Return one sample for each prompt prefix that several of `samples` share."""
-        scenarios = {planned.scenario.id: planned for planned in self.scenarios}
+        scenarios = {planned.scenario.name: planned for planned in self.scenarios}
         first: dict[tuple[ModelIdentity, str, str], PlannedSample] = {}
         counts: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for sample in samples:
-            planned = scenarios[sample.scenario.id]
+            planned = scenarios[sample.scenario.name]
             prefix = (planned.identity, planned.prompt.instructions, planned.prompt.tools_sha256)
             first.setdefault(prefix, sample)
             counts[prefix] += 1
@@ -114,7 +115,7 @@ class Plan:
         tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
         scenarios, contexts, hashes = {}, {}, {}
         for planned in self.scenarios:
-            name, locale = planned.scenario.id, planned.scenario.locale
+            name, locale = planned.scenario.name, planned.scenario.locale
             prompts[locale] = planned.prompt
             for tool in planned.prompt.tools:
                 tools[locale].setdefault(tool["name"], tool)
@@ -173,7 +174,7 @@ def plan_run(
             line for each of the first faults.
         UsageError: two scenarios have the same id.
     """
-    counts = Counter(scenario.id for scenario in scenarios)
+    counts = Counter(scenario.name for scenario in scenarios)
     if duplicates := [name for name, count in counts.items() if count > 1]:
         raise UsageError(
             f"Several scenarios have the same id: {', '.join(duplicates)}. Make each id unique."

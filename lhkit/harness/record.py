@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
 from lhkit.json_values import compact
@@ -49,28 +50,37 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleId:
-    """The scenario and the repeat of a sample; `repeat` counts from 0.
+    """The scenario, the repeat and the wording of a sample; both count from 0.
 
-    As text, repeats count from 1 and the first one has no number: `add-01`, `add-01#2`.
+    As text they count from 1, and the first one has no number: `add-01`, `add-01#2` (second
+    repeat), `add-01~2#2` (of the second wording).
     """
 
     scenario: str
     repeat: int = 0
+    wording: int = 0
 
     @classmethod
     def parse(cls, text: str) -> "SampleId":
-        """Parse `SCENARIO` or `SCENARIO#NUMBER`.
+        """Parse `SCENARIO`, `SCENARIO#NUMBER` or `SCENARIO~NUMBER#NUMBER`.
 
         Raises:
-            ValueError: the part after `#` is not a number from 1.
+            ValueError: a part after `~` or `#` is not a number from 1.
         """
-        scenario, hash_, number = text.partition("#")
-        if hash_ and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+        name, hash_, repeat = text.partition("#")
+        scenario, tilde, wording = name.rstrip().partition("~")
+        numbers = [*([repeat] if hash_ else []), *([wording] if tilde else [])]
+        if not all(re.fullmatch(r"[1-9][0-9]{0,8}", number) for number in numbers):
             raise ValueError(f"Invalid sample name {text!r}: expected SCENARIO or SCENARIO#2.")
-        return cls(scenario=scenario.rstrip(), repeat=int(number or 1) - 1)
+        return cls(scenario=scenario, repeat=int(repeat or 1) - 1, wording=int(wording or 1) - 1)
+
+    @property
+    def name(self) -> str:
+        """The name that its repeats share: the scenario in this wording."""
+        return f"{self.scenario}~{self.wording + 1}" if self.wording else self.scenario
 
     def __str__(self) -> str:
-        return f"{self.scenario}#{self.repeat + 1}" if self.repeat else self.scenario
+        return f"{self.name}#{self.repeat + 1}" if self.repeat else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +100,13 @@ class CallRecord:
     Attributes:
         result: the tool result as JSON.
         model_call: the index of the model message that made the call.
-        args: the validated arguments; None if validation failed or the call was not dispatched.
+        args: the validated arguments as the model proposed them; None if validation failed or the
+            call was not dispatched.
         summary: the text of the confirmation card; empty if none was shown.
         answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
+        reason: what the user said with the answer, or why the answer was refused.
+        shown_args: the arguments that the user edited and approved; None without an edit.
+        run_args: the edited arguments that the tool was run with; None without an edit.
     """
 
     tool: str
@@ -110,6 +124,19 @@ class CallRecord:
     model_call: int | None = None
     summary: str = ""
     answer: str = ""
+    reason: str = ""
+    shown_args: Mapping[str, Any] | None = None
+    run_args: Mapping[str, Any] | None = None
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it ran with arguments that the user had edited."""
+        return self.run_args is not None
+
+    @property
+    def edited(self) -> Mapping[str, Any]:
+        """The arguments that the user changed; None for those removed, empty without an edit."""
+        return {} if self.run_args is None else changed_arguments(self.args or {}, self.run_args)
 
     @property
     def outcome(self) -> str:

@@ -6,14 +6,16 @@ to the gate differ today, the record is skipped with the reason.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, repeat
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from lhkit.confirm.decision import Edit, QuestionOutcome, Reject, changed_arguments
 from lhkit.errors import UsageError
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
+    CallRecord,
     Evidence,
     Judgement,
     RowKeys,
@@ -24,9 +26,10 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Answer, Scenario, Turn, decide
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
+from lhkit.harness.simulated_users import answers_of
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.tool_injection import real_tools
 from lhkit.messages import GateOutcome
@@ -41,8 +44,6 @@ from lhkit.toolset import (
     opened,
     read_state,
 )
-
-_ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
 
 
 def rescore(
@@ -65,19 +66,26 @@ def rescore(
     old = run if isinstance(run, Run) else Run.load(run)
     toolset = load_toolset(toolset)
     manifest = old.manifest
-    by_id = {scenario.id: scenario.with_user(manifest.simulated_user) for scenario in scenarios}
+    by_name = {
+        wording.name: wording.with_user(manifest.simulated_user)
+        for scenario in scenarios
+        for wording in scenario.wordings()
+    }
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
-        scenario = by_id.get(record.sample_id.scenario)
+        scenario = by_name.get(record.sample_id.name)
         rescored = _rescore_record(record, scenario, toolset, manifest)
         if isinstance(rescored, str):
             skipped[record.sample_id] = rescored
         else:
             records.append(rescored)
-    names = dict.fromkeys(record.sample_id.scenario for record in records)
+    names = dict.fromkeys(record.sample_id.name for record in records)
     changed = {
-        "scenarios": {**manifest.scenarios, **{name: scenario_hash(by_id[name]) for name in names}},
+        "scenarios": {
+            **manifest.scenarios,
+            **{name: scenario_hash(by_name[name]) for name in names},
+        },
         "rescored_from": old.name,
         "rescored_with": versions(),
     }
@@ -112,7 +120,7 @@ def _rescore_record(
         ):
             return "the initial state differs today"
         row_keys = read_row_keys(session, state)
-        if reason := next(_turn_differences(scenario.turns, record), None):
+        if reason := next(_turn_differences(scenario.turns, record, session.today), None):
             return reason
         if evidence.initial_sha256:
             final_state = with_diff(state, record.state_diff)
@@ -175,7 +183,9 @@ def _with_recorded_spec(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDe
     )
 
 
-def _turn_differences(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
+def _turn_differences(
+    turns: Sequence[Turn], record: SampleRecord, today: date | None
+) -> Iterator[str]:
     """Yield the differences of user turns; a record of a failed conversation may have fewer."""
     recorded = record.evidence.turns
     if [turn.user for turn in recorded] != [turn.user for turn in turns[: len(recorded)]]:
@@ -184,21 +194,34 @@ def _turn_differences(turns: Sequence[Turn], record: SampleRecord) -> Iterator[s
     if is_complete and len(recorded) != len(turns):
         yield f"the record has {len(recorded)} turns, the scenario {len(turns)} today"
     for number, (turn, turn_record) in enumerate(zip(turns, recorded, strict=False)):
-        if not _has_same_answers(turn, turn_record):
+        if not _has_same_answers(turn, turn_record, today):
             yield f"turn {number}: the gate is answered differently today"
         if turn.checks_state and turn_record.state_diff is None:
             yield f"turn {number}: its state changes were not recorded; run the scenario again"
 
 
-def _has_same_answers(turn: Turn, record: TurnRecord) -> bool:
+def _has_same_answers(turn: Turn, record: TurnRecord, today: date | None) -> bool:
     """Return whether today's script would give the gate the recorded answers."""
     outcomes = [call.gate for call in record.calls]
+    answered = [call for call in record.calls if call.gate.is_answer]
     if turn.confirm == "absent":
-        return not any(outcome in _ANSWERS for outcome in outcomes)
+        return not answered
+    if GateOutcome.ABSENT in outcomes:
+        return False
     if turn.confirm == "careful":  # the expectation may have changed, and with it the answer
-        return GateOutcome.ABSENT not in outcomes
-    given = [_ANSWERS[outcome] for outcome in outcomes if outcome in _ANSWERS]
-    scripted: Iterator[bool] = repeat(turn.confirm == "accept")
-    if not isinstance(turn.confirm, str):
-        scripted = chain((answer == "accept" for answer in turn.confirm), repeat(False))
-    return GateOutcome.ABSENT not in outcomes and given == list(islice(scripted, len(given)))
+        return True
+    script = answers_of(turn)
+    return all(_is_answer(next(script), call, today) for call in answered)
+
+
+def _is_answer(answer: Answer, call: CallRecord, today: date | None) -> bool:
+    """Return whether an answer leads to the recorded decision."""
+    args = call.args or {}
+    decision = decide(answer, args, today)
+    if call.answer == QuestionOutcome.INVALID_EDIT:
+        return isinstance(decision, Edit)
+    if isinstance(decision, Reject):
+        return call.gate is GateOutcome.REJECTED and call.reason == decision.reason
+    after = decision.arguments if isinstance(decision, Edit) else args
+    run = args if call.run_args is None else call.run_args
+    return call.gate is GateOutcome.ACCEPTED and not changed_arguments(run, after)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.frames import (
@@ -22,13 +22,28 @@ from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import SampleHashes, select_records
+from lhkit.harness.run_options import select_scenarios
+from lhkit.harness.scenario_filter import ScenarioFilter
 from lhkit.harness.store import RECORDS, read_manifest, read_records, stored_records
-from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.settings import DEFAULT_TOOLSET, validate_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _DEFAULT_PARENT = Path("runs")
+
+
+class _Described(NamedTuple):
+    """What a filter reads of the samples of a scenario."""
+
+    id: str
+    ac: str
+    locale: str
+    tags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: SampleRecord) -> "_Described":
+        return cls(record.sample_id.scenario, record.ac, record.locale, record.tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -89,7 +104,39 @@ class Run:
 
     def summary(self) -> Summary:
         """Return counts, rates and latencies of the run."""
-        return replace(summarise(self.records), time_breakdown=self.manifest.time_breakdown())
+        return replace(
+            summarise(self.records),
+            time_breakdown=self.manifest.time_breakdown(),
+            selection=self.manifest.selection,
+        )
+
+    def select(self, **filters: Any) -> "Run":
+        """Return the part of the run with selected scenarios.
+
+        Args:
+            filters: the fields of `ScenarioFilter`, such as `tag="plain"` or `only=["ac01-*"]`.
+
+        Raises:
+            UsageError: a filter is invalid, or fits no scenario.
+            RunError: the run of `failed` cannot be read.
+        """
+        items = {record.sample_id.scenario: _Described.of(record) for record in self.records}
+        selector = validate_options(ScenarioFilter, **filters)
+        taken, selection = select_scenarios(selector, list(items.values()))
+        if selection is None:
+            return self
+        ids = {item.id for item in taken}
+        before = self.manifest.selection
+        if before is not None:  # a part of a part
+            total, given = before.total, {**before.filter.values(), **selector.values()}
+            selection = selection.model_copy(
+                update={"total": total, "filter": ScenarioFilter(**given)}
+            )
+        return replace(
+            self,
+            records=tuple(each for each in self.records if each.sample_id.scenario in ids),
+            manifest=self.manifest.model_copy(update={"selection": selection}),
+        )
 
     @property
     def scenarios(self) -> "pd.DataFrame":
@@ -116,19 +163,19 @@ class Run:
         """One row per request; see `lhkit.harness.frames.LATENCY` for the columns."""
         return latency_frame(self.records)
 
-    def sample(self, scenario: str, repeat: int = 0) -> SampleView:
-        """Return one sample for display; `repeat` counts from 0.
+    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> SampleView:
+        """Return one sample for display; `repeat` and `wording` count from 0.
 
         Raises:
             UsageError: the run has no such sample; the message names some that it has.
         """
-        sample_id = SampleId(scenario=scenario, repeat=repeat)
+        sample_id = SampleId(scenario=scenario, repeat=repeat, wording=wording)
         for record in self.records:
             if record.sample_id == sample_id:
                 return SampleView(record)
         names = sorted({record.sample_id.scenario for record in self.records})[:5]
         raise UsageError(
-            f"The run has no sample {scenario!r} with repeat {repeat}. "
+            f"The run has no sample {scenario!r} with repeat {repeat} and wording {wording}. "
             f"It has {', '.join(names) or 'none'}."
         )
 

@@ -6,7 +6,8 @@ A content hash covers the scenario, the model, everything sent to it and the ver
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from lhkit.harness.manifest import Change, Manifest, manifest_changes
@@ -48,7 +49,7 @@ class SampleHashes(Mapping[SampleId, str]):
     """The content hash of every sample, in order, computed on lookup to save memory.
 
     Args:
-        hashes: for each scenario, one hash for each repeat or one for all.
+        hashes: for each scenario in each wording, one hash for each repeat or one for all.
         repeats: samples of each scenario.
     """
 
@@ -66,19 +67,25 @@ class SampleHashes(Mapping[SampleId, str]):
         return len(self._hashes) * self._repeats
 
     def __iter__(self) -> Iterator[SampleId]:
-        for scenario in self._hashes:
+        for name in self._hashes:
+            scenario, tilde, number = name.rpartition("~")
+            first = (
+                SampleId(scenario=scenario, wording=int(number) - 1)
+                if tilde
+                else SampleId(scenario=name)
+            )
             for repeat in range(self._repeats):
-                yield SampleId(scenario=scenario, repeat=repeat)
+                yield replace(first, repeat=repeat)
 
     def __getitem__(self, sample: SampleId) -> str:
         if not 0 <= sample.repeat < self._repeats:
             raise KeyError(sample)
-        hashes = self._hashes[sample.scenario]
+        hashes = self._hashes[sample.name]
         return hashes[min(sample.repeat, len(hashes) - 1)]
 
     def index(self, sample: SampleId) -> int:
         """Return the position of a sample in the order."""
-        return self._numbers[sample.scenario] * self._repeats + sample.repeat
+        return self._numbers[sample.name] * self._repeats + sample.repeat
 
 
 def record_status(record: SampleRecord) -> RecordStatus:
@@ -116,7 +123,7 @@ def select_entries(
         if is_valid or not best.get(key, (False,))[0]:
             best[key] = (is_valid, entry)
     wanted = hashes or newest_hashes
-    order = hashes or sorted(wanted, key=lambda sample: (sample.scenario, sample.repeat))
+    order = hashes or sorted(wanted, key=attrgetter("scenario", "wording", "repeat"))
     keys = ((sample, wanted[sample]) for sample in order)
     return tuple(best[key][1] for key in keys if key in best)
 

@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +50,7 @@ from lhkit.harness.store import (
     Journal,
     open_journal,
     read_manifest,
+    require_kept_whole,
     stored_records,
     stored_statuses,
     write_manifest,
@@ -129,6 +131,15 @@ async def replay(
     run_dir: Path | None = None,
     repeats: int = 1,
     user: User = "script",
+    variants: bool = False,
+    only: str | Sequence[str] = (),
+    tag: str | Sequence[str] = (),
+    ac: str | Sequence[str] = (),
+    locale: str | Sequence[str] = (),
+    failed: Path | str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    limit: int | None = None,
     concurrency: int = 1,
     max_attempts: int = 3,
     keep_prompts: bool = False,
@@ -162,6 +173,16 @@ async def replay(
         repeats: samples per scenario.
         user: the simulated user at the confirmation: `script`, `careful` or `hasty`
             (`Scenario.with_user`).
+        variants: run each scenario in all wordings of its user messages, each `repeats` times.
+        only: run the scenarios with these ids, or patterns with `*` and `?`. This and the next
+            seven are `ScenarioFilter`'s: all apply; the manifest records what was left out.
+        tag: those with one of these tags.
+        ac: those of these acceptance criteria.
+        locale: those in these languages.
+        failed: those with a failed sample in this run folder.
+        sample: so many of the remaining, drawn at random.
+        seed: of the random draw.
+        limit: the first of the remaining, at most so many.
         concurrency: conversations at a time.
         max_attempts: attempts per sample.
         keep_prompts: store the text of prompts, not only their hash.
@@ -183,12 +204,23 @@ async def replay(
         ReplayOptions,
         repeats=repeats,
         user=user,
+        variants=variants,
+        only=only,
+        tag=tag,
+        ac=ac,
+        locale=locale,
+        failed=failed,
+        sample=sample,
+        seed=seed,
+        limit=limit,
         concurrency=concurrency,
         max_attempts=max_attempts,
         keep_prompts=keep_prompts,
         keep_states=keep_states,
     )
-    options.require_sample_limit(len(scenarios))
+    scenarios, selection = options.choose(scenarios)
+    provenance = provenance or Provenance()
+    selection = selection or provenance.selection
     keep_records = keep_records and runner is None
     if run_dir is None and not keep_records:
         option = "keep_records=False" if runner is None else "runner"
@@ -199,7 +231,8 @@ async def replay(
     expected = (turn.expect for scenario in scenarios for turn in scenario.turns)
     if any(max(len(expect.calls), len(expect.results)) > FEW for expect in expected):
         load_solver()  # not during a turn that is timed
-    provenance = provenance or Provenance()
+    if repeats > 1:
+        import_module("lhkit.harness.statistics")  # report missing packages before the model works
     clock = clock or run_clock(model, concurrency=concurrency)
     context = SampleContext(
         model=model,
@@ -231,7 +264,7 @@ async def replay(
         return await _run_plan(
             plan,
             execution,
-            provenance,
+            replace(provenance, selection=selection),
             concurrency=concurrency,
             progress=progress,
             on_resume=on_resume,
@@ -249,6 +282,9 @@ async def _run_plan(
 ) -> Run:
     folder = execution.writer.journal.folder if execution.writer else None
     before = read_manifest(folder) if folder else Manifest()
+    if folder:
+        names = [planned.scenario.id for planned in plan.scenarios]
+        require_kept_whole(folder, names, provenance.selection)
     hashes = plan.hashes
     resumption = execution.resume(plan, before)
     kept = resumption.kept_samples
@@ -274,6 +310,7 @@ async def _run_plan(
             "git_commit": provenance.git_commit,
             "command": list(provenance.command),
             "hardware": dict(provenance.hardware),
+            **({"selection": provenance.selection} if provenance.selection else {}),
             "invocations": [*before.invocations, invocation.model_dump(warnings=False)],
         }
         manifest = Manifest.model_validate(plan.manifest.model_copy(update=metadata).plain())

@@ -1,13 +1,16 @@
 """Options of a run, for `replay`, the command line, suites and Ray."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from lhkit.errors import UsageError
 from lhkit.harness.manifest import MAX_REPEATS
-from lhkit.harness.scenario import User
+from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scenario_filter import Count, Described, ScenarioFilter, ScenarioSelection
+from lhkit.harness.store import failed_scenarios
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Runtime
@@ -19,20 +22,35 @@ MAX_ATTEMPTS = 100
 MAX_TOKENS = 1_000_000
 """The most tokens of one model message, above any context length."""
 
-Count = Annotated[int, Field(strict=True)]
+_Item = TypeVar("_Item", bound=Described)
 
 
-class ReplayOptions(BaseModel):
+def select_scenarios(
+    selector: ScenarioFilter, items: Sequence[_Item]
+) -> tuple[tuple[_Item, ...], ScenarioSelection | None]:
+    """Return the selected items, and the selection; None if all are taken.
+
+    Raises:
+        UsageError: the filter fits none of them.
+        RunError: the run of `failed` cannot be read.
+    """
+    failed = None if selector.failed is None else failed_scenarios(Path(selector.failed))
+    taken = selector.select(items, failed)
+    if len(taken) == len(items):
+        return taken, None
+    values = ScenarioFilter(**selector.values())
+    return taken, ScenarioSelection(taken=len(taken), total=len(items), filter=values)
+
+
+class ReplayOptions(ScenarioFilter):
     """What is run and what is stored, independent of the model.
 
     The default of `concurrency` is what the server can run at once.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     toolset: str = DEFAULT_TOOLSET
-    limit: Count | None = Field(default=None, ge=1)
     user: User = "script"
+    variants: bool = False
     repeats: Count = Field(default=1, ge=1, le=MAX_REPEATS)
     concurrency: Count | None = Field(default=None, ge=1, le=MAX_CONCURRENCY)
     max_attempts: Count = Field(default=3, ge=1, le=MAX_ATTEMPTS)
@@ -40,7 +58,29 @@ class ReplayOptions(BaseModel):
     keep_prompts: bool = False
     keep_states: bool = False
 
-    def require_sample_limit(self, scenarios: int) -> None:
+    def expand(self, scenarios: Iterable[Scenario]) -> tuple[Scenario, ...]:
+        """Return scenarios in all their wordings, if `variants` are requested."""
+        return tuple(
+            wording
+            for scenario in scenarios
+            for wording in (scenario.wordings() if self.variants else (scenario,))
+        )
+
+    def choose(
+        self, scenarios: Sequence[Scenario]
+    ) -> tuple[tuple[Scenario, ...], ScenarioSelection | None]:
+        """Return the scenarios to run, and how they were selected; None if they are all.
+
+        Raises:
+            UsageError: the filter fits no scenario, or there are too many samples.
+            RunError: the run of `failed` cannot be read.
+        """
+        taken, selection = select_scenarios(self, scenarios)
+        wordings = self.expand(taken)
+        self._require_sample_limit(len(wordings))
+        return wordings, selection
+
+    def _require_sample_limit(self, scenarios: int) -> None:
         """Refuse more samples than a run may have.
 
         Raises:

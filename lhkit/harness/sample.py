@@ -7,14 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import repeat
 
 from lhkit.chat.controller import ChatController
-from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import LhkitError
 from lhkit.events import EndReason
 from lhkit.harness.fingerprint import tool_specs
-from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.plan import ModelSource, PlannedSample, seed_sampling, select_model
 from lhkit.harness.record import (
     BrokenRule,
@@ -27,9 +24,10 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.run_options import ReplayOptions
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
+from lhkit.harness.simulated_users import confirm_gate
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
@@ -247,7 +245,7 @@ async def _converse(
     progress.row_keys = read_row_keys(session, progress.before)
     tools = session.registry.definitions
     for turn in scenario.turns:
-        controller.confirm = _confirm_gate(turn, session)
+        controller.confirm = confirm_gate(turn, session)
         await controller.user_turn(turn.user)
         record = turn_record(
             turn.user,
@@ -307,42 +305,3 @@ async def _read_state(context: SampleContext, session: Session, before: State) -
     if is_blocking(context.toolset):
         return await asyncio.to_thread(read_state, session, before=before)
     return read_state(session, before=before)
-
-
-def _confirm_gate(turn: Turn, session: Session) -> ConfirmGate | None:
-    match turn.confirm:
-        case "absent":
-            return None
-        case "careful":
-            return _CarefulGate(turn, session)
-        case "accept":
-            return ScriptedGate(repeat(True))
-        case "reject":
-            return ScriptedGate(())
-        case answers:
-            return ScriptedGate(answer == "accept" for answer in answers)
-
-
-class _CarefulGate:
-    """The careful simulated user: accepts each expected call once, and no other call."""
-
-    def __init__(self, turn: Turn, session: Session) -> None:
-        self._expected = [
-            call.model_copy(update={"result": None})
-            for call in turn.expect.calls
-            if call.result != "cancelled"
-        ]
-        self._session = session
-        self._accepted: list[ActualCall] = []
-
-    async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return whether this call, together with those accepted before, is expected."""
-        calls = [*self._accepted, ActualCall(tool=request.tool, args=request.args)]
-        today = self._session.today
-        tools = self._session.registry.definitions  # may have grown during the turn
-        schemas = {tool.name: tool.schema_on(today) for tool in tools}
-        match = match_calls(self._expected, calls, schemas=schemas, today=today)
-        if len(match.right) < len(calls):
-            return False
-        self._accepted = calls
-        return True

@@ -12,7 +12,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    Discriminator,
     Field,
+    PrivateAttr,
+    Tag,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
@@ -20,6 +23,7 @@ from pydantic import (
     field_validator,
 )
 
+from lhkit.confirm.decision import Approve, Decision, Edit, Reject
 from lhkit.errors import ScenarioError
 from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
@@ -33,6 +37,7 @@ from lhkit.harness.faults import (
     validation_faults,
 )
 from lhkit.harness.matchers import SearchPattern
+from lhkit.harness.record import SampleId
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
 from lhkit.harness.values import normalize_reply
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
@@ -56,7 +61,79 @@ def _check_phrase(phrase: str) -> str:
 
 _Phrases: TypeAlias = Many[Annotated[NonBlank, AfterValidator(_check_phrase)]]
 _Tables: TypeAlias = Mapping[str, Many[Row]]
-_Answer: TypeAlias = Literal["accept", "reject"]
+
+
+class RejectAnswer(StrictModel):
+    """The user rejects the call and says why."""
+
+    reject: NonBlank = Field(description="What the user says; the model reads it.")
+
+
+def _edit_faults(args: Mapping[str, Any]) -> Iterator[Fault]:
+    if not args:
+        yield Fault((), "changes nothing: name an argument and its new value")
+    yield from (fault for fault in misspelt_dates(args) if fault.path)
+
+
+class EditAnswer(StrictModel):
+    """The user changes some arguments and runs the call."""
+
+    edit: Annotated[
+        Mapping[str, Any],
+        checked_by(_edit_faults),
+    ] = Field(
+        description="The changed arguments; null leaves one out, and `{date: today+1d}` is the "
+        "day that it means.",
+        examples=[{"day": "2026-06-16"}],
+    )
+
+
+def _answer_tag(answer: Any) -> str:
+    if isinstance(answer, list | tuple):
+        return "<list>"
+    is_edit = isinstance(answer, EditAnswer) or (isinstance(answer, Mapping) and "edit" in answer)
+    if is_edit or isinstance(answer, RejectAnswer | Mapping):
+        return "<edit>" if is_edit else "<reject>"
+    return "<word>"
+
+
+_Reject: TypeAlias = Annotated[RejectAnswer, Tag("<reject>")]
+_Edit: TypeAlias = Annotated[EditAnswer, Tag("<edit>")]
+_Word: TypeAlias = Literal["accept", "reject"]
+Answer: TypeAlias = Annotated[
+    Annotated[_Word, Tag("<word>")] | _Reject | _Edit, Discriminator(_answer_tag)
+]
+"""The user's answer to a confirmation."""
+
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+"""Parses an answer as it is written in a file."""
+
+_Answers: TypeAlias = Annotated[
+    Annotated[_Word | Literal["absent", "careful"], Tag("<word>")]
+    | Annotated[Many[Answer], Tag("<list>")]
+    | _Reject
+    | _Edit,
+    Discriminator(_answer_tag),
+]
+
+
+def decide(answer: Answer, args: Mapping[str, Any], today: date | None) -> Decision:
+    """Return the decision of an answer on a call with these arguments.
+
+    Args:
+        answer: the answer of a scenario.
+        args: the validated arguments of the call.
+        today: the day of the conversation, for relative dates.
+    """
+    match answer:
+        case RejectAnswer(reject=reason):
+            return Reject(reason)
+        case EditAnswer(edit=changes):
+            resolved = {name: resolve_dates(value, today) for name, value in changes.items()}
+            edited = {**args, **resolved}
+            return Edit({name: value for name, value in edited.items() if value is not None})
+        case _:
+            return Approve() if answer == "accept" else Reject()
 
 
 class _Call(StrictModel):
@@ -196,11 +273,17 @@ class Turn(StrictModel):
     """A message of the user and what is expected of the model."""
 
     user: NonBlank = Field(description="The user's message.")
-    confirm: _Answer | Literal["absent", "careful"] | Many[_Answer] = Field(
+    variants: Many[NonBlank] = Field(
         default=(),
-        description="The user's answers to the confirm gate: one word answers every question of "
-        "the turn, a list answers in order and then rejects, careful accepts what this turn "
-        "expects, each call once, and rejects any other, absent means that there is no gate.",
+        description="The same message in other words, run with `--variants` against the same "
+        "expectations.",
+    )
+    confirm: _Answers = Field(
+        default=(),
+        description="The user's answers to the confirm gate: one answers every question of the "
+        "turn, a list answers in order and then rejects. careful accepts what this turn expects, "
+        "each call once, corrects a call that differs in one argument, and rejects any other. "
+        "absent means that there is no gate.",
     )
     expect: Expect = Field(default=Expect(), description="The calls; none if left out.")
     forbid: Many[ForbiddenCall] = Field(default=(), description="Calls that must not happen.")
@@ -216,6 +299,19 @@ class Turn(StrictModel):
         "state at the end is checked.",
     )
     gone: _Tables | None = Field(default=None, description="Rows that this turn must have deleted.")
+
+    @field_validator("variants")
+    @classmethod
+    def _check_texts_differ(cls, variants: tuple[str, ...], info: ValidationInfo) -> Any:
+        texts = [normalize_reply(text) for text in (info.data.get("user", ""), *variants)]
+        if len(set(texts)) < len(texts):
+            raise ValueError("two wordings have the same text: write each once")
+        return variants
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The user's message in each wording."""
+        return (self.user, *self.variants)
 
     @property
     def checks_state(self) -> bool:
@@ -295,6 +391,14 @@ def _unknown_locale(locale: str) -> Iterable[Fault]:
     return () if locale in known else [Fault((), f"must be one of {', '.join(known)}")]
 
 
+def _uneven_variants(turns: Sequence[Turn]) -> Iterator[Fault]:
+    counts = {number: len(turn.variants) for number, turn in enumerate(turns) if turn.variants}
+    for number, count in counts.items():
+        if count != max(counts.values()):
+            message = f"has {count}, another turn {max(counts.values())}: write as many"
+            yield Fault((number, "variants"), message)
+
+
 def _repeated_tools(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
     tools = [fault.tool for fault in faults]
     for number, tool in enumerate(tools):
@@ -314,7 +418,9 @@ class Scenario(StrictModel):
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")
     ac: NonBlank = Field(description="The acceptance criterion it belongs to, such as AC-6.")
-    turns: Many[Turn] = Field(min_length=1, description="The conversation.")
+    turns: Annotated[Many[Turn], checked_by(_uneven_variants)] = Field(
+        min_length=1, description="The conversation."
+    )
     locale: Annotated[str, checked_by(_unknown_locale)] = Field(
         default=DEFAULT_LOCALE, description="Language of the conversation."
     )
@@ -333,6 +439,7 @@ class Scenario(StrictModel):
         default=ExpectedReply(),
         description="What the user reads in the whole conversation, in any turn.",
     )
+    _wording: int = PrivateAttr(default=0)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Scenario":
@@ -355,6 +462,29 @@ class Scenario(StrictModel):
             lines = [f"{format_entry_path([value], each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(lines))
         return scenario
+
+    @property
+    def wording(self) -> int:
+        """The wording of its messages: 0 is `user`, 1 the first of `variants`."""
+        return self._wording
+
+    @property
+    def name(self) -> str:
+        """The id, for a further wording with its number from 1: `add-01`, `add-01~2`."""
+        return str(SampleId(scenario=self.id, wording=self._wording))
+
+    def wordings(self) -> Iterator["Scenario"]:
+        """Yield the scenario in each of its wordings, without `variants`."""
+        for number in range(1 + max(len(turn.variants) for turn in self.turns)):
+            turns = (
+                turn.model_copy(update={"user": turn.texts[number], "variants": ()})
+                if turn.variants
+                else turn
+                for turn in self.turns
+            )
+            scenario = self.model_copy(update={"turns": tuple(turns)})
+            scenario._wording = number or self._wording
+            yield scenario
 
     @property
     def checks_each_turn(self) -> bool:
@@ -395,7 +525,7 @@ class Scenario(StrictModel):
         def is_replaced(turn: Turn) -> bool:
             if turn.confirm == () and user == "hasty":
                 return all(call.result != "cancelled" for call in turn.expect.calls)
-            return turn.confirm in {"accept", "careful"}
+            return turn.confirm in ("accept", "careful")
 
         turns = (
             turn.model_copy(update={"confirm": answer}) if is_replaced(turn) else turn

@@ -24,7 +24,7 @@ from lhkit.harness.manifest import Prompt
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Expect, Scenario, Turn
+from lhkit.harness.scenario import ANSWER, Answer, Expect, Scenario, Turn
 from lhkit.harness.similarity import HeldOut
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
@@ -33,8 +33,7 @@ from lhkit.toolset import Toolset, name_of, opened, registry_of
 
 _AC: Final = "training"
 
-_Answer: TypeAlias = Literal["accept", "reject"]
-_Answers: TypeAlias = _Answer | Literal["absent"] | tuple[_Answer, ...]
+_Answers: TypeAlias = Literal["accept", "absent"] | tuple[Answer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +116,12 @@ def run_conversations(
             f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}. "
             "Give its tools with --toolset."
         )
-    by_id = {scenario.id: scenario for scenario in scenarios}
+    by_name = {wording.name: wording for scenario in scenarios for wording in scenario.wordings()}
 
     def texts(record: SampleRecord) -> PromptTexts | None:
         if record.judgement.verdict is not Verdict.PASS or not _is_exportable(record):
             return None
-        prompt = _prompt_texts(toolset, _initial_state(record, run, by_id), record)
+        prompt = _prompt_texts(toolset, _initial_state(record, run, by_name), record)
         _require_same_prompt(prompt, record, run)
         return prompt
 
@@ -140,7 +139,7 @@ def _is_exportable(record: SampleRecord) -> bool:
 def _initial_state(
     record: SampleRecord, run: Run, scenarios: Mapping[str, Scenario]
 ) -> Mapping[str, Any]:
-    name, state = record.sample_id.scenario, record.evidence.initial_state
+    name, state = record.sample_id.name, record.evidence.initial_state
     if scenario := scenarios.get(name):
         if run.manifest.scenarios.get(name) != scenario_hash(
             scenario.with_user(run.manifest.simulated_user)
@@ -159,7 +158,7 @@ def _initial_state(
 def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) -> None:
     """Refuse texts that are not those of the run, as far as its manifest has their hashes."""
     instructions = run.manifest.locales.get(record.locale, Prompt()).instructions_sha256
-    contexts = (run.manifest.contexts or {}).get(record.sample_id.scenario)
+    contexts = (run.manifest.contexts or {}).get(record.sample_id.name)
     for recorded, present in (
         (instructions or None, prompt.instructions),
         (contexts, list(prompt.contexts)),
@@ -270,7 +269,7 @@ def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
     answers = [call.answer for call in turn.calls if call.tool in destructive]
     if "absent" in answers:
         return "absent"
-    return tuple("accept" if answer == "accept" else "reject" for answer in answers) or "accept"
+    return tuple(map(ANSWER.validate_python, answers)) or "accept"
 
 
 def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import bdtr, betaincinv, ndtr, stdtrit
-
+from lhkit.errors import importing
 from lhkit.harness.rates import Interval
+
+with importing("eval"):
+    import numpy as np
+    from numpy.typing import NDArray
+    from scipy.special import bdtr, betaincinv, ndtr, stdtrit
 
 _Numbers: TypeAlias = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, overload
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from lhkit.errors import RunError, UsageError
+from lhkit.errors import MissingRunError, RunError, UsageError
 from lhkit.files import open_regular, open_to_append, write_atomically
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
@@ -38,6 +38,7 @@ from lhkit.harness.resume import (
     select_entries,
     select_records,
 )
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.redaction import masked
 
 RECORDS = "records.jsonl"
@@ -237,6 +238,50 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         raise _unwritable(folder, error) from error
 
 
+def failed_scenarios(folder: Path) -> frozenset[str]:
+    """Return the scenarios with a failed sample in the newest invocation of a run.
+
+    Args:
+        folder: the run folder, or its name in `runs`.
+
+    Raises:
+        MissingRunError: there is no run.
+        RunError: the run is invalid.
+    """
+    named = folder if (folder / RECORDS).is_file() else Path("runs") / folder
+    if not (named / RECORDS).is_file():
+        raise MissingRunError(f"{folder} is not a run folder. Give one such as runs/NAME.")
+    hashes = SampleHashes.from_manifest(read_manifest(named))
+    records = select_records(read_records(named), hashes)
+    return frozenset(
+        record.sample_id.scenario for record in records if record.judgement.verdict is Verdict.FAIL
+    )
+
+
+def require_kept_whole(
+    folder: Path, scenarios: Iterable[str], selection: ScenarioSelection | None
+) -> None:
+    """Refuse a selected run in the folder of a run that has further scenarios.
+
+    Args:
+        folder: the run folder; need not exist.
+        scenarios: the ids of the new run.
+        selection: how they were selected; None if they are all.
+
+    Raises:
+        UsageError: the folder has a run of all scenarios, which this one would replace.
+    """
+    if selection is None:
+        return
+    before = read_manifest(folder)
+    earlier = {sample.scenario for sample in SampleHashes.from_manifest(before)}
+    if before.selection is None and earlier - set(scenarios):
+        raise UsageError(
+            f"{folder} has a run of all {len(earlier)} scenarios, which a run of "
+            f"{selection.taken} selected ones would replace. Give another name or folder."
+        )
+
+
 def write_rescored(folder: Path, records: Iterable[SampleRecord], manifest: Manifest) -> None:
     """Write rescored records, and replace earlier rescored ones.
 
@@ -249,6 +294,8 @@ def write_rescored(folder: Path, records: Iterable[SampleRecord], manifest: Mani
                 f"{folder} has the records of a run, which are not replaced. Give another folder "
                 "with --into."
             )
+        names = [sample.scenario for sample in SampleHashes.from_manifest(manifest)]
+        require_kept_whole(folder, names, manifest.selection)
         write_manifest(folder, manifest)
         _replace_records(folder, records)
 

@@ -1,7 +1,7 @@
 """Suite files (`evals/*.toml`): scenarios, arms and thresholds.
 
-Each combination of models, runtimes, dialects, constraints, prompts and stress is one arm. They are
-run by `cli.matrix`.
+Each combination of models, runtimes, dialects, constraints, prompts, stress and users is one arm.
+They are run by `cli.matrix`.
 """
 
 import re
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from lhkit.errors import UsageError
 from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
+from lhkit.harness.scenario import User
 from lhkit.models.dialects.base import Constraint
 from lhkit.settings import Runtime
 from lhkit.toolset import reference_from
@@ -45,7 +46,7 @@ class PromptFile(_Table):
 class Arms(_Table):
     """The axes; every combination is run. Names consist of the axes with several values.
 
-    The default of `runtimes` is the runtime in the settings.
+    The default of `runtimes` is the runtime in the settings, that of `users` the suite's `user`.
     """
 
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
@@ -54,6 +55,7 @@ class Arms(_Table):
     constraints: Annotated[tuple[Constraint, ...], Field(min_length=1)] = ("off",)
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
     stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
+    users: Annotated[tuple[User, ...], Field(min_length=1)] | None = None
 
 
 class Suite(ReplayOptions):
@@ -120,13 +122,13 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     axes = suite.arms
     shared = {name: getattr(suite, name) for name in ReplayOptions.model_fields}
     shared["toolset"] = reference_from(folder, suite.toolset)
-    runtimes = axes.runtimes or (None,)
-    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    runtimes, users = axes.runtimes or (None,), axes.users or (suite.user,)
+    rest = (axes.dialects, axes.constraints, axes.prompts, axes.stress, users)
     is_named = [len(axis) > 1 for axis in (axes.models, runtimes, *rest)]
     if not any(is_named):
         is_named[0] = True
     arms: dict[str, Arm] = {}
-    for model, runtime, dialect, constraint, prompt, stress in product(
+    for model, runtime, dialect, constraint, prompt, stress, user in product(
         axes.models, runtimes, *rest
     ):
         served = ServedModel(name=model) if isinstance(model, str) else model
@@ -137,6 +139,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             constraint,
             prompt,
             stress,
+            user,
         )
         name = "-".join(part or "plain" for part in compress(parts, is_named))
         name = re.sub(r"[^A-Za-z0-9._=,-]+", "-", name).strip("-.")
@@ -144,7 +147,7 @@ def expand_arms(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
             raise UsageError(f"Two arms have the name {name!r}. List each value of an axis once.")
         instructions = suite.prompts.get(prompt, {}).items()
         options = RunOptions(
-            **shared,
+            **{**shared, "user": user},
             model=served.name,
             base_urls=() if served.base_url is None else (served.base_url,),
             runtime=runtime,

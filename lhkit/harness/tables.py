@@ -4,6 +4,7 @@ Terminal, HTML and Markdown render the same `Table`s. The kind of a cell separat
 text of users, models and files, which must neither format nor run.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,6 +14,7 @@ from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import ALPHA, Arm, Comparison, Divergence, Ratio
 from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.timings import Latency, TimeBreakdown
 from lhkit.locales import Catalog
@@ -54,9 +56,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table: `totals` are rows below a rule, `notes` are lines below the table."""
+    """A table: `totals` are rows below a rule, `lead` and `notes` lines above and below."""
 
     title: str
+    lead: str = ""
     columns: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
     totals: tuple[tuple[Cell, ...], ...] = ()
@@ -85,6 +88,7 @@ def pass_rates(
     totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
+        lead=selection_line(summary.selection, catalog),
         columns=_rate_columns("table.ac", catalog),
         rows=tuple(
             _rates(tally, _code(f"{tally.name} {texts.get(tally.name, '')}".strip()))
@@ -95,12 +99,22 @@ def pass_rates(
     )
 
 
+def selection_line(selection: ScenarioSelection | None, catalog: Catalog) -> str:
+    """Return how many scenarios were selected and left out; empty for all of them."""
+    if selection is None:
+        return ""
+    taken, total = selection.taken, selection.total
+    words = shlex.join(selection.filter.words)
+    return catalog.text("table.selection", taken=taken, total=total, left=total - taken, by=words)
+
+
 def group_rates(summary: Summary, catalog: Catalog) -> tuple[Table, ...]:
-    """Return pass rates by expected tool, by language and by tag."""
+    """Return pass rates by expected tool, by language, by tag and by wording."""
     groups = {
         "report.by_tool": summary.by_tool,
         "report.by_locale": summary.by_locale,
         "report.by_tag": summary.by_tag,
+        "report.by_wording": summary.by_wording,
     }
     return tuple(
         Table(
@@ -181,12 +195,9 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         counts = ", ".join(f"{code} {count}" for code, count in codes.items())
         yield text(f"table.{severity}_line", codes=counts or text("table.none"))
     yield from _score_notes(total, catalog)
-    yield text(
-        "table.confirm_line",
-        asked=gate.asked,
-        unconfirmed=gate.unconfirmed,
-        rejections=gate.rejections,
-    )
+    yield confirm_line(summary, catalog)
+    if summary.confirm.edited:
+        yield text("table.edited_line", edited=edited_calls(summary))
     yield text(
         "table.respect_line",
         respected=part_of(gate.respected_turns, gate.rejected_turns),
@@ -206,6 +217,7 @@ def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     if len(summary.false_claims) > _SHOWN_CLAIMS:
         yield text("table.more", count=len(summary.false_claims) - _SHOWN_CLAIMS)
     yield from _repeat_notes(summary, catalog)
+    yield from _wording_notes(summary, catalog)
     yield from _time_notes(summary, catalog)
 
 
@@ -249,6 +261,27 @@ def _repeat_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
         )
 
 
+def _wording_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
+    """Yield pass rates by wording, and how much wordings and repeats vary."""
+    wordings = summary.wordings
+    n, passed_all, passed_some = wordings.scenarios, wordings.passed_all, wordings.passed_some
+    if not n:
+        return
+    yield catalog.text(
+        "table.wordings_line",
+        count=n,
+        rates=" · ".join(part_of(each.passed, each.valid) for each in summary.by_wording),
+        passed_all=part_of(passed_all, n),
+        passed_some=part_of(passed_some, n),
+        passed_none=part_of(n - passed_all - passed_some, n),
+    )
+    yield catalog.text(
+        "table.spread_line",
+        between=percent(wordings.between),
+        within=percent(wordings.within),
+    )
+
+
 def _time_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
     times, tokens = summary.times, summary.tokens
     yield catalog.text(
@@ -285,18 +318,38 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def confirm_line(summary: Summary, catalog: Catalog) -> str:
+    """Return how many writes were asked about, ran without a question, and were rejected."""
+    gate = summary.confirm
+    return catalog.text(
+        "table.confirm_line",
+        asked=gate.asked,
+        unconfirmed=gate.unconfirmed,
+        rejections=gate.rejections,
+    )
+
+
 def gate_line(summary: Summary, catalog: Catalog) -> str:
-    """Return the effectiveness of the gate: unexpected writes proposed, rejected, executed."""
+    """Return the effectiveness of the gate: the unexpected writes and what became of them."""
     gate = summary.confirm
     unexpected = part_of(gate.unexpected, gate.asked)
     rejected = part_of(gate.unexpected_rejected, gate.unexpected)
+    edited = part_of(gate.unexpected_edited, gate.unexpected)
     executed = part_of(gate.unexpected_executed, gate.unexpected)
     return catalog.text(
         "table.gate_line",
         unexpected=f"{unexpected}{interval_text(gate.unexpected_interval)}",
         rejected=f"{rejected}{interval_text(gate.rejected_interval)}",
+        edited=f"{edited}{interval_text(gate.edited_interval)}",
         executed=f"{executed}{interval_text(gate.executed_interval)}",
     )
+
+
+def edited_calls(summary: Summary) -> str:
+    """Return how many calls the user edited, and which arguments, such as `3: log.day 2, …`."""
+    gate = summary.confirm
+    arguments = ", ".join(f"{name} {count}" for name, count in gate.edited_arguments.items())
+    return f"{gate.edited}: {arguments}" if arguments else str(gate.edited)
 
 
 def claims_line(summary: Summary, catalog: Catalog) -> str:
@@ -366,11 +419,18 @@ def _scores(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
         yield "pass_at", total.repeats.pass_at, f"k = {total.repeats.k}"
         yield "pass_hat", total.repeats.pass_hat, f"k = {total.repeats.k}"
         yield "flips", summary.flips.rate, f"{summary.flips.flipped}/{summary.flips.scenarios}"
+    if n := summary.wordings.scenarios:
+        for name in ("passed_all", "passed_some"):
+            count = getattr(summary.wordings, name)
+            yield name, count / n, f"{count}/{n}"
+        yield "between", summary.wordings.between, ""
+        yield "within", summary.wordings.within, ""
 
 
 _GATE_COUNTS = (
     *("asked", "rejections", "unconfirmed", "retries", "bypasses"),
-    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_executed"),
+    *("false_claims", "unexpected", "unexpected_rejected", "unexpected_edited"),
+    *("unexpected_executed", "edited"),
 )
 
 
@@ -381,7 +441,8 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     if not any(counts.values()):
         return None
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
-    values = {**{name: str(count) for name, count in counts.items()}, "respected": respected}
+    values = {name: str(count) for name, count in counts.items()}
+    values |= {"edited": edited_calls(summary), "respected": respected}
     columns = _row(catalog.text("report.gate_title"), catalog.text("report.count"))
     return Table(
         title=columns[0].text,
@@ -468,6 +529,7 @@ def comparison_table(comparison: Comparison, catalog: Catalog) -> Table:
     names = (_code(comparison.name_a), _code(comparison.name_b))
     return Table(
         title=catalog.text("report.flips"),
+        lead=" ".join(part_lines(comparison, catalog)),
         columns=_row("", *names, catalog.text("compare.difference")),
         rows=tuple(_comparison_rows(comparison, catalog)),
         notes=tuple(_comparison_notes(comparison, catalog)),
@@ -513,6 +575,22 @@ def _comparison_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]
     for change in comparison.changes:
         if change.what != "scenario":
             yield change_text(change, catalog)
+
+
+def part_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield which run has only selected scenarios, and what that means for the comparison."""
+    names = (comparison.name_a, comparison.name_b)
+    selections = (comparison.selection_a, comparison.selection_b)
+    if not any(selections):
+        return
+    for name, selection in zip(names, selections, strict=True):
+        if selection is not None:
+            part = selection_line(selection, catalog)
+            yield catalog.text("compare.part", name=name, part=part)
+    shared = len({pair.sample_id.scenario for pair in comparison.pairs})
+    yield catalog.text("compare.shared", count=shared)
+    if any(selection.filter.failed for selection in selections if selection is not None):
+        yield catalog.text("compare.chosen_by_result")
 
 
 def changed_scenarios_warning(comparison: Comparison, catalog: Catalog) -> str:
@@ -570,6 +648,7 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
         catalog: the locale's texts.
         title: the name of the suite.
     """
+    selection = selection_line(arms[0].summary.selection, catalog)
     pairs = len(arms) * (len(arms) - 1) // 2
     best = next((arm.name for arm in arms if arm.p_best is None), "")
     equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
@@ -582,7 +661,7 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
         rows=tuple(_arm_row(arm, catalog) for arm in arms),
-        notes=tuple(notes),
+        notes=tuple(filter(None, (selection, *notes))),
     )
 
 

@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from lhkit.chat.truth import CompletedCall, truth_of_calls
+from lhkit.errors import UsageError
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, TurnScore
 from lhkit.json_values import json_or_repr
-from lhkit.locales import Catalog
+from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
 PartKind: TypeAlias = Literal[
-    "turn", "user", "message", "call", "scores", "reply", "added_tools", "notice", "fault"
+    "turn", "user", "message", "call", "scores", "reply", "truth", "added_tools", "notice", "fault"
 ]
 
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,7 +29,8 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Part:
     """One part of a conversation: the start of a turn, or an event in it.
 
-    `text` is the text of a user message, reply, notice or fault, or the names of added tools.
+    `text` is the text of a user message, reply, notice or fault, the line of truth, or the names
+    of added tools.
     `turn`, `message`, `call` and `scores` are set for the kinds of the same name. `number` counts
     turns and the messages of a turn from 1.
     """
@@ -41,7 +44,7 @@ class Part:
     scores: TurnScore | None = None
 
 
-def transcript_parts(record: SampleRecord) -> Iterator[Part]:
+def transcript_parts(record: SampleRecord, catalog: Catalog) -> Iterator[Part]:
     """Yield the parts of all turns; calls follow their message, those without one come last."""
     scores = dict(enumerate(record.judgement.scores))
     for number, turn in enumerate(record.evidence.turns):
@@ -59,6 +62,7 @@ def transcript_parts(record: SampleRecord) -> Iterator[Part]:
             yield Part(kind="scores", scores=score)
         yield Part(kind="reply", text=turn.reply)
         texts: tuple[tuple[PartKind, str], ...] = (
+            ("truth", turn_truth(turn, catalog)),
             ("added_tools", ", ".join(str(tool["name"]) for tool in turn.new_tools)),
             ("notice", turn.hint or ""),
             ("fault", " · ".join(filter(None, (turn.error, turn.cause, turn.detail)))),
@@ -68,14 +72,37 @@ def transcript_parts(record: SampleRecord) -> Iterator[Part]:
 
 def transcript(record: SampleRecord, catalog: Catalog, *, max_chars: int) -> str:
     """Return the conversation as plain text of at most `max_chars` characters."""
-    lines = (line for part in transcript_parts(record) for line in _lines(part, catalog))
+    lines = (line for part in transcript_parts(record, catalog) for line in _lines(part, catalog))
     text = printable("\n".join(lines))
     return text if len(text) <= max_chars else f"{text[: max_chars - 2]} …"
 
 
-def short_lines(record: SampleRecord) -> Iterator[str]:
+def catalog_of(record: SampleRecord) -> Catalog:
+    """Return the texts in the language of a record; the default ones for an unknown language."""
+    try:
+        return load_catalog(record.locale)
+    except UsageError:  # a record from elsewhere
+        return load_catalog()
+
+
+def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:
+    """Return what a recorded turn wrote, as the line that the user reads under the reply."""
+    calls = (
+        CompletedCall(
+            tool=call.tool,
+            args=call.run_args or call.args or {},
+            gate=call.gate,
+            ran=call.ran,
+            outcome=call.outcome,
+        )
+        for call in turn.calls
+    )
+    return truth_of_calls(calls, catalog)
+
+
+def short_lines(record: SampleRecord, catalog: Catalog) -> Iterator[str]:
     """Yield user messages, tool calls and replies, one line each."""
-    for part in transcript_parts(record):
+    for part in transcript_parts(record, catalog):
         if part.kind == "user":
             yield f"> {part.text}"
         elif part.call is not None:
@@ -108,6 +135,8 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
 def _call_line(call: CallRecord) -> str:
     args = call.raw_args if call.args is None else call.args
     answer = f": {call.answer}" if call.answer else ""
+    answer += f" edited {_json(call.edited)}" if call.is_edited else ""
+    answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
     return f"→ {call.tool}({_json(args)}){gate} → {_json(call.result)}"
 

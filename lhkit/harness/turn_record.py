@@ -125,6 +125,9 @@ def _call_record(
         model_call=model_call,
         summary=outcome.summary,
         answer=outcome.answer,
+        reason=outcome.reason,
+        shown_args=outcome.shown_args,
+        run_args=outcome.run_args,
     )
 
 

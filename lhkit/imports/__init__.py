@@ -1,1 +1,9 @@
-"""Import recorded chats, tau-bench and BFCL as scenarios with a toolset."""
+"""Import recorded chats and benchmarks as scenarios with a toolset.
+
+A package adds an importer as an entry point of the group `lhkit.importers`: a function that returns
+an `Imported`.
+"""
+
+from lhkit.imports.imported import Imported, ImportedFile, Loss
+
+__all__ = ["Imported", "ImportedFile", "Loss"]

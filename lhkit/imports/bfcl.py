@@ -21,7 +21,9 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+import typer
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
@@ -265,8 +267,10 @@ CATEGORIES = (
 )
 
 
-def import_bfcl(path: Path) -> Imported:
-    """Convert BFCL's multi-turn conversations into scenarios.
+def import_bfcl(
+    path: Annotated[Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")],
+) -> Imported:
+    """Import BFCL's multi-turn conversations, with its own classes as tools.
 
     Raises:
         UsageError: the package is missing, or its code fails.

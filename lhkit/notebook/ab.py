@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import Decision, QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent, EndReason, TurnEnded
 from lhkit.harness.chats import ChatRecorder
@@ -80,7 +80,7 @@ class _ModelChat:
         self.conversation = PanelConversation(
             model=self.model,
             live_session=self._live_session,
-            confirm=self.gate.decision_gate,
+            confirm=self.gate,
             catalog=self._catalog,
             on_event=self._on_event,
         )
@@ -229,15 +229,14 @@ class ABPanel(Board[ABState]):
     def _parts(self) -> Sequence[str]:
         return ab_parts(self._state, self._catalog)
 
-    async def send(self, text: str, *, answers: Iterable[bool] = ()) -> None:
+    async def send(self, text: str, *, answers: Iterable[Decision | bool] = ()) -> None:
         """Send a message to both models, and wait for both. Ignored while a turn runs.
 
         After a vote it begins another conversation.
 
         Args:
             text: the user's message; blank text is ignored.
-            answers: answers to each side's confirmation cards, in order, for notebooks that run
-                unattended; only True accepts. Questions of a server in mid-call are then declined.
+            answers: decisions on each side's confirmation cards, as for `ChatPanel.send`.
 
         Raises:
             UsageError: the user has not consented yet.
@@ -313,16 +312,16 @@ class ABPanel(Board[ABState]):
         """End the running turns; open cards are cancelled."""
         self._stop(QuestionOutcome.STOPPED)
 
-    def answer(self, card: str, *, is_allowed: bool) -> None:
+    def answer(self, card: str, decision: Decision | bool) -> None:
         """Answer a card from code.
 
         Args:
             card: the card's id, such as `panel.sides[0].open_card.card` on the left; ignored if it
                 is not open.
-            is_allowed: only True accepts. A form of a server in mid-call is declined either way.
+            decision: as for `ChatPanel.answer`.
         """
         for chat in self._chats:
-            chat.gate.settle(card, is_allowed=is_allowed)  # card ids differ between the sides
+            chat.gate.settle(card, decision)  # card ids differ between the sides
 
     def opt_in(self) -> None:
         """Consent that text is sent to both models, and store the consent.

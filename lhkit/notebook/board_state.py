@@ -1,17 +1,15 @@
 """The states of the A/B and review boards; pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from lhkit.confirm.form import (
-    FieldKind,
     FormField,
     Typed,
-    UnsupportedFormError,
+    argument_fields,
     format_value,
-    parse_field,
 )
 from lhkit.events import CallCompleted, ChatEvent, TurnEnded
 from lhkit.harness.record import CallRecord, Preference, SampleRecord
@@ -231,32 +229,19 @@ class ReviewState(BoardState):
         say = label.say if label is not None else ""
         if held not in WITH_CALL:
             return Correction(number=number, held=held, say=say)
-        made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.raw_args)
+        made: tuple[str, Any] = (
+            ("", None) if call is None else (call.tool, call.run_args or call.raw_args)
+        )
         if label is not None and label.held is held:
             made = (label.tool, label.args)
         name = tool or made[0]
         if name not in self.schemas:
             name = next(iter(self.schemas), "")
         args = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-        fields = tuple(_argument_fields(self.schemas.get(name, {})))
+        fields = argument_fields(self.schemas.get(name, {}))
         typed = {
             field.name: format_value(field, args[field.name])
             for field in fields
             if field.name in args
         }
         return Correction(number=number, held=held, tool=name, fields=fields, typed=typed, say=say)
-
-
-def _argument_fields(schema: Mapping[str, Any]) -> Iterator[FormField]:
-    """Yield the form fields of a call's arguments; JSON text for unsupported types."""
-    properties, needed = schema.get("properties"), schema.get("required")
-    required = needed if isinstance(needed, list | tuple) else ()
-    for name, part in (properties if isinstance(properties, Mapping) else {}).items():
-        try:
-            yield replace(parse_field(str(name), part, is_required=name in required), title="")
-        except UnsupportedFormError:
-            about = part.get("description", "") if isinstance(part, Mapping) else ""
-            is_required = name in required
-            yield FormField(
-                name=str(name), kind=FieldKind.JSON, about=str(about), is_required=is_required
-            )

@@ -4,12 +4,21 @@ import json
 import re
 from typing import Any, assert_never
 
+from lhkit.chat.truth import truth_line
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.notebook.markdown import is_active
-from lhkit.notebook.state import BrokenItem, CardItem, ErrorItem, Item, OptInRequested, PanelState
+from lhkit.notebook.state import (
+    BrokenItem,
+    CardItem,
+    ErrorItem,
+    Item,
+    OptInRequested,
+    PanelState,
+    TruthItem,
+)
 from lhkit.text import printable
 from lhkit.tool_results import result_to_dict
 
@@ -37,11 +46,18 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request):
-            return f"{_question(item, catalog, mark='**')}\n\n{_fenced(request.summary)}"
+            parts = [_question(item, catalog, mark="**"), _fenced(request.summary)]
+            if item.reason:
+                parts.append(
+                    _quoted(_fenced(item.reason) if is_active(item.reason) else item.reason)
+                )
+            return "\n\n".join(parts)
         case SystemMessage(text=text):
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
             return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
+        case TruthItem(calls=calls):
+            return f"*{truth_line(calls, catalog)}*"
         case OptInRequested():
             return ""
         case _:
@@ -51,7 +67,8 @@ def _markdown(item: Item, catalog: Catalog) -> str:
 def _question(item: CardItem, catalog: Catalog, mark: str = "") -> str:
     title = catalog.text("confirm.title" if item.form is None else "form.title")
     outcome = catalog.text(f"notebook.outcome_{item.outcome}") if item.outcome else "…"
-    return f"{mark}{title}{mark} {outcome}"
+    edited = f" · {catalog.text('confirm.edited')}" if item.proposed is not None else ""
+    return f"{mark}{title}{mark} {outcome}{edited}"
 
 
 def _quoted(text: str) -> str:
@@ -87,30 +104,32 @@ def _line(item: Item, catalog: Catalog) -> str:
         case ToolCallMessage(outcome=outcome):
             status = result_to_dict(outcome.result)["status"] if outcome else "…"
             return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
-        case CardItem():
-            return _question(item, catalog)
+        case CardItem(reason=reason):
+            return f"{_question(item, catalog)}\n{reason}".rstrip()
         case SystemMessage(text=text):
             return text
         case ErrorItem(text=text, detail=detail):
             return f"{text}\n{detail}".rstrip()
+        case TruthItem(calls=calls):
+            return truth_line(calls, catalog)
         case OptInRequested():
             return ""
         case _:
             assert_never(item)
 
 
-def to_json(state: PanelState) -> str:
+def to_json(state: PanelState, catalog: Catalog) -> str:
     """Return the conversation as JSON text: the model and the items."""
     identity = state.identity
     document = {
         "model": identity.model if identity else "",
         "dialect": identity.dialect if identity else "",
-        "messages": [entry for item in state.items if (entry := _entry(item))],
+        "messages": [entry for item in state.items if (entry := _entry(item, catalog))],
     }
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def _entry(item: Item) -> dict[str, Any]:
+def _entry(item: Item, catalog: Catalog) -> dict[str, Any]:
     match item:
         case UserMessage(text=text):
             return {"role": "user", "text": text}
@@ -129,17 +148,24 @@ def _entry(item: Item) -> dict[str, Any]:
                 "raw": item.raw,
             }
         case CardItem(request=request, outcome=outcome):
+            edit = {} if item.proposed is None else {"proposed": plain_or_repr(item.proposed)}
+            words = {"user_message": item.reason} if item.reason else {}
             return {
                 "role": "confirm",
                 "tool": request.tool,
                 "summary": request.summary,
                 "allowed": outcome is not None and outcome.is_allowed,
                 "reason": str(outcome) if outcome else None,
+                **({"arguments": plain_or_repr(request.args)} if edit else {}),
+                **edit,
+                **words,
             }
         case SystemMessage(text=text):
             return {"role": "system", "text": text}
         case ErrorItem(text=text, detail=detail):
             return {"role": "error", "text": text, "detail": detail}
+        case TruthItem(calls=calls):
+            return {"role": "truth", "text": truth_line(calls, catalog)}
         case OptInRequested():
             return {}
         case _:

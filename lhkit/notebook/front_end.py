@@ -1,16 +1,19 @@
 """Detect the kernel, the running cell and a terminal, and ask the user by text."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
 
+from lhkit.confirm.decision import Decision
 from lhkit.confirm.form import Form, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.confirm.terminal import TerminalGate, discard_pending_input, is_yes
+from lhkit.confirm.terminal import TerminalGate, discard_pending_input
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]
 """Shows a prompt and returns a line; raises if there is no user to ask."""
+
+_Answer = TypeVar("_Answer")
 
 
 def in_kernel() -> bool:
@@ -27,27 +30,29 @@ def in_cell() -> bool:
     return header.get("msg_type") == "execute_request"
 
 
-async def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
-    """Ask a yes/no question by text, and block until it is answered.
+async def typed_decision(
+    request: ConfirmRequest, catalog: Catalog, ask: Ask = input
+) -> Decision | None:
+    """Ask about a call by text, and block until it is answered.
 
     Text typed into a terminal before the question is discarded.
 
     Returns:
-        The answer; None without a cell whose front end takes input, or a terminal.
+        The decision; None without a cell whose front end takes input, or a terminal.
     """
-    if not _can_type():
-        return None
-    await _forget()
-    try:
-        return is_yes(ask(prompt))
-    except (EOFError, OSError, RuntimeError):  # the front end takes no input
-        return None
+    return await _typed(lambda gate: gate.confirm(request), catalog, ask)
 
 
 async def typed_form(
     request: ConfirmRequest, form: Form, catalog: Catalog, ask: Ask = input
 ) -> FormAnswer | None:
-    """Fill in a form by text, as `typed_answer`; None where no user can answer."""
+    """Fill in a form by text, as `typed_decision`; None where no user can answer."""
+    return await _typed(lambda gate: gate.fill_in(request, form), catalog, ask)
+
+
+async def _typed(
+    work: Callable[[TerminalGate], Awaitable[_Answer]], catalog: Catalog, ask: Ask
+) -> _Answer | None:
     if not _can_type():
         return None
     shown: list[str] = []
@@ -58,9 +63,8 @@ async def typed_form(
         return ask(text)
 
     try:
-        gate = TerminalGate(read, shown.append, catalog, forget=_forget)
-        return await gate.fill_in(request, form)
-    except (OSError, RuntimeError):
+        return await work(TerminalGate(read, shown.append, catalog, forget=_forget))
+    except (OSError, RuntimeError):  # the front end takes no input
         return None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import Decision, QuestionOutcome
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import ChatEvent
 from lhkit.files import write_atomically
@@ -105,7 +105,7 @@ class ChatPanel:
         self._conversation = PanelConversation(
             model=model,
             live_session=live_session,
-            confirm=self._gate.decision_gate,
+            confirm=self._gate,
             catalog=self._screen.catalog,
             on_event=self._on_event,
         )
@@ -140,13 +140,14 @@ class ChatPanel:
     def __repr__(self) -> str:
         return repr(self._screen.widget)
 
-    async def send(self, text: str, *, answers: Iterable[bool] = ()) -> None:
+    async def send(self, text: str, *, answers: Iterable[Decision | bool] = ()) -> None:
         """Send a message, and wait for the end of the turn. Ignored while a turn runs.
 
         Args:
             text: the user's message; blank text is ignored.
-            answers: answers to this turn's confirmation cards, in order, for notebooks that run
-                unattended; only True accepts. Questions of a server in mid-call are then declined.
+            answers: decisions on this turn's confirmation cards, in order, for notebooks that run
+                unattended: `Approve()`, `Edit(…)`, `Reject(…)`, or a bool, of which only True
+                approves. Questions of a server in mid-call are then declined.
 
         Raises:
             UsageError: the user has not consented yet.
@@ -196,14 +197,16 @@ class ChatPanel:
         if needs_opt_in:
             self._ask_opt_in()
 
-    def answer(self, card: str, *, is_allowed: bool) -> None:
+    def answer(self, card: str, decision: Decision | bool) -> None:
         """Answer a card from code.
 
         Args:
             card: the card's id, `panel.state.open_card.card`; ignored if it is not open.
-            is_allowed: only True accepts. A form of a server in mid-call is declined either way.
+            decision: `Approve()`, `Edit(…)` or `Reject(…)`, or a bool, of which only True approves.
+                An edit with invalid arguments leaves the card open, with the error. A form of a
+                server in mid-call is declined in any case.
         """
-        self._gate.settle(card, is_allowed=is_allowed)
+        self._gate.settle(card, decision)
 
     def opt_in(self) -> None:
         """Consent that text is sent to this model, and store the consent.
@@ -250,7 +253,7 @@ class ChatPanel:
 
     def to_json(self) -> str:
         """Return the conversation as JSON text."""
-        return to_json(self.state)
+        return to_json(self.state, self._screen.catalog)
 
     def to_scenario(self, *, scenario_id: str | None = None, ac: str | None = None) -> str:
         """Return the conversation as a scenario file for `lhkit eval`.

@@ -4,14 +4,17 @@ Foreign text is escaped, and its control and direction characters are made visib
 replies are rendered as Markdown; streaming ones, names, arguments and results as plain text.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
+from lhkit.chat.truth import truth_line
+from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
-from lhkit.json_values import json_or_repr
+from lhkit.json_values import compact, json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import (
     ModelMessage,
@@ -22,6 +25,7 @@ from lhkit.messages import (
 )
 from lhkit.notebook.markdown import escaped, normal_lines, to_html
 from lhkit.notebook.state import (
+    WHY_CHARS,
     BrokenItem,
     CardItem,
     ErrorItem,
@@ -29,8 +33,9 @@ from lhkit.notebook.state import (
     ModelStatus,
     OptInRequested,
     PanelState,
+    TruthItem,
 )
-from lhkit.text import visible
+from lhkit.text import NOTHING, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, result_to_dict
 
 MAX_VALUE_CHARS = 20_000
@@ -124,6 +129,8 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
+        case TruthItem(calls=calls):
+            return f'<div class="lhkit-truth">{escape(truth_line(calls, catalog))}</div>'
         case OptInRequested():
             return _opt_in(item, catalog)
         case _:
@@ -215,29 +222,101 @@ def _tool_status(outcome: ToolCallOutcome | None, catalog: Catalog) -> tuple[str
 
 
 def _card(item: CardItem, catalog: Catalog) -> str:
-    outcome, form = item.outcome, item.form
+    outcome, form, card = item.outcome, item.form, escape(item.card)
     state = "open" if outcome is None else "allowed" if outcome.is_allowed else "denied"
-    card = escape(item.card)
-    outcome_text = "" if outcome is None else catalog.text(f"notebook.outcome_{outcome}")
+    if outcome is not None:
+        title, body = _card_title(item), _settled(item, catalog)
+    elif item.edit is not None:
+        title, body = "confirm.edit_title", _edit_form(item, item.edit, catalog)
+    else:
+        title, body = _card_title(item), _open_card(item, catalog)
     # not an alert for a form: screen readers should go through its fields
-    role = "alertdialog" if form is None or not form.fields else "dialog"
+    has_fields = item.edit is not None or (form is not None and form.fields)
+    role = "dialog" if has_fields else "alertdialog"
     role = f'role="{role}" tabindex="-1"' if outcome is None else 'role="group"'
-    title = catalog.text("confirm.title" if form is None else "form.title")
-    fields = "" if form is None or outcome is not None else _form(item, form, catalog)
     return (
-        f'<div class="lhkit-confirm" {role} data-state="{state}" data-card="{card}"'
-        f' data-attempt="{item.attempts}"'
+        f'<div class="lhkit-confirm" {role}'
+        f' data-state="{state}" data-card="{card}" data-attempt="{item.attempts}"'
         f' aria-labelledby="lhkit-t-{card}" aria-describedby="lhkit-d-{card} lhkit-s-{card}">'
-        f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(title)}</div>'
+        f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(catalog.text(title))}</div>'
         f'<div class="lhkit-description" id="lhkit-d-{card}"><code>'
         f"{escaped(item.request.tool)}</code> "
         f"{escaped(item.request.description)}</div>"
-        f'<pre class="lhkit-summary" id="lhkit-s-{card}">'
-        f"{escaped(item.request.summary) if outcome is not None else _folded(item, catalog)}"
-        f"</pre>{fields}{'' if outcome is not None else _unseen(card, catalog)}"
-        f'<div class="lhkit-row">'
-        f'<span class="lhkit-outcome" role="status">{escape(outcome_text)}</span>'
-        f"{'' if outcome is not None else _card_buttons(item, catalog)}</div></div>"
+        f"{body}</div>"
+    )
+
+
+def _card_title(item: CardItem) -> str:
+    return "confirm.title" if item.form is None else "form.title"
+
+
+def _settled(item: CardItem, catalog: Catalog) -> str:
+    reason = f'<div class="lhkit-why">{escaped(item.reason)}</div>' if item.reason else ""
+    outcome = escape(catalog.text(f"notebook.outcome_{item.outcome}"))
+    return (
+        f'<div id="lhkit-s-{escape(item.card)}">{_changes(item, catalog)}'
+        f'<pre class="lhkit-summary">{escaped(item.request.summary)}</pre></div>{reason}'
+        f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{outcome}</span></div>'
+    )
+
+
+def _open_card(item: CardItem, catalog: Catalog) -> str:
+    card, request = escape(item.card), item.request
+    texts = [request.summary]
+    if item.form is None and request.args and pretty(request.args) not in request.summary:
+        texts.append(pretty(request.args))  # a tool's own summary may leave some out
+    fields = _form(item, item.form, catalog) if item.form is not None else ""
+    fault = request.fault or item.faults.get("", "")
+    unseen = escape(catalog.text("confirm.unseen"))
+    shown = "".join(f'<pre class="lhkit-summary">{_folded(text, catalog)}</pre>' for text in texts)
+    return (
+        f'<div id="lhkit-s-{card}">{_changes(item, catalog)}{shown}</div>{fields}{_fault(fault)}'
+        f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{unseen}</div>'
+        f'<div class="lhkit-row"><span class="lhkit-outcome" role="status"></span>'
+        f"{_why(catalog) if item.form is None else ''}{_card_buttons(item, catalog)}</div>"
+    )
+
+
+def _fault(text: str) -> str:
+    return (
+        f'<div class="lhkit-notice" data-fault role="alert">{escaped(text)}</div>' if text else ""
+    )
+
+
+def _why(catalog: Catalog) -> str:
+    label = escape(catalog.text("confirm.reason"))
+    return (
+        f'<input class="lhkit-field lhkit-why" data-why autocomplete="off" maxlength="{WHY_CHARS}"'
+        f' placeholder="{label}" aria-label="{label}">'
+    )
+
+
+def _changes(item: CardItem, catalog: Catalog) -> str:
+    """Return what the user changed, an argument per line; the new values follow in full."""
+    old, new = item.proposed, item.request.args
+    if old is None:
+        return ""
+    lines = [
+        f"<div><code>{escaped(name)}</code> <del>{_brief(old, name)}</del> → "
+        f"<ins>{_brief(new, name)}</ins></div>"
+        for name in changed_arguments(old, new)
+    ]
+    label = escape(catalog.text("confirm.edited"))
+    return f'<div class="lhkit-changes"><span>{label}</span><div>{"".join(lines)}</div></div>'
+
+
+def _brief(args: Mapping[str, Any], name: str) -> str:
+    text = visible(compact(args[name])) if name in args else NOTHING
+    is_long = len(text) > _SHOWN_ARGS_CHARS
+    return escape(text[:_SHOWN_ARGS_CHARS] + "…" if is_long else text)
+
+
+def _edit_form(item: CardItem, edit: Form, catalog: Catalog) -> str:
+    return (
+        f'<div id="lhkit-s-{escape(item.card)}">{_form(item, edit, catalog)}</div>'
+        f"{_fault(item.faults.get('', ''))}"
+        f'<div class="lhkit-row"><span class="lhkit-outcome" role="status"></span>'
+        f"{_card_buttons(item, catalog)}</div>"
     )
 
 
@@ -251,12 +330,12 @@ _END = "<span data-end></span>"
 """Must have been on the screen before the user can accept."""
 
 
-def _folded(item: CardItem, catalog: Catalog) -> str:
-    """Return the summary of an open card, with long lines and many lines folded.
+def _folded(text: str, catalog: Catalog) -> str:
+    """Return a text of an open card, with long lines and many lines folded.
 
     The page accepts only after all of it was unfolded, and every `data-end` was in view.
     """
-    lines = item.request.summary.split("\n")
+    lines = text.split("\n")
     shown = [_folded_line(line, catalog) for line in lines]
     if len(lines) <= FOLD_LINES:
         return "\n".join(shown)
@@ -283,22 +362,24 @@ def _fold(rest: str, label: str) -> str:
     )
 
 
-def _unseen(card: str, catalog: Catalog) -> str:
-    text = escape(catalog.text("confirm.unseen"))
-    return f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{text}</div>'
-
-
 def _card_buttons(item: CardItem, catalog: Catalog) -> str:
-    answers = {"cancel": ("lhkit-cancel", "confirm.cancel")}
+    if item.edit is not None:
+        answers = {"back": ("", "confirm.back"), "check": ("lhkit-primary", "confirm.check")}
+    elif item.form is not None:
+        answers = {
+            "cancel": ("", "confirm.cancel"),
+            "decline": ("", "form.decline"),
+            "send": ("lhkit-primary lhkit-run", "form.send"),
+        }
+    else:
+        answers = {"cancel": ("", "confirm.cancel"), "edit": ("", "confirm.edit")}
+        if item.request.revise is None:
+            del answers["edit"]
+        answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
     # the page enables it when all of the card has been on the screen
     unseen = f' aria-disabled="true" aria-describedby="lhkit-u-{escape(item.card)}"'
-    if item.form is None:
-        answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
-    else:
-        answers["decline"] = ("lhkit-decline", "form.decline")
-        answers["send"] = ("lhkit-primary lhkit-run", "form.send")
     return "".join(
-        f'<button type="button" class="lhkit-button {css}" data-answer="{how}"'
+        f'<button type="button" class="lhkit-button lhkit-{how} {css}" data-answer="{how}"'
         f"{unseen if how in {'run', 'send'} else ''}>"
         f"{escape(catalog.text(key))}</button>"
         for how, (css, key) in answers.items()
@@ -307,7 +388,6 @@ def _card_buttons(item: CardItem, catalog: Catalog) -> str:
 
 def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
     secret = catalog.text("form.secret") if form.is_secret else ""
-    warning = f'<div class="lhkit-notice" data-fault role="alert">{escape(secret)}</div>'
     fields = "".join(
         field_html(
             field,
@@ -326,7 +406,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
         escape(catalog.text("form.star")) if any(field.is_required for field in form.fields) else ""
     )
     return (
-        f"{warning if secret else ''}"
+        f"{_fault(secret)}"
         f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'
     )
 
@@ -457,7 +537,14 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
         return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
+    if _is_day(field, typed):
+        mode = ' type="date"'
     return f'<input {common}{mode} value="{escape(typed)}">'
+
+
+def _is_day(field: FormField, typed: str) -> bool:
+    """Return whether a date field can show the text; it would show any other as empty."""
+    return field.format == "date" and re.fullmatch(r"(\d{4}-\d{2}-\d{2})?", typed) is not None
 
 
 _MODES = {
@@ -471,7 +558,7 @@ _MODES = {
 def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     lines = [
         f'<span class="lhkit-about">{escaped(text)}</span>'
-        for text in (field.about, hint(field, catalog))
+        for text in (field.about, "" if _is_day(field, entry.typed) else hint(field, catalog))
         if text
     ]
     if entry.fault:

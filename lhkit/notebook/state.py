@@ -11,31 +11,44 @@ from itertools import chain
 from typing import TypeAlias
 
 from lhkit.chat.state import ChatState, apply_event
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
+from lhkit.json_values import JSON
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import Finished, ModelIdentity
+
+WHY_CHARS = 500
+"""The most characters of a reason for a rejection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardItem:
-    """A confirmation card; `outcome` is None while it is open. Also the event that opens it.
+    """A confirmation card; `outcome` is None while it is open.
+
+    Also the event that shows it: a card with the same id is replaced.
 
     Args:
         card: the card's id.
-        request: the question.
+        request: the question; after an edit, that of the edited call.
         outcome: the answer.
         form: the form to fill in, for a question of a server in mid-call. Its input is not stored.
-        faults: validation errors of the form as last sent, by field.
-        attempts: how often the form was sent.
+        edit: the form with the call's arguments, while the user edits them.
+        faults: validation errors of the form as last sent, by field; of all arguments under "".
+        proposed: the arguments as the model proposed them, if the user has edited them.
+        reason: the user's reason for a rejection.
+        attempts: how often the open card was changed; an answer names it.
     """
 
     card: str
     request: ConfirmRequest
     outcome: QuestionOutcome | None = None
     form: Form | None = None
+    edit: Form | None = None
     faults: Mapping[str, str] = field(default_factory=dict)
+    proposed: Mapping[str, JSON] | None = None
+    reason: str = ""
     attempts: int = 0
 
 
@@ -65,22 +78,6 @@ class OptInRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardInvalid:
-    """A form was sent with invalid values; `faults` are messages by field."""
-
-    card: str
-    faults: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardSettled:
-    """A card was answered."""
-
-    card: str
-    outcome: QuestionOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDropped:
     """The last turn was dropped, to be repeated."""
 
@@ -98,6 +95,13 @@ class OptedIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TruthItem:
+    """The line under a turn that tells what its calls wrote."""
+
+    calls: tuple[ToolCallMessage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PanelNotice:
     """A notice on a board; `is_fault` for an error."""
 
@@ -105,19 +109,11 @@ class PanelNotice:
     is_fault: bool = False
 
 
-Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | OptInRequested
+Item: TypeAlias = Message | CardItem | BrokenItem | ErrorItem | TruthItem | OptInRequested
 """An entry of the panel's list. A `ToolCallMessage` without an outcome is pending."""
 
 PanelEvent: TypeAlias = (
-    ChatEvent
-    | CardItem
-    | CardInvalid
-    | CardSettled
-    | ErrorItem
-    | TurnDropped
-    | ModelChosen
-    | OptInRequested
-    | OptedIn
+    ChatEvent | CardItem | ErrorItem | TurnDropped | ModelChosen | OptInRequested | OptedIn
 )
 
 
@@ -229,11 +225,14 @@ class PanelState:
 def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:
     """Return the state after an event that arrived at `at_s` monotonic seconds."""
     match event:
+        case CardItem() if any(_is_card(item, event.card) for _, item in state.extras):
+            extras = tuple(
+                (number, event if _is_card(item, event.card) else item)
+                for number, item in state.extras
+            )
+            return replace(state, extras=extras)
         case SystemMessage() | CardItem() | ErrorItem() | OptInRequested():
             return _with_item(state, event)
-        case CardInvalid() | CardSettled():
-            extras = tuple((number, _updated(item, event)) for number, item in state.extras)
-            return replace(state, extras=extras)
         case OptedIn():
             extras = tuple(
                 (number, item)
@@ -258,12 +257,8 @@ def _with_item(state: PanelState, item: Item) -> PanelState:
     return replace(state, extras=(*state.extras, (before, item)))
 
 
-def _updated(item: Item, event: CardInvalid | CardSettled) -> Item:
-    if not isinstance(item, CardItem) or item.card != event.card:
-        return item
-    if isinstance(event, CardSettled):
-        return replace(item, outcome=event.outcome, faults={})
-    return replace(item, faults=event.faults, attempts=item.attempts + 1)
+def _is_card(item: Item, card: str) -> bool:
+    return isinstance(item, CardItem) and item.card == card
 
 
 def _fold_chat_event(state: PanelState, event: ChatEvent, at_s: float) -> PanelState:
@@ -298,7 +293,15 @@ def _end_turn(before: PanelState, after: PanelState, event: TurnEnded, at_s: flo
         can_retry = event.reason is EndReason.FAILED
         error = ErrorItem(text=event.error, detail=event.detail or "", can_retry=can_retry)
         after = _with_item(after, error)
-    calls = after.chat.transcript.calls_of_this_turn
+    transcript = after.chat.transcript
+    calls = tuple(transcript.calls_of_this_turn)
+    # a turn that was retried has one already
+    extras = tuple(
+        (number, item)
+        for number, item in after.extras
+        if not isinstance(item, TruthItem) or number <= transcript.turn_start
+    )
+    after = _with_item(replace(after, extras=extras), TruthItem(calls=calls))
     waited_s = sum(call.outcome.waiting_s for call in calls if call.outcome is not None)
     duration_s = max(0.0, at_s - after.started_s - waited_s)
     return replace(

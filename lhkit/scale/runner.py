@@ -70,8 +70,8 @@ class RaySampleRunner:
         self.server_s = 0.0
         self._cluster = cluster
         self._config = config
-        self._scenarios = scenarios
-        self._numbers = {scenario.id: number for number, scenario in enumerate(scenarios)}
+        self._scenarios = [wording for each in scenarios for wording in each.wordings()]
+        self._numbers = {each.name: number for number, each in enumerate(self._scenarios)}
         self._sleep = sleep
         self._on_wait = on_wait
         self._identity: ModelIdentity | None = None
@@ -113,7 +113,7 @@ class RaySampleRunner:
         Raises:
             LhkitError: no replica can be placed or started.
         """
-        scenarios = self._cluster.put(list(self._scenarios))
+        scenarios = self._cluster.put(self._scenarios)
         for _ in range(self._cluster.placement.replicas):
             self._keepers.append(asyncio.create_task(self._keep_up(scenarios)))
         try:
@@ -178,7 +178,7 @@ class RaySampleRunner:
             return 0
 
     def _request(self, sample: PlannedSample, attempt: int, ticket: int) -> SampleRequest:
-        number = self._numbers[sample.scenario.id]
+        number = self._numbers[sample.scenario.name]
         return SampleRequest(ticket, number, sample.repeat, sample.content_hash, attempt)
 
     async def _free_replica(self) -> _Replica:

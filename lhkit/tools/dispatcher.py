@@ -4,7 +4,8 @@
 calling task is cancelled, and KeyboardInterrupt.
 
 The arguments that the user approves are the ones that run and are recorded: they are read-only for
-summary, gate and record, and the handler gets a copy. The result is copied as well.
+summary, gate and record, and the handler gets a copy. The result is copied as well. A decision
+counts for the one request that it answers; edited arguments are validated before anything runs.
 
 Limits: a handler that blocks the event loop cannot time out, and one that ignores cancellation
 continues after its time-out; its result is discarded.
@@ -13,33 +14,44 @@ continues after its time-out; its result is discarded.
 import asyncio
 import inspect
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from lhkit.confirm.decision import (
+    Approve,
+    Decision,
+    Edit,
+    QuestionOutcome,
+    Reject,
+    changed_arguments,
+    decision_of,
+)
 from lhkit.confirm.gate import (
     ConfirmGate,
     ConfirmRequest,
-    Decision,
+    InvalidEditError,
     MidCallQuestions,
-    QuestionOutcome,
     cancellations,
-    is_approved,
     use_questions,
 )
 from lhkit.confirm.summary import summarize
-from lhkit.json_values import JSON, plain_json
+from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import GateOutcome, ToolCallOutcome
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
+from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing, NotAnObject
 
 _log = logging.getLogger(__name__)
 
 _CANCEL_GRACE_S = 1.0
+
+_MAX_ASKED = 20
+"""How often a person is asked again after an invalid edit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +160,10 @@ class _Dispatch:
             self._update(result=self._error("unknown_tool", name=self.name, known=known))
             return
         accepted = self._validate(tool, raw_args)
-        if accepted is None:
-            return
-        if tool.is_destructive and not await self._is_confirmed(tool, accepted.args):
-            return
-        await self._run_handler(tool, accepted)
+        if accepted is not None and tool.is_destructive:
+            accepted = await self._confirmed(tool, accepted)
+        if accepted is not None:
+            await self._run_handler(tool, accepted)
 
     def _update(self, **fields: Any) -> None:
         self.outcome = replace(self.outcome, **fields)
@@ -163,11 +174,7 @@ class _Dispatch:
     def _validate(self, tool: ToolDefinition, raw_args: Any) -> Accepted | None:
         """Return the validated arguments; None if they are refused."""
         started_s = self.clock()
-        try:
-            verdict = self.registry.validator(tool.name).check(raw_args)
-        except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
-            _log.warning("validation of %s failed", tool.name, exc_info=True)
-            verdict = NotAnObject(actual=type(error).__name__)
+        verdict = self._verdict(tool, raw_args)
         self._update(validation_s=self.clock() - started_s)
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
@@ -178,6 +185,13 @@ class _Dispatch:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
         self._update(args=verdict.args, extra_args=verdict.extra)
         return verdict
+
+    def _verdict(self, tool: ToolDefinition, raw_args: Any) -> ArgumentsVerdict:
+        try:
+            return self.registry.validator(tool.name).check(raw_args)
+        except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
+            _log.warning("validation of %s failed", tool.name, exc_info=True)
+            return NotAnObject(actual=type(error).__name__)
 
     def _refusal(self, verdict: NotAnObject | Missing | Invalid) -> str:
         text = self.catalog.text
@@ -191,30 +205,98 @@ class _Dispatch:
             case _:
                 assert_never(verdict)
 
-    async def _is_confirmed(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> bool:
+    async def _confirmed(self, tool: ToolDefinition, proposed: Accepted) -> Accepted | None:
+        """Return the arguments that the user approved, edited or not; None for a no."""
         if self.confirm is None:
             self._update(gate=GateOutcome.ABSENT)
-            return False
-        request = ConfirmRequest(
+            return None
+        request = self._request(tool, proposed.args)
+        for _ in range(_MAX_ASKED):
+            decision = await self._decision(self.confirm, request)
+            if not isinstance(decision, Edit):
+                break
+            try:
+                shown_args, edited = self._edited(tool, decision.arguments)
+            except InvalidEditError as error:
+                fault = str(error)
+                self._update(gate=GateOutcome.REJECTED, reason=fault)
+                self._update(answer=str(QuestionOutcome.INVALID_EDIT))
+                if getattr(self.confirm, "is_person", False) is not True:
+                    return None
+                request = replace(request, id=secrets.token_hex(8), fault=fault)
+                continue
+            self._update(gate=GateOutcome.ACCEPTED, answer=decision.how or "")
+            self._update(reason=decision.reason)
+            if not changed_arguments(proposed.args, edited.args):
+                return proposed
+            summary = summarize(tool, edited.args, self.catalog, self.deps)
+            self._update(summary=summary, shown_args=shown_args, run_args=edited.args)
+            return edited
+        else:
+            return None
+        self._update(answer=decision.how or "")
+        if isinstance(decision, Approve):
+            self._update(gate=GateOutcome.ACCEPTED)
+            return proposed
+        is_failure = decision.how is not None and decision.how.is_failure
+        self._update(
+            gate=GateOutcome.FAILED if is_failure else GateOutcome.REJECTED,
+            reason=decision.reason,
+            result=ToolCancelled(decision.reason),
+        )
+        return None
+
+    def _request(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> ConfirmRequest:
+        def revise(arguments: Any) -> tuple[Mapping[str, JSON], str]:
+            edited = self._edited(tool, arguments)[1].args
+            return edited, summarize(tool, edited, self.catalog, self.deps)
+
+        return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
             args=args,
             summary=summarize(tool, args, self.catalog, self.deps),
+            id=secrets.token_hex(8),
+            parameters=tool.parameters,
+            revise=revise,
         )
+
+    def _edited(self, tool: ToolDefinition, arguments: Any) -> tuple[Mapping[str, JSON], Accepted]:
+        """Return a copy of edited arguments, and the same arguments validated.
+
+        Raises:
+            InvalidEditError: the tool refuses them, or would drop some.
+        """
+        try:
+            shown_args = read_only_json(arguments)
+        except NotJsonError as error:
+            raise InvalidEditError(self._refusal(NotAnObject(actual=str(error)))) from error
+        verdict = self._verdict(tool, shown_args)
+        if not isinstance(verdict, Accepted):
+            raise InvalidEditError(self._refusal(verdict))
+        if verdict.extra:
+            field = ", ".join(verdict.extra)
+            raise InvalidEditError(self.catalog.text("validation.undeclared", field=field))
+        return shown_args, verdict
+
+    async def _decision(self, gate: ConfirmGate, request: ConfirmRequest) -> Decision:
+        """Ask the gate; a decision on another request is refused."""
         started_s = self.clock()
         # until the gate answers, the question counts as failed
-        self._update(gate=GateOutcome.FAILED, summary=request.summary)
+        self._update(gate=GateOutcome.FAILED, summary=request.summary, reason="", answer="")
         try:
-            gate, answer = await _ask(self.confirm, request)
+            decision = await _ask(gate, request)
             if cancellations() > self.cancelled_before:  # the gate may have swallowed it
                 raise asyncio.CancelledError
         except asyncio.CancelledError as error:
             self._update(answer="".join(a for a in error.args if isinstance(a, QuestionOutcome)))
             raise
         finally:
-            self._update(waiting_s=self.clock() - started_s)
-        self._update(gate=gate, answer=answer)
-        return gate is GateOutcome.ACCEPTED
+            self._update(waiting_s=self.outcome.waiting_s + self.clock() - started_s)
+        if decision.binding and decision.binding != request.binding:
+            _log.warning("a decision on another request than %s: denied", request.tool)
+            return Reject(how=QuestionOutcome.OTHER_REQUEST)
+        return decision
 
     async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:
         started_s = self.clock()
@@ -235,6 +317,9 @@ class _Dispatch:
             result = self._handler_error(type(error).__name__)
         else:
             result = returned
+        if self.outcome.run_args is not None and not isinstance(result, ToolCancelled):
+            edited = changed_arguments(self.outcome.args or {}, self.outcome.run_args)
+            result = replace(result, edited=read_only_json(edited))
         waited_s = questions.waited_s  # the user's time is not the tool's
         self._update(
             handler_s=self.clock() - started_s - waited_s,
@@ -279,20 +364,17 @@ class _Dispatch:
         return self._error("handler_error", type=type_name)
 
 
-async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> tuple[GateOutcome, str]:
-    """Return the decision, and the `QuestionOutcome` if the gate reports one."""
+async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> Decision:
     cancelled_before = cancellations()
     try:
-        answer = await gate.confirm(request)
+        return decision_of(await gate.confirm(request))
     except KeyboardInterrupt:
         raise  # the user interrupts the program
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and cancellations() > cancelled_before:
             raise
         _log.warning("the confirm gate failed for %s", request.tool, exc_info=True)
-        return GateOutcome.FAILED, ""
-    outcome = str(answer.outcome) if isinstance(answer, Decision) else ""
-    return (GateOutcome.ACCEPTED if is_approved(answer) else GateOutcome.REJECTED), outcome
+        return Reject(how=QuestionOutcome.FAILED)
 
 
 async def _wait_for_handler(

@@ -12,7 +12,6 @@ from lhkit.cli.chat import ChatOptions
 from lhkit.cli.doctor import DoctorOptions
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.export import ExportOptions
-from lhkit.cli.imports import MessagesOptions
 from lhkit.cli.lint import LintOptions
 from lhkit.cli.matrix import MatrixOptions
 from lhkit.cli.mcp import McpServeOptions
@@ -59,10 +58,6 @@ def taken(line: str) -> Any:
         ("mutate", MutateOptions()),
         ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
         ("prompt", PromptOptions()),
-        (
-            "import openai-messages runs/one --into new",
-            MessagesOptions(file=RUN, into=NEW),
-        ),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),

@@ -98,14 +98,15 @@ async def test_mutate_exits_with_1_below_share_or_with_outdated_survivors(
     assert json.loads(capsys.readouterr().out)["outdated"][0] == ["a-ko-01", "say_nothing@0"]
 
 
-async def played(file: Path) -> Path:
-    model = ScriptedModel([call("search_catalog", query="숨", limit=4), say("네모 호흡이 있어요")])
+async def played(file: Path, **options: bool) -> Path:
+    answers = [call("search_catalog", query="숨", limit=4), say("네모 호흡이 있어요")]
     await replay(
         load_scenarios([file]),
-        model,
+        lambda *_: ScriptedModel(answers),
         toolset=LifeHelperToolset(),
         run_dir=file.parent / "run",
         progress=False,
+        **options,
     )
     return file.parent / "run"
 
@@ -128,6 +129,17 @@ async def test_accept_writes_change_and_rescored_sample_passes(
         await accept_sample(
             AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit"), settings
         )
+
+
+async def test_accept_takes_a_sample_of_another_wording(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = next(line for line in SCENARIO.splitlines() if "- user:" in line)
+    put(file, SCENARIO.replace(user, f"{user}\n      variants: [숨 쉬는 거 셋만 보여 줘]"))
+    run = await played(file, variants=True)
+    options = AcceptOptions(run=run, sample="a-ko-01~2", paths=(file,), arg="query")
+    assert await accept_sample(options, settings) == 0
+    assert '{one_of: [호흡, "숨"]}' in capsys.readouterr().out
 
 
 async def test_accept_adds_phrase(

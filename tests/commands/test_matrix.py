@@ -108,6 +108,19 @@ async def test_matrix_compares_arms_with_the_first(
     assert bench.lines("gold") == bench.lines("silent") == 6
 
 
+async def test_matrix_plays_each_simulated_user_and_prints_its_gate(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = 'users = ["script", "hasty", "careful"]'
+    assert await bench.play(f'[arms]\nmodels = ["gold"]\n{users}') == 0
+    printed = capsys.readouterr().out
+    assert bench.lines("hasty") == bench.lines("careful") == bench.lines("script") == 2
+    for user in ("hasty", "careful"):
+        assert f"{user}: confirm gate: asked" in printed
+        assert f"{user}: unexpected writes proposed" in printed
+    assert "script: confirm gate" not in printed
+
+
 async def test_matrix_exits_with_1_on_missed_threshold(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:

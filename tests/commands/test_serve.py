@@ -1,7 +1,10 @@
 """Which line serves a model, and which client `--dialect` opens."""
 
+import asyncio
 import shlex
+import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +108,61 @@ async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
     assert ("--block-size" in words) != is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
     assert ("--dtype" not in words) == is_gpu
+
+
+FAKE_API_SERVER = """
+import json, os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from lhkit.models.vllm_server import parse_help
+text = open(HELP).read()
+if "--help=all" in sys.argv:
+    sys.exit(print(text))
+options = [word for word in sys.argv if word.startswith("--")]
+if unknown := [option for option in options if option not in parse_help(text)]:
+    sys.exit(f"error: unrecognized arguments: {unknown}")
+if "--enforce-eager" in options or any("VLLM_CPU" in name for name in os.environ):
+    sys.exit("error: options of a CPU")
+class Server(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Server).serve_forever()
+"""
+
+
+@pytest.mark.slow
+async def test_serve_on_gpu_starts_a_vllm_from_a_folder_on_the_python_path(tmp_path: Path) -> None:
+    """As `pip install --target` leaves it: no `vllm` on the path, metadata beside the package."""
+    packages = tmp_path / "packages"
+    module = packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    module.parent.mkdir(parents=True)
+    for parent in list(module.parents)[:3]:
+        (parent / "__init__.py").touch()
+    module.write_text(f"HELP = {str(HELP / '0.24.txt')!r}{FAKE_API_SERVER}", encoding="utf-8")
+    metadata = packages / "vllm-0.24.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.24.0\n", encoding="utf-8")
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "lhkit", "serve", "--weights", str(folder)),
+        env={
+            "PYTHONPATH": f"{packages}:{Path(__file__).parents[2]}",
+            "PATH": "/usr/bin:/bin",
+            "LHKIT_CACHE_DIR": str(tmp_path / "cache"),
+            "LHKIT_LOCALE": "en",
+        },
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert line.startswith(b"mine is served at"), errors
+    assert b"records have no server times of requests" in errors
+    assert b"The installed vLLM is not a CPU build" in errors
 
 
 def folders_in(folder: Path) -> list[str]:

@@ -11,7 +11,7 @@ from lhkit.testing import BrokenGate
 REQUEST = lhkit.ConfirmRequest(tool="write", description="Write", args={"n": 1}, summary="n: 1")
 
 
-async def typed(line: str | type[BaseException]) -> bool:
+async def typed(line: str | type[BaseException]) -> lhkit.Decision:
     async def read(_prompt: str) -> str:
         if isinstance(line, str):
             return line
@@ -25,14 +25,14 @@ async def typed(line: str | type[BaseException]) -> bool:
 
 @pytest.mark.parametrize("line", ["y", "Y", "yes", " yes ", "네", "예", "ㅛ"])
 def test_terminal_gate_takes_an_explicit_yes(line: str) -> None:
-    assert asyncio.run(typed(line)) is True
+    assert isinstance(asyncio.run(typed(line)), lhkit.Approve)
 
 
 @pytest.mark.parametrize(
     "line", ["", "n", "no", "yeah", "yy", "아니요", "ok", "1", "true", EOFError, KeyboardInterrupt]
 )
 def test_terminal_gate_takes_anything_else_for_a_no(line: Any) -> None:
-    assert asyncio.run(typed(line)) is False
+    assert isinstance(asyncio.run(typed(line)), lhkit.Reject)
 
 
 def test_deny_gate_says_no() -> None:
@@ -40,7 +40,7 @@ def test_deny_gate_says_no() -> None:
 
 
 def test_scripted_gate_answers_in_order_and_then_says_no() -> None:
-    async def answers() -> list[bool]:
+    async def answers() -> list[lhkit.Decision | bool]:
         gate = lhkit.ScriptedGate([True, False, True])
         return [await gate.confirm(REQUEST) for _ in range(5)]
 
@@ -62,7 +62,7 @@ def test_guarded_gate_says_no_while_a_question_is_open() -> None:
         await shown.wait()
         second = await gate.confirm(REQUEST)
         opened.set()
-        return [await first, second]
+        return [bool(await first), bool(second)]
 
     assert asyncio.run(both()) == [True, False]
 
@@ -73,11 +73,11 @@ def test_guarded_gate_says_no_when_time_is_up_or_the_gate_is_broken() -> None:
             await asyncio.Event().wait()
             return True
 
-    async def late() -> bool:
+    async def late() -> lhkit.Decision:
         return await lhkit.GuardedGate(Never(), timeout_s=0.01).confirm(REQUEST)
 
-    async def broken() -> bool:
+    async def broken() -> lhkit.Decision:
         return await lhkit.GuardedGate(BrokenGate(RuntimeError())).confirm(REQUEST)
 
-    assert asyncio.run(late()) is False
-    assert asyncio.run(broken()) is False
+    assert isinstance(asyncio.run(late()), lhkit.Reject)
+    assert isinstance(asyncio.run(broken()), lhkit.Reject)

@@ -100,6 +100,48 @@ def test_cli_eval_with_gold_loads_no_heavy_library(tmp_path: Path) -> None:
     assert loaded_by(COMMAND, *args, folder=tmp_path).isdisjoint({*HEAVY, SLOW})
 
 
+EXTRAS = {
+    "eval": ("pandas", "scipy", "numpy", "jinja2", "markupsafe", "altair", "fastparquet"),
+    "mcp": ("mcp", "httpx2"),
+    "notebook": ("anywidget", "ipywidgets"),
+}
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys({missing!r})); {code}"
+PANEL = "from lhkit.notebook import demo_panel"
+FRAME = "import lhkit; lhkit.Run.load('runs/a').turns"
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "args"),
+    [
+        ("", COMMAND, "eval one.yaml --model gold --name b"),
+        ("", COMMAND, "report runs/a --markdown a.md --junit a.xml"),
+        ("eval", COMMAND, "eval one.yaml --model gold --repeats 2"),
+        ("eval", COMMAND, "compare runs/a runs/a"),
+        ("eval", COMMAND, "report runs/a"),
+        ("eval", COMMAND, "export runs/a --parquet tables"),
+        ("eval", FRAME, ""),
+        ("mcp", COMMAND, "mcp serve"),
+        ("notebook", PANEL, ""),
+    ],
+)
+def test_missing_extra_is_named(extra: str, code: str, args: str, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(SCENARIO, encoding="utf-8")
+
+    def run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, *args]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    made = run(COMMAND, "eval", "one.yaml", "--model", "gold", "--name", "a")
+    assert made.returncode == 0, made.stderr
+    missing = [name for names in EXTRAS.values() for name in names]
+    done = run(WITHOUT.format(missing=missing, code=code), *args.split())
+    if extra:
+        assert done.returncode == (3 if args else 1), done.stderr
+        assert f"is not installed. Install it with `pip install 'lhkit[{extra}]'`." in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
 def test_demo_panel_loads_no_heavy_library(tmp_path: Path) -> None:
     code = "from lhkit.notebook import demo_panel; demo_panel()"
     loaded = loaded_by(code, folder=tmp_path)

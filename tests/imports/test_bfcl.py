@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli.imports import BfclOptions, import_bfcl_tasks
+from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
@@ -172,7 +172,7 @@ def package(tmp_path: Path) -> Path:
 @pytest.fixture
 async def into(package: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "made"
-    assert await import_bfcl_tasks(BfclOptions(path=package, into=folder), load_settings()) == 1
+    assert await import_with("bfcl", load_settings(), path=package, into=folder) == 1
     return folder
 
 
@@ -244,7 +244,7 @@ async def test_bfcl_turn_after_an_unscored_one_has_the_complete_state(into: Path
 
 async def test_bfcl_import_writes_jsonl(package: Path, tmp_path: Path) -> None:
     folder, settings = tmp_path / "to_lines", load_settings()
-    await import_bfcl_tasks(BfclOptions(path=package, into=folder, as_jsonl=True), settings)
+    await import_with("bfcl", settings, path=package, into=folder, as_jsonl=True)
     written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"] for line in written] == ["base_0", "base_1"]
     assert [scenario.id for scenario in load_scenarios([folder / "multi_turn_base.jsonl"])] == [

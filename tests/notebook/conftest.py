@@ -28,14 +28,17 @@ class FrontEnd:
         screen.take_message({"type": "ready", "view": "page"})
 
     def press(self, kind: str, **values: Any) -> None:
-        """Send what a button sends."""
+        """Send what a button sends; an answer is to what the open card shows."""
+        card = self.screen.state.open_card
+        if kind == "answer" and card is not None:
+            values = {"attempt": card.attempts, **values}
         self.screen.take_message({"type": kind, **values})
 
-    def answer(self, how: str) -> None:
+    def answer(self, how: str, **more: Any) -> None:
         """Press a button of the open card."""
         card = self.screen.state.open_card
         assert card is not None
-        self.press("answer", card=card.card, how=how)
+        self.press("answer", card=card.card, how=how, **more)
 
     def close(self) -> None:
         """Take the screen off the page."""

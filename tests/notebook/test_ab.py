@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
@@ -288,9 +288,9 @@ async def test_ab_answer_applies_to_one_card(make_ab: MakeAB) -> None:
     await right.until_asked()
     card = panel.sides[1].open_card
     assert card is not None
-    panel.answer(card.card, is_allowed=True)
-    panel.answer(card.card, is_allowed=True)
-    panel.answer("another", is_allowed=True)
+    panel.answer(card.card, True)
+    panel.answer(card.card, True)
+    panel.answer("another", True)
     await left.until(lambda: _outcomes(panel.sides[1]) == [QuestionOutcome.CODE_YES])
     assert panel.sides[0].open_card is not None
     left.answer("cancel")

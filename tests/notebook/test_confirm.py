@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import Approve, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, parse_form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk, ToolResult
+from lhkit.tool_results import ToolCancelled, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
@@ -64,7 +65,7 @@ async def test_gate_returns_the_pressed_answer(
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     page.answer(how)
-    assert await asked is (how == "run")
+    assert bool(await asked) is (how == "run")
     assert gate.outcomes == [outcome]
     assert gate._screen.state.items[-1].outcome is outcome
 
@@ -75,7 +76,7 @@ async def test_gate_ignores_answers_to_settled_cards(gate: ButtonConfirmGate, pa
     old = page.screen.state.open_card.card
     page.answer("cancel")
     page.press("answer", card=old, how="run")
-    assert await first is False
+    assert not await first
     second = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     page.press("answer", card=old, how="run")
@@ -83,24 +84,24 @@ async def test_gate_ignores_answers_to_settled_cards(gate: ButtonConfirmGate, pa
     page.press("answer", how="run")
     page.press("answer", card=page.screen.state.open_card.card, how="of course")
     page.answer("cancel")
-    assert await second is False
+    assert not await second
     assert gate.outcomes == [QuestionOutcome.CANCEL, QuestionOutcome.CANCEL]
 
 
 async def test_gate_rejects_a_second_question(gate: ButtonConfirmGate, page: Any) -> None:
     first = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     page.answer("run")
-    assert await first is True
+    assert await first
 
 
 async def test_gate_settle_works_from_another_thread(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     card = page.screen.state.open_card.card
-    await asyncio.to_thread(gate.settle, card, is_allowed=True)
-    assert await asked is True
+    await asyncio.to_thread(gate.settle, card, True)
+    assert await asked
     assert gate.outcomes == [QuestionOutcome.CODE_YES]
 
 
@@ -122,7 +123,7 @@ async def test_home_loop_call_soon_wakes_the_loop() -> None:
 async def test_gate_timeout_rejects(screen: Screen, front_end_of: MakeFrontEnd) -> None:
     gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=raise_eof)
     front_end_of(screen)
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     assert gate.outcomes == [QuestionOutcome.TIMED_OUT]
 
 
@@ -130,11 +131,11 @@ async def test_gate_close_rejects(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     gate.close()
-    assert await asked is False
+    assert not await asked
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     page.close()
-    assert await asked is False
+    assert not await asked
     assert gate.outcomes == [QuestionOutcome.CLOSED, QuestionOutcome.CLOSED]
 
 
@@ -150,13 +151,13 @@ async def test_gate_interrupt_rejects(gate: ButtonConfirmGate, page: Any) -> Non
 
 async def test_gate_rejects_when_the_screen_fails(gate: ButtonConfirmGate, page: Any) -> None:
     page.screen.apply = None
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
 
 
 async def test_gate_rejects_at_once_in_a_script() -> None:
     gate = ButtonConfirmGate()
     async with asyncio.timeout(60):  # it would wait for a page for ever
-        assert await gate.confirm(REQUEST) is False
+        assert not await gate.confirm(REQUEST)
     assert gate.outcomes == [QuestionOutcome.NOBODY]
 
 
@@ -167,8 +168,8 @@ async def test_gate_asks_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, typed: str, outcome: QuestionOutcome
 ) -> None:
     monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
-    gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: s" in prompt else "?")
-    assert await gate.confirm(REQUEST) is outcome.is_allowed
+    gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: d\ns" in prompt else "?")
+    assert bool(await gate.confirm(REQUEST)) is outcome.is_allowed
     assert gate.outcomes == [outcome]
 
 
@@ -188,7 +189,7 @@ async def test_gate_discards_earlier_terminal_input(
             return stdin.readline()
 
         gate = ButtonConfirmGate(ask=ask)
-        assert await gate.confirm(REQUEST) is False
+        assert not await gate.confirm(REQUEST)
         assert gate.outcomes == [QuestionOutcome.TYPED_NO]
     os.close(person)
 
@@ -273,7 +274,7 @@ async def test_card_without_form_ignores_send_and_decline(
     send(page)
     page.answer("decline")
     page.answer("cancel")
-    assert await asked is False
+    assert not await asked
     assert gate.outcomes == [QuestionOutcome.CANCEL]
 
 
@@ -310,10 +311,10 @@ async def test_gate_code_answers_decline_forms(
 ) -> None:
     assert page
     gate.answer_from_code([True, True])
-    assert await gate.confirm(REQUEST) is True
+    assert await gate.confirm(REQUEST)
     assert await gate.fill_in(REQUEST, form) == DECLINED
     assert gate._screen.state.items[-1].outcome is QuestionOutcome.CODE_NO
-    assert await gate.confirm(REQUEST) is True
+    assert await gate.confirm(REQUEST)
     assert await gate.fill_in(REQUEST, form) == DECLINED  # also when no answer is left
     assert gate.outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_YES]
 
@@ -322,33 +323,33 @@ async def test_gate_code_answers_decline_forms(
 async def test_gate_settle_declines_forms(gate: ButtonConfirmGate, page: Any, form: Form) -> None:
     asked = asyncio.create_task(gate.fill_in(REQUEST, form))
     await page.until_asked()
-    gate.settle(page.screen.state.open_card.card, is_allowed=True)
+    gate.settle(page.screen.state.open_card.card, True)
     assert await asked == DECLINED
 
 
 async def test_gate_code_answers_accept_only_true(gate: ButtonConfirmGate, page: Any) -> None:
     not_true: list[Any] = ["no", 1, "yes", [False]]
     gate.answer_from_code(not_true)
-    assert [await gate.confirm(REQUEST) for _ in not_true] == [False] * len(not_true)
+    assert not any([await gate.confirm(REQUEST) for _ in not_true])
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
-    gate.settle(page.screen.state.open_card.card, is_allowed=not_true[0])
-    assert await asked is False
+    gate.settle(page.screen.state.open_card.card, not_true[0])
+    assert not await asked
 
 
 async def test_gate_settle_applies_to_one_card(gate: ButtonConfirmGate, page: Any) -> None:
     first = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
     card = page.screen.state.open_card.card
-    gate.settle("another", is_allowed=True)
-    gate.settle(card, is_allowed=True)
-    gate.settle(card, is_allowed=False)
-    assert await first is True
+    gate.settle("another", True)
+    gate.settle(card, True)
+    gate.settle(card, False)
+    assert await first
     second = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
-    gate.settle(card, is_allowed=True)
+    gate.settle(card, True)
     page.answer("cancel")
-    assert await second is False
+    assert not await second
 
 
 async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,3 +371,142 @@ async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_form_is_declined_in_a_script() -> None:
     assert await ButtonConfirmGate().fill_in(REQUEST, FORM) == DECLINED
+
+
+NOTE = object_schema(
+    "day",
+    day={"type": "string", "format": "date"},
+    hours={"type": "number", "minimum": 0},
+)
+DAY = {"day": "2026-06-15", "hours": 1}
+
+
+@pytest.fixture
+def dispatch(gate: ButtonConfirmGate) -> Callable[..., Any]:
+    """Return a function that begins a call, and returns its result and what ran."""
+    ran: list[Any] = []
+
+    def write(args: Any, _deps: Any) -> ToolResult:
+        ran.append(dict(args))
+        return ToolOk({})
+
+    tool = echo_tool("write", parameters=NOTE, is_destructive=True, handler=write)
+
+    async def dispatched() -> tuple[ToolResult, list[Any]]:
+        result = await ToolDispatcher(ToolRegistry([tool])).dispatch("write", DAY, confirm=gate)
+        return result, ran
+
+    return dispatched
+
+
+@pytest.mark.parametrize(
+    ("presses", "result", "ran"),
+    [
+        (
+            [("edit", {}), ("check", {"day": "2026-06-16"}), ("run", {})],
+            ToolOk({}, {"day": "2026-06-16"}),
+            [{"day": "2026-06-16", "hours": 1}],
+        ),
+        (
+            [("edit", {}), ("check", {"hours": ""}), ("run", {})],
+            ToolOk({}, {"hours": None}),
+            [{"day": "2026-06-15"}],
+        ),
+        ([("edit", {}), ("check", {"hours": "2"}), ("cancel", {})], ToolCancelled(), []),
+        ([("edit", {}), ("check", {"hours": "-2"}), ("back", {}), ("run", {})], ToolOk({}), [DAY]),
+        ([("edit", {}), ("check", {"day": "June"}), ("run", {}), ("back", {})], None, []),
+        ([("edit", {}), ("check", {}), ("run", {})], ToolOk({}), [DAY]),
+        ([("check", {"hours": "2"}), ("run", {})], ToolOk({}), [DAY]),
+    ],
+)
+async def test_gate_edit_runs_the_arguments_that_the_card_shows(
+    dispatch: Callable[..., Any],
+    page: Any,
+    presses: list[tuple[str, dict[str, str]]],
+    result: ToolResult | None,
+    ran: list[Any],
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    for how, fields in presses:
+        page.answer(how, fields=fields)
+    if result is None:
+        assert page.screen.state.open_card is not None
+        page.answer("cancel")
+    assert await running == (result or ToolCancelled(), ran)
+
+
+@pytest.mark.parametrize(
+    ("decision", "result", "outcome"),
+    [
+        (Approve(), ToolOk({}), QuestionOutcome.CODE_YES),
+        (Edit({**DAY, "hours": 2}), ToolOk({}, {"hours": 2}), QuestionOutcome.CODE_YES),
+        (Reject("not today"), ToolCancelled("not today"), QuestionOutcome.CODE_NO),
+    ],
+)
+async def test_gate_settle_speaks_all_decisions(
+    dispatch: Callable[..., Any],
+    gate: ButtonConfirmGate,
+    page: Any,
+    decision: Any,
+    result: ToolResult,
+    outcome: QuestionOutcome,
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    card = page.screen.state.open_card.card
+    gate.settle(card, Edit({**DAY, "hours": -1}))  # invalid: the card stays open
+    await page.until(lambda: page.screen.state.open_card.faults)
+    gate.settle(card, decision)
+    assert (await running)[0] == result
+    assert gate.outcomes == [outcome]
+
+
+async def test_gate_code_answers_reject_an_invalid_edit(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any
+) -> None:
+    gate.answer_from_code([Edit({"day": "June"}), Edit({"day": "2026-06-16"})])
+    assert await dispatch() == (ToolCancelled(), [])
+    assert gate.outcomes == [QuestionOutcome.INVALID_EDIT]
+    assert await dispatch() == (
+        ToolOk({}, {"day": "2026-06-16", "hours": None}),
+        [{"day": "2026-06-16"}],
+    )
+    assert page.screen.state.open_card is None
+
+
+@pytest.mark.parametrize("how", ["close", "page gone", "interrupt"])
+async def test_gate_that_ends_during_an_edit_writes_nothing(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any, how: str
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    page.answer("edit")
+    page.answer("check", fields={"hours": "2"})
+    page.answer("edit")
+    match how:
+        case "close":
+            gate.close()
+        case "page gone":
+            page.close()
+        case _:
+            running.cancel()
+    (done,) = await asyncio.gather(running, return_exceptions=True)
+    is_cancelled = isinstance(done, asyncio.CancelledError)
+    assert is_cancelled if how == "interrupt" else done == (ToolCancelled(), [])
+    assert page.screen.state.open_card is None
+
+
+async def test_gate_reason_of_a_cancel_is_bounded_and_counts_for_cancel_only(
+    dispatch: Callable[..., Any], page: Any
+) -> None:
+    for how, reason, words in (
+        ("cancel", "  not today\n", "not today"),
+        ("cancel", "x" * 9999, "x" * 500),
+        ("cancel", ["x"], ""),
+        ("escape", "not today", ""),
+    ):
+        running = asyncio.create_task(dispatch())
+        await page.until_asked()
+        page.answer(how, reason=reason)
+        assert (await running)[0] == ToolCancelled(words)

@@ -28,6 +28,7 @@ async def test_repr_contains_the_conversation(
         "  이 작업을 수행할까요? 취소함 (코드로 답함)",
         "  도우미: done",
         "    and said",
+        "  취소됨: write",
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.gate import QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.messages import UserMessage
 from lhkit.models.scripted import call, say
 from lhkit.notebook.panel import ChatPanel

@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from lhkit.chat.state import ChatState
+from lhkit.confirm.decision import QuestionOutcome
 from lhkit.confirm.form import Form, parse_form
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS

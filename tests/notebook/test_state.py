@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from lhkit.confirm.gate import ConfirmRequest, QuestionOutcome
+from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import (
     CallCompleted,
     EndReason,
@@ -23,11 +24,11 @@ from lhkit.messages import (
 from lhkit.notebook.state import (
     BrokenItem,
     CardItem,
-    CardSettled,
     ErrorItem,
     ModelStatus,
     PanelEvent,
     PanelState,
+    TruthItem,
     TurnDropped,
     fold,
 )
@@ -36,6 +37,7 @@ from lhkit.tool_results import ToolOk
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 CARD = CardItem(card="1", request=REQUEST)
+NOTHING = TruthItem(calls=())
 CALL = ToolCall(name="write", args={"a": 1}, raw="raw")
 
 
@@ -70,7 +72,7 @@ def test_fold_streams_text_into_a_message() -> None:
         TurnEnded(reason=EndReason.ANSWERED),
         state=midway,
     )
-    assert done.items == (UserMessage(text="hi"), ModelMessage(text="hello"))
+    assert done.items == (UserMessage(text="hi"), ModelMessage(text="hello"), NOTHING)
     assert (done.live, done.is_busy, done.connection) == (None, False, ModelStatus.READY)
 
 
@@ -88,7 +90,7 @@ def test_fold_settles_a_call_in_place() -> None:
     assert state.items[2].outcome is None
     assert state.open_card == CARD
     after = folded(
-        CardSettled(card="1", outcome=QuestionOutcome.RUN),
+        replace(CARD, outcome=QuestionOutcome.RUN),
         settled(CALL, "I add it."),
         state=state,
     )
@@ -118,7 +120,7 @@ def test_fold_keeps_partial_text_on_stop() -> None:
         TextDelta(text="and so"),
         TurnEnded(reason=EndReason.STOPPED),
     )
-    assert state.items[1:] == (ModelMessage(text="and so", stopped=True),)
+    assert state.items[1:] == (ModelMessage(text="and so", stopped=True), NOTHING)
 
 
 def test_fold_keeps_partial_text_on_error() -> None:
@@ -127,6 +129,7 @@ def test_fold_keeps_partial_text_on_error() -> None:
     assert state.items[1:] == (
         BrokenItem(text="and so"),
         ErrorItem(text="gone", can_retry=True),
+        NOTHING,
     )
     assert state.chat.messages == (UserMessage(text="hi"),)
 
@@ -136,7 +139,7 @@ def test_fold_marks_a_lost_server_and_a_retry() -> None:
         reason=EndReason.FAILED, error="gone", cause="ServerUnreachableError", detail="at x"
     )
     state = folded(started(), ModelCalled(turn=1), failed)
-    assert state.items[-1] == ErrorItem(text="gone", detail="at x", can_retry=True)
+    assert state.items[-2] == ErrorItem(text="gone", detail="at x", can_retry=True)
     assert state.connection is ModelStatus.LOST
     again = folded(TurnStarted(message=None), state=state)
     assert again.connection is ModelStatus.ANSWERING
@@ -172,5 +175,5 @@ def test_fold_drops_a_turn_and_clears() -> None:
         started("two"),
         TurnEnded(reason=EndReason.ANSWERED),
     )
-    assert folded(TurnDropped(), state=two).items == (UserMessage(text="one"),)
+    assert folded(TurnDropped(), state=two).items == (UserMessage(text="one"), NOTHING)
     assert folded(HistoryCleared(), state=two).items == ()

@@ -219,6 +219,22 @@ async def test_replicas_produce_same_journal_as_one_process(
     assert len(runner.losses) == 0
 
 
+async def test_replicas_run_wordings(tmp_path: Path) -> None:
+    (scenario,) = load_scenarios(scenario_paths("dev"), limit=1)
+    async with RaySampleRunner(fake_cluster(), CONFIG, [scenario], sleep=no_pause) as runner:  # type: ignore[arg-type]
+        run = await replay(
+            [scenario],
+            SCRIPTED["silent"](),
+            toolset=TOOLSET,
+            runner=runner,
+            run_dir=tmp_path,
+            variants=True,
+            progress=False,
+        )
+    users = [record.evidence.turns[0].user for record in run.records]
+    assert users == list(scenario.turns[0].texts)
+
+
 async def test_replicas_resume_run_of_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:

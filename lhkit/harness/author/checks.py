@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -11,7 +12,15 @@ from lhkit.harness.arguments import alternatives
 from lhkit.harness.faults import Path, did_you_mean, format_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
-from lhkit.harness.scenario import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
+from lhkit.harness.relative_dates import resolve_dates
+from lhkit.harness.scenario import (
+    EditAnswer,
+    ExpectedCall,
+    ExpectedReply,
+    ForbiddenCall,
+    Scenario,
+    Turn,
+)
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.values import is_found
 from lhkit.json_values import shown
@@ -38,6 +47,7 @@ LEVELS: Mapping[str, Level] = {
     "empty_pattern": Level.ERROR,  # a regular expression that an empty text matches
     "locale": Level.ERROR,  # the user writes in another language
     "underivable": Level.ERROR,  # the reference calls cannot be derived
+    "variant": Level.ERROR,  # a wording lacks a fact of the message, or the reference fails in it
     "gold": Level.ERROR,  # the reference calls fail
     "final_state": Level.ERROR,  # the reference calls do not lead to `final`
     "violation": Level.ERROR,  # the reference calls break a rule
@@ -121,6 +131,7 @@ class KnownNames:
 def static_remarks(scenario: Scenario, known: KnownNames) -> Iterator[Remark]:
     """Yield problems that can be found without running the scenario."""
     yield from _locale_remarks(scenario)
+    yield from _variant_remarks(scenario)
     for number, turn in enumerate(scenario.turns):
         path: Path = ("turns", number)
         unknown = {call.tool for call in turn.expect.calls if call.result == "unknown_tool"}
@@ -134,7 +145,29 @@ def static_remarks(scenario: Scenario, known: KnownNames) -> Iterator[Remark]:
             if reference.tool not in unknown:
                 yield from _tool_remarks(reference.tool, call_path, known)
             yield from _name_remarks(reference.tool, reference.args, (*call_path, "args"), known)
+        yield from _edit_remarks(turn, (*path, "confirm"), known, scenario.today)
         yield from _reply_remarks(turn, (*path, "reply"))
+
+
+def _edit_remarks(
+    turn: Turn, path: Path, known: KnownNames, today: date | None
+) -> Iterator[Remark]:
+    """Yield edits of arguments that no write of the turn has, or of values that it refuses."""
+    calls = [*(c.tool for c in turn.expect.calls), *(c.tool for c in turn.gold.calls or ())]
+    tools = [known.registry[name] for name in calls if name in known.registry.destructive]
+    is_list = isinstance(turn.confirm, tuple)
+    for i, answer in enumerate(turn.confirm if is_list else [turn.confirm]):
+        for name, value in answer.edit.items() if isinstance(answer, EditAnswer) else ():
+            at = (*path, *([i] if is_list else ()), "edit", name)
+            with_name = [tool for tool in tools if KnownKeys.of(tool.parameters).has(name)]
+            resolved = resolve_dates(value, today)
+            faults = [value_fault(tool.parameters, name, resolved) for tool in with_name]
+            if tools and not with_name:
+                message = f"no write of the turn has an argument {name!r}"
+                yield Remark("unknown_argument", at, message)
+            elif value is not None and faults and all(faults):
+                message = f"{with_name[0].name} refuses {name}={shown(resolved)}: {faults[0]}"
+                yield Remark("refused_value", at, message)
 
 
 def _call_remarks(
@@ -232,7 +265,9 @@ def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
             path,
             "an empty reply passes: require text, such as with contains_any",
         )
-    elif expected != ExpectedReply() and not reply_reasons(expected, turn.user):
+    elif expected != ExpectedReply() and not all(
+        reply_reasons(expected, text) for text in turn.texts
+    ):
         yield Remark("echo", path, "the user's own message passes as a reply: require other text")
 
 
@@ -247,6 +282,24 @@ def _locale_remarks(scenario: Scenario) -> Iterator[Remark]:
         message = f"the id says {named[1]}, the locale {scenario.locale}: make them agree"
         yield Remark("locale", ("id",), message)
 
+
+def _variant_remarks(scenario: Scenario) -> Iterator[Remark]:
+    """Yield wordings in another language, and numbers and quotations that they lack."""
+    is_language = _IS_LANGUAGE.get(scenario.locale)
+    for t, turn in enumerate(scenario.turns):
+        for v, text in enumerate(turn.variants):
+            path: Path = ("turns", t, "variants", v)
+            if is_language is not None and not is_language(text):
+                message = f"it is not in {scenario.locale}: write it in the scenario's language"
+                yield Remark("variant", path, message)
+            facts = [fact.group() for fact in _FACT.finditer(turn.user)]
+            if missing := [fact for fact in facts if fact not in text]:
+                message = f"it lacks {', '.join(missing)} of `user`: keep all facts as they are"
+                yield Remark("variant", path, message)
+
+
+_FACT = re.compile(r'\d+|"[^"]+"|\{[^}]*\}')
+"""Numbers, quotations and placeholders, which the expectations rely on."""
 
 _IS_LANGUAGE: Mapping[str, Callable[[str], bool]] = {
     "ko": lambda user: _HANGUL.search(user) is not None,

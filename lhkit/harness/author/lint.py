@@ -135,9 +135,29 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
     return (
         *static_remarks(scenario, known),
         *_reference_remarks(record),
+        *await _wording_remarks(scenario, record, reference, toolset),
         *await _fault_remarks(scenario, record, reference, toolset),
         *await _trivial_model_remarks(scenario, toolset),
     )
+
+
+async def _wording_remarks(
+    scenario: Scenario, record: SampleRecord, reference: ScriptedModel, toolset: Toolset
+) -> list[Remark]:
+    """Return which wordings make the reference fail that passes in the first one."""
+    remarks = []
+    for wording in list(scenario.wordings())[1:]:
+        if record.judgement.verdict is Verdict.PASS:
+            other = await run_sample(wording, reference, toolset)
+            for remark in _reference_remarks(other):
+                remarks.append(
+                    Remark(
+                        "variant",
+                        remark.path,
+                        f"in wording {wording.wording + 1}, {remark.message}",
+                    )
+                )
+    return remarks
 
 
 def _remarks_of(code: str, error: UsageError, scenario_id: str) -> Iterator[Remark]:

@@ -60,19 +60,27 @@ class TurnTrace:
 
 
 def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
-    """Return a model that sends the messages of `turns`, whatever the tools return."""
+    """Return a model that sends the messages of `turns`, whatever the tools return.
+
+    User messages before its first request, which the assistant's history contains, do not count.
+    """
     replies = [
         [*(Reply(calls=message) for message in turn.messages), say(turn.reply)] for turn in turns
     ]
 
+    earlier: int | None = None
+
     def script(request: ModelRequest) -> Reply:
-        turn, done = -1, 0  # index of the user turn, and its messages with calls so far
+        nonlocal earlier
+        if earlier is None:
+            earlier = sum(isinstance(message, UserMessage) for message in request.messages) - 1
+        turn, done = -1 - earlier, 0  # index of the user turn, and its messages with calls so far
         for message in request.messages:
             if isinstance(message, UserMessage):
                 turn, done = turn + 1, 0
             elif isinstance(message, ToolCallMessage):
                 done += message.index == 0
-        planned = replies[turn] if turn < len(replies) else []
+        planned = replies[turn] if 0 <= turn < len(replies) else []
         return planned[done] if done < len(planned) else Reply()
 
     return ScriptedModel(script, name=name, needs_isolation=True)

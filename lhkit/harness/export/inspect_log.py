@@ -32,6 +32,7 @@ from lhkit.harness.record import (
     parse_moment,
 )
 from lhkit.harness.results import Run
+from lhkit.harness.transcript import catalog_of, turn_truth
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -211,7 +212,7 @@ class _InspectSample:
         )
         waited_s = sum(turn.waiting_s for turn in record.evidence.turns)
         return {
-            "id": record.sample_id.scenario,
+            "id": record.sample_id.name,
             "epoch": record.sample_id.repeat + 1,
             "uuid": self._key,
             "input": record.evidence.turns[0].user if record.evidence.turns else "",
@@ -284,6 +285,9 @@ class _InspectSample:
             for number, call in enumerate(message.named, start=self._calls):
                 start_s = self._call(call, call_id(number), start_s)
             self._calls += len(message.named)
+        truth = turn_truth(turn, catalog_of(self._record))
+        ended_s = at_s + turn.duration_s
+        self._events.append(self._event("info", ended_s, source="lhkit.truth", data=truth))
 
     def _request(self, sent: AssistantMessage, at_s: float) -> None:
         """Add a message of the model, and the request that it answered if there is one."""
@@ -329,15 +333,20 @@ class _InspectSample:
         start_s = at_s + call.validation_s + call.waiting_s
         end_s = start_s + call.handler_s
         if call.gate.was_asked:
+            made = _call(call, name)
+            modified = (
+                {"modified": made | {"arguments": dict(call.run_args)}} if call.run_args else {}
+            )
             self._events.append(
                 self._event(
                     "approval",
                     at_s + call.validation_s,
                     message=call.summary,
-                    call=_call(call, name),
+                    call=made,
                     approver="user",
-                    decision="approve" if call.gate is GateOutcome.ACCEPTED else "reject",
-                    explanation=call.gate,
+                    decision=_decision(call),
+                    explanation=call.reason or call.gate,
+                    **modified,
                 )
             )
         error = _tool_error(call)
@@ -350,7 +359,7 @@ class _InspectSample:
                 start_s,
                 id=name,
                 function=call.tool,
-                arguments=_call(call, name)["arguments"],
+                arguments=dict(call.run_args or _call(call, name)["arguments"]),
                 result=text,
                 completed=self._at(end_s),
                 working_time=call.handler_s,
@@ -360,6 +369,12 @@ class _InspectSample:
             )
         )
         return end_s
+
+
+def _decision(call: CallRecord) -> str:
+    if call.gate is not GateOutcome.ACCEPTED:
+        return "reject"
+    return "modify" if call.is_edited else "approve"
 
 
 def _call(call: CallRecord, name: str) -> Json:

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 from lhkit.files import replace_atomically
 from lhkit.harness.frames import (
     calls_frame,
@@ -40,10 +40,8 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
         MissingPackageError: fastparquet is not installed.
         OSError: a file cannot be written.
     """
-    try:
+    with importing("eval"):
         import fastparquet
-    except ImportError as error:
-        raise MissingPackageError.of_extra("fastparquet", "eval") from error
     files = tuple(folder / f"{name}.parquet" for name in FRAMES)
     with replace_atomically(*files) as drafts:
         for number, records in enumerate(_batches(run.records)):

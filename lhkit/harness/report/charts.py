@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import importing
 from lhkit.harness.history import History
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
@@ -285,10 +285,8 @@ def _altair() -> Any:
     Raises:
         MissingPackageError: altair is not installed.
     """
-    try:
+    with importing("eval"):
         import altair as alt
-    except ImportError as error:
-        raise MissingPackageError.of_extra("altair", "eval") from error
     return alt
 
 
@@ -324,10 +322,8 @@ def svg_of(spec: dict[str, Any]) -> str:
     Raises:
         MissingPackageError: vl-convert is not installed.
     """
-    try:
+    with importing("eval"):
         import vl_convert
-    except ImportError as error:
-        raise MissingPackageError.of_extra("vl-convert-python", "eval") from error
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return svg
 

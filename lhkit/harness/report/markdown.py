@@ -122,7 +122,10 @@ def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[st
 
 
 def table_lines(table: Table) -> Iterator[str]:
-    """Yield the lines of a table, with the last total in bold, and its notes as a code block."""
+    """Yield the lines of a table, with the last total in bold; lead and notes are code blocks."""
+    if table.lead:
+        yield from _block(printable(table.lead))
+        yield ""
     yield _row(table.columns)
     yield f"| --- |{' ---: |' * (len(table.columns) - 1)}"
     for cells in (*table.rows, *table.totals[:-1]):

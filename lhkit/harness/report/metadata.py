@@ -60,6 +60,7 @@ def eval_command(run: Run, summary: Summary) -> str:
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
+    options += ["--variants"] if any(r.sample_id.wording for r in run.records) else []
     return shlex.join(["lhkit", "eval", *options])
 
 
@@ -73,7 +74,9 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 def _scenarios(run: Run) -> str:
     ids = {record.sample_id.scenario for record in run.records}
-    return f"{len(ids):,} × {run.manifest.repeats}"
+    selection = run.manifest.selection
+    part = f" / {selection.total:,} ({shlex.join(selection.filter.words)})" if selection else ""
+    return f"{len(ids):,}{part} × {run.manifest.repeats}"
 
 
 def _tokens(summary: Summary) -> str:

@@ -63,7 +63,8 @@ def matrix_view(
 def table_view(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
     """Return a table for rich, whose first column takes the remaining width."""
     rich = Rich(
-        title=escape(printable(title)) or None,
+        title=escape(printable(title or table.lead)) or None,
+        title_justify="center" if title else "left",
         caption="\n".join(escape(printable(note)) for note in table.notes),
         caption_justify="left",
         width=width,
@@ -112,5 +113,5 @@ def _flip(pair: Pair, comparison: Comparison, catalog: Catalog) -> Iterator[str]
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
         why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
         yield f"    {name} · {record.judgement.verdict}{why}"
-        for line in short_lines(record):
+        for line in short_lines(record, catalog):
             yield f"      {one_line(line, max_chars=_SHOWN_CHARS)}"

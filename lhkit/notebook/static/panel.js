@@ -26,23 +26,30 @@ const isEditable = (element) => element?.closest?.("input, textarea, [contentedi
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
-/** Return the values of a card's fields, by name. */
+/** Return the values of a card's fields, by name; of an edited call only those that were changed. */
 function fieldsOf(card) {
   const found = new Map(); // not an object: a name may be __proto__
   for (const each of card.querySelectorAll("[name]")) {
-    found.set(each.name, each.value);
+    // the browser itself normalises line ends and the like
+    if (!isEditing(card) || each.value !== each.initial) found.set(each.name, each.value);
   }
   return found;
 }
 
+const isEditing = (card) => card.querySelector('[data-answer="check"]') !== null;
+
 /** Restore the input and the focus of a card that was rendered again. */
-function refill(card, fields, focused) {
+function refill(card, before, focused) {
+  const fields = fieldsOf(before), why = card.querySelector("[data-why]");
   for (const each of card.querySelectorAll("[name]")) {
     const kept = fields.get(each.name);
     if (kept === undefined) continue;
     each.value = kept;
     if (focused?.name === each.name) each.focus({ preventScroll: true });
   }
+  if (!why) return;
+  why.value = before.querySelector("[data-why]")?.value ?? "";
+  if (focused?.matches("[data-why]")) why.focus({ preventScroll: true });
 }
 
 /** Unfold the text behind a button, and return it for the focus. */
@@ -57,8 +64,11 @@ function unfold(fold) {
 /** Matches the unseen parts of a card, in order: a closed fold, or the end of a piece. */
 const UNSEEN = '[data-fold]:not([hidden]), [data-end=""]';
 
-/** Restore the unfolded and seen parts of a card that was rendered again. */
+const shownIn = (card) => [...card.querySelectorAll(".lhkit-summary")].map((each) => each.textContent).join("\n");
+
+/** Restore the unfolded and seen parts of a card that was rendered again with the same text. */
 function seeAgain(card, before) {
+  if (shownIn(card) !== shownIn(before)) return;
   const folds = card.querySelectorAll("[data-fold]"), ends = card.querySelectorAll("[data-end]");
   before.querySelectorAll("[data-fold]").forEach((each, i) => each.hidden && folds[i] && unfold(folds[i]));
   before.querySelectorAll("[data-end]").forEach((each, i) => {
@@ -75,13 +85,13 @@ function messageList(model, list) {
     const slot = list.children[index];
     const wasOpen = slot.firstElementChild?.open === true;
     const asked = slot.querySelector(OPEN_CARD);
-    const kept = asked && fieldsOf(asked);
     const focused = asked?.contains(document.activeElement) ? document.activeElement : null;
     slot.innerHTML = html; // from render.py, which escapes everything foreign
     const again = slot.querySelector(OPEN_CARD);
+    for (const each of again?.querySelectorAll("[name]") ?? []) each.initial = each.value;
     if (asked && again?.dataset.card === asked.dataset.card) {
       seeAgain(again, asked);
-      refill(again, kept, focused);
+      refill(again, asked, focused);
     }
     if (wasOpen && slot.firstElementChild.tagName === "DETAILS") slot.firstElementChild.open = true;
   }
@@ -149,6 +159,7 @@ function confirmCard(model, root, line) {
     if (!card || answered.has(attempt(card))) return;
     const isSeen = !card.querySelector(UNSEEN);
     const yes = card.querySelector(".lhkit-run"), words = card.querySelector(".lhkit-unseen");
+    if (!words) return; // the arguments are being edited
     words.hidden = isSeen;
     if (isSeen) for (const name of ["aria-disabled", "aria-describedby"]) yes.removeAttribute(name);
   }
@@ -164,7 +175,8 @@ function confirmCard(model, root, line) {
   const openCard = () => root.querySelector(OPEN_CARD);
   const attempt = (card) => `${card.dataset.card} ${card.dataset.attempt}`;
   const isYoung = (card) => performance.now() < (armedAt.get(card.dataset.card) ?? Infinity);
-  const fieldOf = (element) => (element?.closest?.(OPEN_CARD) ? element.closest("[name]") : null);
+  const fieldOf = (element) =>
+    element?.closest?.(OPEN_CARD) ? element.closest("[name], [data-why]") : null;
 
   function answer(card, how) {
     if (answered.has(attempt(card)) || line.state !== HEARD) return;
@@ -173,8 +185,11 @@ function confirmCard(model, root, line) {
     answered.add(attempt(card));
     card.querySelectorAll("button").forEach((each) => each.setAttribute("aria-disabled", "true"));
     wantsInput = root.contains(document.activeElement);
-    const fields = how === "send" ? { fields: Object.fromEntries(fieldsOf(card)) } : {};
-    model.send({ type: "answer", card: card.dataset.card, how, ...fields });
+    takenFrom = null;
+    const more = {};
+    if (["send", "check"].includes(how)) more.fields = Object.fromEntries(fieldsOf(card));
+    if (how === "cancel") more.reason = card.querySelector("[data-why]")?.value ?? "";
+    model.send({ type: "answer", card: card.dataset.card, attempt: Number(card.dataset.attempt), how, ...more });
   }
 
   /** Return the first element to focus: an invalid field, a fold, the first field, or Run. */
@@ -217,7 +232,10 @@ function confirmCard(model, root, line) {
       if (card.dataset.attempt !== shown.get(card.dataset.card)) {
         const isAgain = shown.has(card.dataset.card);
         shown.set(card.dataset.card, card.dataset.attempt);
-        if (isAgain && wantsInput) startOf(card).focus({ preventScroll: true });
+        if (isAgain) {
+          armedAt.set(card.dataset.card, isEditing(card) ? 0 : performance.now() + EARLY_MS);
+          if (wantsInput) startOf(card).focus();
+        }
       }
       if (card !== watched) {
         watched = card;
@@ -251,7 +269,7 @@ function confirmCard(model, root, line) {
       const card = openCard();
       if (!card) return false;
       if (event.key === "Escape" && !event.isComposing) {
-        if (!event.repeat) answer(card, "escape");
+        if (!event.repeat) answer(card, isEditing(card) ? "back" : "escape");
         return true;
       }
       const field = fieldOf(event.target);
@@ -261,7 +279,9 @@ function confirmCard(model, root, line) {
       }
       const isComposing = event.isComposing || event.keyCode === 229; // input method, as for Korean
       if (field && (event.key !== "Enter" || isComposing)) return false;
-      const how = field ? "send" : event.target.closest?.("[data-answer]")?.dataset.answer;
+      if (field?.tagName === "TEXTAREA" && event.shiftKey) return false; // a line break
+      const enter = field?.matches("[data-why]") ? "cancel" : isEditing(card) ? "check" : "send";
+      const how = field ? enter : event.target.closest?.("[data-answer]")?.dataset.answer;
       if (how && event.key !== " " && isCharacter(event) && takenFrom?.isConnected) {
         takenFrom.focus({ preventScroll: true }); // typed for that element
         return false;

@@ -93,7 +93,7 @@ def test_record_with_lone_surrogate_is_utf_8() -> None:
 def test_record_json_has_stable_keys() -> None:
     data = json.loads(encode_record(record()))
     assert data["schema"] == 2
-    assert data["sample_id"] == {"scenario": "a", "repeat": 0}
+    assert data["sample_id"] == {"scenario": "a", "repeat": 0, "wording": 0}
     assert data["judgement"]["verdict"] == "fail"
     assert data["judgement"]["violations"][0]["severity"] == "attempted"
     turn = data["evidence"]["turns"][0]

@@ -209,3 +209,115 @@ async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset:
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")
+
+
+DONE = """
+- id: done
+  ac: AC-4
+  world: {now: "2026-06-15T09:00:00+09:00", notes: [{id: n1, text: milk}, {id: n2, text: eggs}]}
+  turns:
+    - user: n1 is done
+      confirm: CONFIRM
+      expect: {calls: [{tool: finish_note, args: EXPECTED, result: RESULT}]}
+      reply: {contains_any: [OK]}
+  final: {notes: [FINAL]}
+"""
+N1_DONE = "{id: n1, done: true}"
+
+
+def done(confirm: str, *, final: str = N1_DONE, result: str = "ok", expected: str = "") -> str:
+    text = DONE.replace("CONFIRM", confirm).replace("FINAL", final).replace("RESULT", result)
+    return text.replace("EXPECTED", expected or "{note_id: n1, done: true}")
+
+
+UNSURE = {"status": "cancelled", "reason": "user did not confirm"}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "wrong", "reads"),
+    [
+        (
+            done("{reject: not today}", final="", result="cancelled"),
+            {},
+            UNSURE | {"user_message": "not today"},
+        ),
+        (done("reject", final="", result="cancelled"), {}, UNSURE),
+        (
+            done("[{edit: {note_id: n2}}]", final="{id: n2, done: true}"),
+            {},
+            {"status": "ok", "data": {"id": "n2"}, "edited": {"note_id": "n2"}},
+        ),
+        (
+            done("{edit: {done: false}}", final=""),
+            {},
+            {"status": "ok", "data": {"id": "n1"}, "edited": {"done": False}},
+        ),
+        (done("{edit: {done: true}}"), {}, {"status": "ok", "data": {"id": "n1"}}),
+        (done("{edit: {done: maybe}}", final="", result="cancelled"), {}, UNSURE),
+        (done("{edit: {text: x}}", final="", result="cancelled"), {}, UNSURE),
+        (  # the careful user corrects the one argument that differs
+            done("careful"),
+            {"done": False},
+            {"status": "ok", "data": {"id": "n1"}, "edited": {"done": True}},
+        ),
+        (done("careful"), {"note_id": "n2", "done": False}, UNSURE),
+        (
+            done("careful", expected="{note_id: {matches: '^n1$'}, done: true}"),
+            {"note_id": "n2"},
+            UNSURE,  # no note id is known to be right
+        ),
+    ],
+)
+async def test_simulated_user_gives_reasons_and_edits(
+    play: Play, load: Load, toolset: Any, scenario: str, wrong: dict[str, Any], reads: Any
+) -> None:
+    scenarios = load(scenario)
+    made = {"note_id": "n1", "done": True} | wrong
+    run = await play(scenarios, ScriptedModel([call("finish_note", **made), say("OK")]))
+    (record,) = run.records
+    (finish,) = record.evidence.turns[0].calls
+    assert dict(finish.result) == reads
+    assert finish.raw_args == finish.args == made
+    edited = reads.get("edited", {})
+    assert dict(finish.edited) == edited
+    assert finish.run_args == (made | edited if edited else None) == finish.shown_args
+    assert (str(record.judgement.verdict) == "pass") is not wrong  # calls as proposed
+    gate = run.summary().confirm
+    assert gate.edited == bool(edited)
+    assert dict(gate.edited_arguments) == {f"finish_note.{name}": 1 for name in edited}
+    counts = (gate.unexpected_edited, gate.unexpected_rejected, gate.unexpected_executed)
+    assert counts == (bool(wrong and edited), bool(wrong and not edited), 0)
+    assert not rescore(run, scenarios, toolset).skipped
+    if not wrong:
+        reference = await play(scenarios, gold_model)
+        assert reference.summary().total.passed == 1
+    report = markdown(run, load_catalog("en"), name="x")
+    assert ("edited calls 1: finish_note." in report) is bool(edited)
+
+
+async def test_careful_user_takes_a_value_from_the_reference_calls(play: Play, load: Load) -> None:
+    text = done("careful", expected="{note_id: {matches: '^n1$'}, done: true}")
+    gold = "      gold: {calls: [{tool: finish_note, args: {note_id: n1, done: true}}]}\n  final"
+    made = call("finish_note", note_id="n2", done=True)
+    run = await play(load(text.replace("  final", gold)), ScriptedModel([made, say("OK")]))
+    (finish,) = run.records[0].evidence.turns[0].calls
+    assert dict(finish.edited) == {"note_id": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "today", "is_same"),
+    [
+        ("{reject: not today}", "{reject: never}", False),
+        ("{reject: not today}", "reject", False),
+        ("{edit: {done: false}}", "accept", False),
+        ("accept", "{edit: {done: false}}", False),
+        ("accept", "{edit: {done: true}}", True),
+        ("{edit: {note_id: n2}}", "[{edit: {note_id: n2}}]", True),
+    ],
+)
+async def test_rescore_skips_a_record_with_another_decision(
+    play: Play, load: Load, toolset: Any, recorded: str, today: str, *, is_same: bool
+) -> None:
+    made = call("finish_note", note_id="n1", done=True)
+    run = await play(load(done(recorded)), ScriptedModel([made, say("OK")]))
+    assert (not rescore(run, load(done(today)), toolset).skipped) is is_same

@@ -75,9 +75,13 @@ SUMMARY = Summary(
         false_claims=8,
         unexpected=31,
         unexpected_rejected=32,
+        unexpected_edited=34,
         unexpected_executed=33,
+        edited=35,
+        edited_arguments={"add_note.text": 36},
         unexpected_interval=Interval(low=0.31, high=0.42),
         rejected_interval=Interval(low=0.33, high=0.44),
+        edited_interval=Interval(low=0.36, high=0.47),
         executed_interval=Interval(low=0.35, high=0.46),
     ),
     flips=Flips(scenarios=20, flipped=6, verdicts=5, calls=4, texts=3),
@@ -91,10 +95,10 @@ NO_SCORES = {
 }
 NOT_IN_THE_PAGE = {
     *("flips.verdicts", "flips.calls", "flips.texts"),  # shown flip by flip
-    "total.invalid",  # in its tiles, as the three intervals below
+    "total.invalid",  # in its tiles, as the four intervals below
     *(
         f"confirm.{name}_interval.{end}"
-        for name in ("unexpected", "rejected", "executed")
+        for name in ("unexpected", "rejected", "edited", "executed")
         for end in ("low", "high")
     ),
 }
