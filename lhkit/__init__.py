@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lhkit.errors import LhkitError, ModelError, UsageError
     from lhkit.harness.author.reference import gold_model
     from lhkit.harness.compare import compare
+    from lhkit.harness.history import History
     from lhkit.harness.loader import load_scenarios
     from lhkit.harness.matching import match_calls
     from lhkit.harness.rescore import rescore
@@ -51,6 +52,7 @@ __all__ = [
     "Edit",
     "Endpoint",
     "GuardedGate",
+    "History",
     "LhkitError",
     "McpToolset",
     "ModelError",
@@ -104,6 +106,7 @@ _MODULES = {
     "Edit": "confirm.decision",
     "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
+    "History": "harness.history",
     "LhkitError": "errors",
     "McpToolset": "mcp.toolset",
     "ModelError": "errors",

@@ -41,7 +41,7 @@ new vLLM imports it, or put here, the same has to be tried again.
 
 _HEADER = """\
 # {what}
-# Pinned for Linux x86_64 and Python 3.11; installed with `pip install --no-deps -r`.
+# Pinned for Linux x86_64 and Python 3.11; installed by `make venv`.
 # Made by `make lock` (requirements/renew.py) from a .venv in which everything runs. To renew:
 # upgrade packages in .venv by hand, run `make test` and `make eval`, then `make lock`.
 """

@@ -45,12 +45,12 @@ LIMIT_S = 560.0
 LIMITS_S = {
     "serve": 480.0,
     "dev": 90.0,
-    "rate": 60.0,
-    "bare": 60.0,
-    "vllm-bench": 60.0,
+    "rate": 100.0,
+    "bare": 100.0,
+    "vllm-bench": 100.0,
     "processes": 60.0,
 }
-"""Limits where `--limit-s` has its default; those from `rate` on are for one concurrency."""
+"""Limits, longer with a longer `--limit-s`; those from `rate` on are for one concurrency."""
 _MARGIN_S = 12.0
 """Time to stop the server and the programs of the last step."""
 _POLL_S = 0.2
@@ -181,7 +181,7 @@ class Measurements:
         """Run a step within its limit; report how it ended, and write all figures."""
         began_s = time.perf_counter()
         left_s = self.until_s - began_s - _MARGIN_S
-        usual_s = LIMITS_S[kind] * self.options.limit_s / LIMIT_S
+        usual_s = LIMITS_S[kind] * max(1.0, self.options.limit_s / LIMIT_S)
         limit_s = min(self.options.step_limit_s.get(kind, usual_s), left_s)
         outcome = "done"
         if limit_s <= 0:

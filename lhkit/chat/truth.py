@@ -83,20 +83,20 @@ def _kind(call: CompletedCall) -> str | None:
 
 
 def _label(call: CompletedCall) -> str:
-    """Return the tool, and the argument that names the thing it wrote."""
-    name, thing = visible(call.tool), _thing(call.args)
-    return name if thing is None else f"{name} · {one_line(visible(thing), max_chars=_LABEL_CHARS)}"
+    """Return the tool, and the arguments that name the thing it wrote."""
+    thing = one_line(visible(_thing(call.args)), max_chars=_LABEL_CHARS)
+    return f"{visible(call.tool)} · {thing}" if thing else visible(call.tool)
 
 
-def _thing(args: Mapping[str, Any]) -> str | None:
-    """Return an id or name among the arguments, else the first text or number."""
+def _thing(args: Mapping[str, Any]) -> str:
+    """Return the ids and names among the arguments, else all texts and numbers, by name."""
     texts = {
         name: str(value)
         for name, value in sorted(args.items())
         if isinstance(value, str | int | float) and not isinstance(value, bool)
     }
     named = [text for name, text in texts.items() if name in _NAMES or name.endswith("_id")]
-    return next(iter([*named, *texts.values()]), None)
+    return ", ".join(named or texts.values())
 
 
 _UNCLEAR = frozenset({"handler_error", "tool_error", "bad_result"})

@@ -1,4 +1,4 @@
-"""`lhkit compare`: compare two runs pair by pair."""
+"""`lhkit compare`: compare runs pair by pair."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +9,19 @@ from lhkit.cli.command import Options, command
 from lhkit.cli.console import wide_console
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import Locale
+from lhkit.cli.thresholds import require_percent
+from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.report.terminal import comparison_view
+from lhkit.harness.report.terminal import comparison_view, matrix_view
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
+
+_CODES = {
+    "worse_than_margin": ExitCode.FAILED,
+    "no_pairs": ExitCode.FAILED,
+    "cannot_tell": ExitCode.CANNOT_TELL,
+}
 
 
 class CompareOptions(Options):
@@ -21,18 +29,43 @@ class CompareOptions(Options):
 
     run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="Baseline run.")]
     run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="Run to compare with it.")]
+    more: Annotated[tuple[Path, ...], typer.Argument(metavar="RUN_C", help="Further runs.")] = ()
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=100,
+            metavar="POINTS",
+            help="Exit with 1 if run B is worse by more than these points, and with 4 if that "
+            "cannot be told.",
+        ),
+    ] = None
     locale: Locale = None
 
 
-@command("lhkit compare runs/before runs/after --locale en")
+@command(
+    "lhkit compare runs/before runs/after --locale en",
+    "lhkit compare runs/full runs/quantised --margin 3",
+    "lhkit compare runs/a runs/b runs/c",
+)
 async def compare_runs(options: CompareOptions, settings: Settings) -> int:
-    """Show the comparison of run B with run A; return the exit code.
+    """Show the comparison of run B with run A, or of several runs; return the exit code.
 
     Raises:
         RunError: a folder has no run, or an invalid one.
-        UsageError: the locale does not exist.
+        UsageError: the locale does not exist, or a margin is invalid or given for several runs.
     """
-    catalog = load_catalog(options.locale or settings.locale)
-    comparison = compare(Run.load(options.run_a), Run.load(options.run_b))
-    wide_console().print(comparison_view(comparison, catalog), soft_wrap=True)
-    return ExitCode.OK
+    catalog, console = load_catalog(options.locale or settings.locale), wide_console()
+    require_percent(options.margin, "--margin")
+    if options.more:
+        if options.margin is not None:
+            raise UsageError("--margin compares two runs: give RUN_A and RUN_B only")
+        folders = (options.run_a, options.run_b, *options.more)
+        runs = [Run.load(folder) for folder in folders]
+        is_unique = len({run.name for run in runs}) == len(runs)
+        names = [run.name if is_unique else str(run.folder) for run in runs]
+        console.print(matrix_view(list(zip(names, runs, strict=True)), catalog))
+        return ExitCode.OK
+    comparison = compare(Run.load(options.run_a), Run.load(options.run_b), margin=options.margin)
+    console.print(comparison_view(comparison, catalog), soft_wrap=True)
+    return ExitCode.OK if options.margin is None else _CODES.get(comparison.outcome, ExitCode.OK)

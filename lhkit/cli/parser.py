@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "accept": ("accept", "Accept an observed argument or phrase in a scenario file."),
     "chat": ("chat", "Chat in the terminal; each write asks y/N first."),
     "chats": ("chats", "List, show or delete recorded chats."),
-    "compare": ("compare", "Compare two runs sample by sample."),
+    "compare": ("compare", "Compare runs sample by sample."),
     "doctor": ("doctor", "Check this machine and a server, and say what to do next."),
     "eval": ("evaluate", "Run scenarios against a model and score them; run again to resume."),
     "export": ("export", "Write a run as messages, Parquet, Inspect log, traces or SFT data."),

@@ -173,7 +173,7 @@ class TerminalChat:
         self._end_line()
         handler_s = message.outcome.handler_s if message.outcome else 0.0
         outcome, style = self._outcome(message.result)
-        call = f"{message.name or '?'} {visible(_shown_arguments(message))}"
+        call = visible(f"{message.name or '?'} {_shown_arguments(message)}")
         self._print(f"  ⚙ {call} → {outcome} ({handler_s * 1000:.0f} ms)", style=style)
 
     def _outcome(self, result: ToolResult) -> tuple[str, str]:

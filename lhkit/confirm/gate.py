@@ -25,7 +25,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject, decision_of
@@ -51,7 +51,8 @@ class ConfirmRequest:
         id: unique for each question.
         parameters: the JSON Schema of the arguments, for the fields of an edit.
         fault: why the edit that the user made before is invalid; empty for the first question.
-        revise: validates edited arguments; see `edited`. None if they cannot be edited.
+        revise: returns validated arguments and their summary for edited ones, or raises
+            InvalidEditError; see `edited`. None if they cannot be edited.
     """
 
     tool: str
@@ -61,7 +62,7 @@ class ConfirmRequest:
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     fault: str = ""
-    revise: "Callable[[Any], ConfirmRequest] | None" = field(
+    revise: Callable[[Any], tuple[Mapping[str, JSON], str]] | None = field(
         default=None, repr=False, compare=False
     )
 
@@ -81,7 +82,8 @@ class ConfirmRequest:
         """
         if self.revise is None:
             raise InvalidEditError(f"the arguments of {self.tool} cannot be edited here")
-        return self.revise(arguments)
+        args, summary = self.revise(arguments)
+        return replace(self, args=args, summary=summary, fault="")
 
 
 class ConfirmGate(Protocol):

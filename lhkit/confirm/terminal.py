@@ -6,8 +6,9 @@ Only input typed after a question was shown counts.
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
-from lhkit.confirm.decision import Approve, Decision, QuestionOutcome, Reject
+from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
@@ -16,16 +17,19 @@ from lhkit.confirm.form import (
     FormAnswer,
     FormField,
     ParsedForm,
+    argument_form,
+    edited_arguments,
     filled,
     hint,
 )
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, load_catalog
 from lhkit.text import visible
 
 _YES = frozenset({"y", "yes", "ㅛ", "네", "예"})  # ㅛ is the Y key of a Korean layout
 _NO = frozenset({"n", "no", "ㅜ", "아니", "아니요", "아니오"})  # ㅜ is the N key
+_EDIT = frozenset({"e", "edit", "ㄷ", "수정"})  # ㄷ is the E key
 
 GUARD_S = 0.4
 """Seconds after a question appears in which input is discarded as meant for something else."""
@@ -75,7 +79,7 @@ def _is_terminal() -> bool:
 
 
 class TerminalGate:
-    """Asks `[y/N]` in a terminal. End of input and Ctrl-C mean no.
+    """Asks `[y/N]` in a terminal, or `e` to edit the arguments. End of input and Ctrl-C mean no.
 
     Input typed before the question was shown is discarded, with a notice.
 
@@ -104,18 +108,63 @@ class TerminalGate:
         self._forget = forget
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
-        """Show the request and return `Approve()` for an explicit yes."""
-        self._write(visible(f"{request.tool}: {request.description}"))
-        self._write(visible(request.summary))
+        """Show the request and return the typed decision; only an explicit yes runs it.
+
+        With `e` the user edits the arguments, and is asked again with the edited card.
+        """
+        shown, can_edit = request, request.revise is not None
         title = self._catalog.text("confirm.title")
-        prompt = self._catalog.text("confirm.prompt", title=title)
+        prompt = self._catalog.text(f"confirm.prompt{'_edit' if can_edit else ''}", title=title)
+        self._write(visible(f"{request.tool}: {request.description}"))
         try:
-            await self._fresh()
-            if is_yes(await self._read(prompt)):
-                return Approve(how=QuestionOutcome.TYPED_YES)
+            while True:
+                if shown.fault:
+                    self._write(visible(shown.fault))
+                self._write(visible(shown.summary))
+                await self._fresh()
+                line = await self._read(prompt)
+                if not (can_edit and line.strip().casefold() in _EDIT):
+                    break
+                shown = await self._edit(shown)
+            if is_no(line):
+                reason = (await self._read(self._catalog.text("confirm.why"))).strip()
+                return Reject(reason, how=QuestionOutcome.TYPED_NO, binding=request.binding)
         except (EOFError, KeyboardInterrupt):
-            pass
-        return Reject(how=QuestionOutcome.TYPED_NO)
+            line = ""
+        if not is_yes(line):
+            return Reject(how=QuestionOutcome.TYPED_NO, binding=request.binding)
+        if shown is request:
+            return Approve(how=QuestionOutcome.TYPED_YES, binding=request.binding)
+        return Edit(shown.args, how=QuestionOutcome.TYPED_YES, binding=request.binding)
+
+    async def _edit(self, request: ConfirmRequest) -> ConfirmRequest:
+        """Ask for each argument; return the request unchanged if the user stops editing."""
+        form = argument_form(request.parameters, request.args)
+        self._write(self._catalog.text("confirm.how_edit", none=_NONE, cancel=_CANCEL))
+        typed: dict[str, str] = {}
+        for field in form.fields:
+            text = await self._typed(field, request.args)
+            if text is None:
+                return request
+            typed[field.name] = text
+        try:
+            return request.edited(edited_arguments(form, typed, request.args, self._catalog).values)
+        except InvalidEditError as error:
+            return replace(request, fault=str(error))
+
+    async def _typed(self, field: FormField, args: Mapping[str, JSON]) -> str | None:
+        """Return the text of an argument that its field accepts; None to stop editing."""
+        self._show(field)
+        while True:
+            line = await self._read(f"{visible(field.label)}> ")
+            if line.strip() in ("", _NONE, _CANCEL):
+                return {"": field.typed, _NONE: "", _CANCEL: None}[line.strip()]
+            text = _chosen(field, line)
+            form = Form(fields=(field,))
+            faults = edited_arguments(form, {field.name: text}, args, self._catalog).faults
+            if not faults:
+                return text
+            self._write(visible(faults[field.name]))
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Ask for each field, then whether to send; `/decline` and `/cancel` end the form.
@@ -187,7 +236,7 @@ class TerminalGate:
         return is_early
 
 
-_DECLINE, _CANCEL = "/decline", "/cancel"
+_DECLINE, _CANCEL, _NONE = "/decline", "/cancel", "/none"
 
 
 def _ended(line: str) -> FormAnswer | None:

@@ -5,14 +5,15 @@ scenario as one cluster, because its repeats are correlated.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from statistics import median_low
 
 from lhkit.errors import UsageError
 from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest import manifest_changes
-from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
+from lhkit.harness.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run
 
@@ -48,7 +49,8 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [_with_vote(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
-    pairs = tuple(pair for pair in both if _is_valid(pair))
+    pairs = tuple(pair for pair in both if _is_valid(pair.a) and _is_valid(pair.b))
+    paired = {pair.sample_id for pair in pairs}
     gains = _clustered_gains(pairs)
     differences = [sum(cluster) for cluster in gains]
     names = _names(run_a, run_b)
@@ -56,7 +58,7 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         name_a=names[0],
         name_b=names[1],
         pairs=pairs,
-        invalid=tuple(pair.sample_id for pair in both if not _is_valid(pair)),
+        invalid=tuple(pair.sample_id for pair in both if pair.sample_id not in paired),
         only_a=tuple(sample for sample in a if sample not in b),
         only_b=tuple(sample for sample in b if sample not in a),
         changes=manifest_changes(run_a.manifest, run_b.manifest),
@@ -75,6 +77,36 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
     if margin is None or comparison.outcome != "cannot_tell":
         return comparison
     return replace(comparison, needed_scenarios=needed_scenarios(gains, margin / 100))
+
+
+def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
+    """Return the comparison of several named runs, corrected for all their pairs."""
+    from lhkit.harness.statistics import holm, sign_flip
+
+    verdicts = [
+        {r.sample_id: r.judgement.verdict is Verdict.PASS for r in run.records if _is_valid(r)}
+        for _, run in runs
+    ]
+    places = list(combinations(range(len(runs)), 2))
+    p_values = []
+    for one, other in places:
+        gains: Counter[str] = Counter()
+        for sample in verdicts[one].keys() & verdicts[other].keys():
+            gains[sample.scenario] += verdicts[other][sample] - verdicts[one][sample]
+        p_values.append(sign_flip(gains.values()))
+    corrected = {frozenset(at): p for at, p in zip(places, holm(p_values), strict=True)}
+    summaries = [run.summary() for _, run in runs]
+    best = max(range(len(runs)), key=lambda arm: summaries[arm].total.pass_rate or 0.0)
+    return tuple(
+        Arm(
+            name=name,
+            summary=summary,
+            comparison=compare(runs[0][1], run) if number else None,
+            p_first=corrected.get(frozenset({0, number})),
+            p_best=corrected.get(frozenset({best, number})),
+        )
+        for number, ((name, run), summary) in enumerate(zip(runs, summaries, strict=True))
+    )
 
 
 def _with_vote(pair: Pair) -> Pair:
@@ -128,8 +160,8 @@ def _models(run: Run) -> str:
     )
 
 
-def _is_valid(pair: Pair) -> bool:
-    return Verdict.INVALID not in {pair.a.judgement.verdict, pair.b.judgement.verdict}
+def _is_valid(record: SampleRecord) -> bool:
+    return record.judgement.verdict is not Verdict.INVALID
 
 
 def _clustered_gains(pairs: Iterable[Pair]) -> list[list[int]]:

@@ -8,12 +8,14 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lhkit.confirm.gate import ConfirmGate, ScriptedGate
+from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.from_chat import Answer, confirm_answer, scenario_from_chat
+from lhkit.harness.author.from_chat import WrittenAnswer, confirm_answer, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
+from lhkit.harness.scenario import ANSWER
 from lhkit.harness.sessions import read_row_keys
+from lhkit.harness.simulated_users import ScriptedUser
 from lhkit.json_values import compact
 from lhkit.messages import (
     Message,
@@ -24,7 +26,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, read_state, require_isolated
+from lhkit.toolset import Session, Toolset, opened, read_state, require_isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class CorrectedCall:
 
     tool: str
     args: Mapping[str, Any]
-    answer: Answer = "accept"
+    answer: WrittenAnswer = "accept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +101,9 @@ def _corrected_calls(
         if call.outcome == "repeated_call":  # refused as a duplicate, so it is not expected
             continue
         label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = confirm_answer(call.gate)
+        answer = confirm_answer(call)
         if label.held is LabelKind.SHOULD_BE:
+            answer = "accept" if call.is_edited else answer  # the edit was of the wrong call
             yield CorrectedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
         elif label.held is LabelKind.RIGHT and isinstance(call.raw_args, Mapping):
             yield CorrectedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
@@ -127,10 +130,10 @@ async def scenario_from_review(
     with opened(toolset, conversation.world, conversation.locale) as session:
         initial = read_state(session)
         row_keys = read_row_keys(session, initial)
-        dispatcher, deps = ToolDispatcher(session.registry), session.assistant.deps
+        dispatcher = ToolDispatcher(session.registry)
         messages: list[Message] = []
         for turn in conversation.turns:
-            messages += await _run_turn(turn, dispatcher, deps, conversation)
+            messages += await _run_turn(turn, dispatcher, session, conversation)
         final = read_state(session)
         return scenario_from_chat(
             messages,
@@ -148,18 +151,25 @@ async def scenario_from_review(
 
 
 async def _run_turn(
-    turn: CorrectedTurn, dispatcher: ToolDispatcher, deps: Any, conversation: CorrectedConversation
+    turn: CorrectedTurn,
+    dispatcher: ToolDispatcher,
+    session: Session,
+    conversation: CorrectedConversation,
 ) -> list[Message]:
     """Run the calls of a turn and return its messages."""
     messages: list[Message] = [UserMessage(text=turn.user)]
     outcomes: list[ToolCallOutcome] = []
     for call in turn.calls:
-        gate: ConfirmGate | None = (
-            None if call.answer == "absent" else ScriptedGate([call.answer == "accept"])
-        )
+        gate: ConfirmGate | None = None
+        if call.answer != "absent":
+            gate = ScriptedUser([ANSWER.validate_python(call.answer)], session.today)
         tool_call = ToolCall(name=call.tool, args=dict(call.args))
         await dispatcher.dispatch(
-            tool_call.name, tool_call.args, confirm=gate, deps=deps, observe=outcomes.append
+            tool_call.name,
+            tool_call.args,
+            confirm=gate,
+            deps=session.assistant.deps,
+            observe=outcomes.append,
         )
         code = getattr(outcomes[-1].result, "code", "")
         if code in BROKEN_CALLS:

@@ -60,6 +60,8 @@ for _version, _tag, _pattern, _first in implicit_resolvers:
     if (1, 2) in _version:
         _Core.add_implicit_resolver(_tag, _pattern, _first)
 
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+
 
 class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no types
     """A parser by libyaml, composed in Python: libyaml crashes on deep nesting."""
@@ -78,13 +80,15 @@ def read_yaml(text: str) -> Document:
         value = None if node is None else reader.value(node, ())
     except MarkedYAMLError as error:
         reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
-        reader.faults.append(Fault((), f"not YAML: {error.problem or error.context}"))
+        is_deep = "nesting depth" in str(error.problem)  # of libyaml 0.2.6
+        problem = _TOO_DEEP if is_deep else f"not YAML: {error.problem or error.context}"
+        reader.faults.append(Fault((), problem))
         value = None
     except (YAMLError, ValueError) as error:  # a character that YAML forbids
         reader.faults.append(Fault((), f"not YAML: {' '.join(str(error).split())}"))
         value = None
     except RecursionError:
-        reader.faults.append(Fault((), f"nested deeper than {MAX_DEPTH} levels"))
+        reader.faults.append(Fault((), _TOO_DEEP))
         value = None
     return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
 

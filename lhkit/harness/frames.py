@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from lhkit.errors import UsageError, importing
+from lhkit.errors import importing
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -22,9 +22,8 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.harness.transcript import turn_truth
+from lhkit.harness.transcript import catalog_of, turn_truth
 from lhkit.json_values import json_or_repr
-from lhkit.locales import load_catalog
 from lhkit.responses import Finished
 
 if TYPE_CHECKING:
@@ -91,25 +90,25 @@ Columns: TypeAlias = Sequence[Column]
 def scenarios_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per sample (a scenario's repeat); the columns are `SCENARIOS`."""
     rows = list(records)
-    return _frame(SCENARIOS, rows, rows)
+    return data_frame(SCENARIOS, rows, rows)
 
 
 def turns_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per user turn; the columns are `TURNS`."""
     rows = [row for record in records for row in _turns(record)]
-    return _frame(TURNS, rows, [row.record for row in rows])
+    return data_frame(TURNS, rows, [row.record for row in rows])
 
 
 def calls_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per completed tool call; the columns are `CALLS`."""
     rows = [row for record in records for row in _calls(record)]
-    return _frame(CALLS, rows, [row.record for row in rows])
+    return data_frame(CALLS, rows, [row.record for row in rows])
 
 
 def violations_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
     """Return one row per violation; the columns are `VIOLATIONS`."""
     rows = [(record, v) for record in records for v in record.judgement.violations]
-    return _frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
+    return data_frame(VIOLATIONS, [v for _, v in rows], [record for record, _ in rows])
 
 
 def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
@@ -120,19 +119,20 @@ def latency_frame(records: Iterable[SampleRecord]) -> "pd.DataFrame":
         for t, turn in enumerate(record.evidence.turns)
         for m, request in enumerate(turn.model_calls)
     ]
-    return _frame(LATENCY, rows, [row.record for row in rows])
+    return data_frame(LATENCY, rows, [row.record for row in rows])
 
 
-def _frame(
-    columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord]
+def data_frame(
+    columns: Columns, rows: Sequence[Any], samples: Sequence[SampleRecord] | None = None
 ) -> "pd.DataFrame":
+    """Return one row per row object, the columns of the `samples` first."""
     with importing("eval"):
         import pandas as pd
 
     # With pyarrow installed pandas would use Arrow strings, which reject lone surrogates.
     with pd.option_context("mode.string_storage", "python"):
-        series = {column.name: column.series(samples) for column in SAMPLE}
-        return pd.DataFrame(series | {column.name: column.series(rows) for column in columns})
+        first = {} if samples is None else {c.name: c.series(samples) for c in SAMPLE}
+        return pd.DataFrame(first | {column.name: column.series(rows) for column in columns})
 
 
 def _turns(record: SampleRecord) -> Iterator[_TurnRow]:
@@ -161,11 +161,7 @@ def _requests(record: SampleRecord) -> list[ModelCallRecord]:
 
 
 def _truth(row: _TurnRow) -> str:
-    try:
-        catalog = load_catalog(row.record.locale)
-    except UsageError:  # a record from elsewhere
-        catalog = load_catalog()
-    return turn_truth(row.turn, catalog)
+    return turn_truth(row.turn, catalog_of(row.record))
 
 
 def _model_s(row: _TurnRow) -> float:

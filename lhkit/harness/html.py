@@ -17,6 +17,7 @@ from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, TurnRecord, Verdict
 from lhkit.harness.tables import (
+    Table,
     claim_table,
     comparison_table,
     criterion_descriptions,
@@ -101,10 +102,20 @@ def comparison_html(comparison: Comparison) -> str:
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
 
+def table_html(table: Table, catalog: Catalog) -> str:
+    """Return a table with its title and notes."""
+    return str(_macros(catalog).cell_of_table(table))
+
+
 def catalog_of(records: Sequence[SampleRecord]) -> Catalog:
     """Return the catalog of the samples' language; the default one if they are mixed."""
-    locales = {record.locale for record in records} & set(available_locales())
-    return load_catalog(locales.pop() if len(locales) == 1 else DEFAULT_LOCALE)
+    return catalog_in(record.locale for record in records)
+
+
+def catalog_in(locales: Iterable[str]) -> Catalog:
+    """Return the catalog of a language; the default one if they are several."""
+    known = set(locales) & set(available_locales())
+    return load_catalog(known.pop() if len(known) == 1 else DEFAULT_LOCALE)
 
 
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:

@@ -130,4 +130,6 @@ def _parse_document(
 def _is_listed(file: FilePath, folder: FilePath) -> bool:
     """Return True for YAML files; hidden folders such as `.github` have other ones."""
     parts = file.relative_to(folder).parts
-    return file.suffix in {".yaml", ".yml"} and not any(part.startswith(".") for part in parts)
+    return file.suffix.lower() in {".yaml", ".yml"} and not any(
+        part.startswith(".") for part in parts
+    )

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
+from lhkit.harness.metrics import Summary
 from lhkit.harness.rates import Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
 from lhkit.harness.scenario_filter import ScenarioSelection
@@ -201,6 +202,25 @@ class Comparison:
         counts = f"{self.passed_a} and {self.passed_b} of {len(self.pairs)} pairs passed"
         outcome = f"p = {self.p_value:.3g}, {self.outcome.replace('_', ' ')}"
         return f"<Comparison of {self.name_a} and {self.name_b}: {counts}, {outcome}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One of several runs that are compared with each other.
+
+    Attributes:
+        name: of the run.
+        summary: its metrics.
+        comparison: with the first run; None for the first.
+        p_first: the p-value of that comparison, corrected (Holm) for all pairs of runs.
+        p_best: as `p_first`, of the comparison with the run of the highest pass rate; None for it.
+    """
+
+    name: str
+    summary: Summary
+    comparison: Comparison | None
+    p_first: float | None
+    p_best: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

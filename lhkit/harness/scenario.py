@@ -82,7 +82,8 @@ class EditAnswer(StrictModel):
         Mapping[str, Any],
         checked_by(_edit_faults),
     ] = Field(
-        description="The changed arguments; `{date: today+1d}` is the day that it means.",
+        description="The changed arguments; null leaves one out, and `{date: today+1d}` is the "
+        "day that it means.",
         examples=[{"day": "2026-06-16"}],
     )
 
@@ -103,6 +104,9 @@ Answer: TypeAlias = Annotated[
     Annotated[_Word, Tag("<word>")] | _Reject | _Edit, Discriminator(_answer_tag)
 ]
 """The user's answer to a confirmation."""
+
+ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+"""Parses an answer as it is written in a file."""
 
 _Answers: TypeAlias = Annotated[
     Annotated[_Word | Literal["absent", "careful"], Tag("<word>")]
@@ -126,7 +130,8 @@ def decide(answer: Answer, args: Mapping[str, Any], today: date | None) -> Decis
             return Reject(reason)
         case EditAnswer(edit=changes):
             resolved = {name: resolve_dates(value, today) for name, value in changes.items()}
-            return Edit({**args, **resolved})
+            edited = {**args, **resolved}
+            return Edit({name: value for name, value in edited.items() if value is not None})
         case _:
             return Approve() if answer == "accept" else Reject()
 

@@ -24,7 +24,7 @@ from lhkit.harness.manifest import Prompt
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Expect, Scenario, Turn
+from lhkit.harness.scenario import ANSWER, Answer, Expect, Scenario, Turn
 from lhkit.harness.similarity import HeldOut
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
@@ -33,8 +33,7 @@ from lhkit.toolset import Toolset, name_of, opened, registry_of
 
 _AC: Final = "training"
 
-_Answer: TypeAlias = Literal["accept", "reject"]
-_Answers: TypeAlias = _Answer | Literal["absent"] | tuple[_Answer, ...]
+_Answers: TypeAlias = Literal["accept", "absent"] | tuple[Answer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +269,7 @@ def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
     answers = [call.answer for call in turn.calls if call.tool in destructive]
     if "absent" in answers:
         return "absent"
-    return tuple("accept" if answer == "accept" else "reject" for answer in answers) or "accept"
+    return tuple(map(ANSWER.validate_python, answers)) or "accept"
 
 
 def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None:

@@ -1,6 +1,7 @@
 """Simulated users: the confirm gates that answer for a person in a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from itertools import chain, repeat
 from typing import Any
 
@@ -27,7 +28,7 @@ def confirm_gate(turn: Turn, session: Session) -> ConfirmGate | None:
         return None
     if turn.confirm == "careful":
         return _CarefulUser(turn, session)
-    return _ScriptedUser(turn, session)
+    return ScriptedUser(answers_of(turn), session.today)
 
 
 def answers_of(turn: Turn) -> Iterator[Answer]:
@@ -37,16 +38,21 @@ def answers_of(turn: Turn) -> Iterator[Answer]:
     return repeat(turn.confirm)  # type: ignore[arg-type]
 
 
-class _ScriptedUser:
-    """Answers as the scenario says."""
+class ScriptedUser:
+    """Answers as a scenario says, in order, and then rejects.
 
-    def __init__(self, turn: Turn, session: Session) -> None:
-        self._answers = answers_of(turn)
-        self._today = session.today
+    Args:
+        answers: the answers.
+        today: the day of the conversation, for relative dates.
+    """
+
+    def __init__(self, answers: Iterable[Answer], today: date) -> None:
+        self._answers = iter(answers)
+        self._today = today
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
         """Return the next answer."""
-        return decide(next(self._answers), request.args, self._today)
+        return decide(next(self._answers, "reject"), request.args, self._today)
 
 
 class _CarefulUser:

@@ -97,9 +97,9 @@ def clustered_interval(
     1 + (size - 1) * ICC (Kish 1965), with the ICC of Fleiss and Cuzick (1979), The reliability of
     dichotomous judgments.
 
-    If all results are equal, the ICC cannot be estimated and is taken as 1. Near 0 and 1 its
-    estimate is poor, so an end is never closer to 0 or 1 than in that case. The interval always
-    contains the estimate.
+    If all results are equal, the ICC is taken as 1. Near 0 and 1 its estimate is poor, so it is
+    shrunk towards 1 (`_icc`), and an end is never closer to 0 or 1 than in that case. The interval
+    always contains the estimate.
 
     Args:
         successes: the successes in each cluster.
@@ -184,11 +184,12 @@ def needed_scenarios(
     kinds = Counter(zip(improved, regressed, sizes, strict=True))
     kind_counts = np.array(list(kinds), dtype=float).T
     odds = np.array(list(kinds.values())) / len(filled)
+    least = power + 2 * (power * (1 - power) / _RESAMPLES) ** 0.5  # the simulation's own error
 
     def is_enough(n: int) -> bool:
         counts = np.random.default_rng(0).multinomial(n, odds, size=_RESAMPLES).astype(float)
         low, high = difference_limits(counts, *kind_counts)
-        return bool(np.mean(low > -margin if excess > 0 else high < -margin) >= power)
+        return bool(np.mean(low > -margin if excess > 0 else high < -margin) >= least)
 
     below, enough = 0, len(filled)
     while not is_enough(enough):
@@ -226,12 +227,19 @@ def _share_limits(
 
 
 def _icc(counts: _Numbers, hits: _Numbers, tries: _Numbers) -> _Numbers:
-    """Return the intraclass correlations (0 to 1); 1 where it cannot be estimated."""
-    total, passed = counts @ tries, counts @ hits
-    spread = (total - counts.sum(axis=1)) * (passed / total) * (1 - passed / total)
+    """Return the intraclass correlations, 0 to 1.
+
+    Half a cluster of hits and half a cluster of misses are added: of a few hits in large samples
+    the estimate is often 0 by chance, which makes intervals too narrow.
+    """
+    total = counts @ tries
+    size = counts @ tries**2 / total
+    passed, clusters = counts @ hits + size / 2, counts.sum(axis=1) + 1
+    total += size
+    spread = (total - clusters) * (passed / total) * (1 - passed / total)
     within = counts @ (hits * (tries - hits) / tries)
-    correlation = 1 - within / np.where(spread > 0, spread, 1.0)
-    return np.where(spread > 0, np.clip(correlation, 0.0, 1.0), 1.0)
+    correlation = 1 - within / np.where(spread > 0, spread, 1.0)  # without repeats it is not used
+    return np.clip(correlation, 0.0, 1.0)
 
 
 def _draws(
@@ -281,6 +289,15 @@ def sign_flip(differences: Iterable[int], *, mid_p: bool = False) -> float:
         probabilities[centre + observed] + (probabilities[centre - observed] if observed else 0.0)
     )
     return min(1.0, beyond + (same / 2 if mid_p else same))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number (Holm 1979, a step-down Bonferroni)."""
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    return [min(1.0, value) for value in corrected.tolist()]
 
 
 def _flip_sums(step: int, times: int) -> _Numbers:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.pairs import Comparison, Divergence, Ratio
+from lhkit.harness.pairs import ALPHA, Arm, Comparison, Divergence, Ratio
 from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
 from lhkit.harness.scenario_filter import ScenarioSelection
@@ -640,43 +640,46 @@ def divergence_line(divergence: Divergence, catalog: Catalog) -> str:
     return catalog.text("compare.divergence_token", **place, token=divergence.token + 1)
 
 
-def matrix_table(
-    arms: Sequence[tuple[str, Summary, Comparison | None]], catalog: Catalog, *, title: str
-) -> Table:
-    """Return the runs of a suite side by side.
+def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
+    """Return several runs side by side, and below them what nothing separates from the best.
 
     Args:
-        arms: name, metrics, and the comparison with the first arm (None for the first itself).
+        arms: the compared runs.
         catalog: the locale's texts.
         title: the name of the suite.
     """
-    selection = selection_line(arms[0][1].selection, catalog)
+    selection = selection_line(arms[0].summary.selection, catalog)
+    pairs = len(arms) * (len(arms) - 1) // 2
+    best = next((arm.name for arm in arms if arm.p_best is None), "")
+    equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
+    notes = [catalog.text("matrix.caption", pairs=pairs)]
+    if len(arms) > 2:
+        key = "best" if equal else "best_alone"
+        notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
     columns = ("arm", "pass", "calls", "violations", "turn", "first_token", "difference")
     return Table(
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
-        rows=tuple(_arm_row(*arm, catalog) for arm in arms),
-        notes=tuple(filter(None, (selection, catalog.text("matrix.caption")))),
+        rows=tuple(_arm_row(arm, catalog) for arm in arms),
+        notes=tuple(filter(None, (selection, *notes))),
     )
 
 
-def _arm_row(
-    name: str, summary: Summary, comparison: Comparison | None, catalog: Catalog
-) -> tuple[Cell, ...]:
-    total = summary.total
+def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
+    total, comparison = arm.summary.total, arm.comparison
     rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{interval_text(total.interval)}"
     if total.invalid:
         rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
     difference = NOTHING
     if comparison is not None and comparison.difference is not None:
         points_text = difference_text(comparison.difference, comparison.interval, digits=0)
-        difference = f"{points_text}\np {p_value(comparison.p_value).removeprefix('= ')}"
+        difference = f"{points_text}\np {p_value(arm.p_first or 0.0).removeprefix('= ')}"
     return _row(
-        _code(name),
+        _code(arm.name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         _violation_counts(total),
         _p50_p95(total.turn),
-        _p50_p95(summary.times["first_token"]),
+        _p50_p95(arm.summary.times["first_token"]),
         difference,
     )

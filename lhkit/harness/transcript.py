@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from lhkit.chat.truth import CompletedCall, truth_of_calls
+from lhkit.errors import UsageError
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, TurnScore
 from lhkit.json_values import json_or_repr
-from lhkit.locales import Catalog
+from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
@@ -74,6 +75,14 @@ def transcript(record: SampleRecord, catalog: Catalog, *, max_chars: int) -> str
     lines = (line for part in transcript_parts(record, catalog) for line in _lines(part, catalog))
     text = printable("\n".join(lines))
     return text if len(text) <= max_chars else f"{text[: max_chars - 2]} …"
+
+
+def catalog_of(record: SampleRecord) -> Catalog:
+    """Return the texts in the language of a record; the default ones for an unknown language."""
+    try:
+        return load_catalog(record.locale)
+    except UsageError:  # a record from elsewhere
+        return load_catalog()
 
 
 def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:

@@ -1,4 +1,4 @@
-"""Import recorded chats, tau-bench and BFCL as scenarios with a toolset.
+"""Import recorded chats and benchmarks as scenarios with a toolset.
 
 A package adds an importer as an entry point of the group `lhkit.importers`: a function that returns
 an `Imported`.

@@ -59,7 +59,8 @@ def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
 
     Args:
         tools: the array, with or without `{"type": "function", "function": …}` around each entry,
-            or an object with the array under `tools` or `functions`.
+            or an object with the array under `tools` or `functions`. Tools of the provider
+            (`builtin_tools`) are skipped.
 
     Raises:
         UsageError: the array is invalid; the message names the entry.
@@ -71,11 +72,26 @@ def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
         raise UsageError('tools must be a list such as [{"type": "function", "function": {…}}].')
     functions = []
     for number, entry in enumerate(entries):
+        if _builtin_type(entry):
+            continue
         function = entry.get("function", entry) if isinstance(entry, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise UsageError(f"tools[{number}] has no function with a name: use OpenAI's format.")
         functions.append(dict(function))
     return tuple(functions)
+
+
+def builtin_tools(tools: Any) -> tuple[str, ...]:
+    """Return the types of a provider's own tools in a `tools` array, such as `web_search`."""
+    entries = tools.get("tools") if isinstance(tools, Mapping) else tools
+    return tuple(filter(None, map(_builtin_type, entries if isinstance(entries, list) else ())))
+
+
+def _builtin_type(entry: Any) -> str:
+    """Return the type of a tool that the provider runs itself; empty for a function."""
+    kind = entry.get("type") if isinstance(entry, Mapping) else None
+    is_named = isinstance(entry, Mapping) and ("function" in entry or "name" in entry)
+    return kind if isinstance(kind, str) and kind != "function" and not is_named else ""
 
 
 def build_registry(

@@ -20,7 +20,7 @@ SHIPPED: Mapping[str, str] = {
     "openai-messages": "lhkit.imports.openai_messages:import_messages",
     "bfcl": "lhkit.imports.bfcl:import_bfcl",
     "functionchat": "lhkit.imports.functionchat:import_functionchat",
-    "tau": "lhkit.imports.tau:import_tau",
+    "tau2": "lhkit.imports.tau2:import_tau2",
 }
 """References to lhkit's own importers, by name."""
 

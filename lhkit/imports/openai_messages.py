@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
@@ -102,6 +103,11 @@ async def import_messages(
     if losses and not turns:
         raise UsageError(losses[0].detail)
     losses += [loss for reader in readers.values() for loss in reader.losses]
+    losses += [
+        Loss(code="builtin_tool", where=chat.where, detail=name)
+        for chat in chats
+        for name in chat.builtin_tools
+    ]
     if tools:
         tool_sources.append((str(tools), parse_tools(read_json(tools))))
     described = _describe_tools(turns, tool_sources, losses)
@@ -124,7 +130,10 @@ async def import_messages(
         try:
             scenarios.append(await converter.convert(name, _slug(file), losses))
         except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
-            losses.append(Loss(code="invalid", where=reader.where, detail=str(error)))
+            detail = str(error)
+            if isinstance(error, ValidationError):
+                detail = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+            losses.append(Loss(code="invalid", where=reader.where, detail=detail))
     return Imported(
         toolset=_toolset_code(toolset, handlers, data),
         suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),

@@ -14,6 +14,7 @@ from typing import Any
 from lhkit.errors import LhkitError, UsageError
 from lhkit.imports.functions import (
     build_registry,
+    builtin_tools,
     decode_json,
     parse_tools,
     replay_handler,
@@ -29,12 +30,14 @@ from lhkit.tools.registration import NAME_PATTERN
 class RecordedChat:
     """The messages and tools of one conversation; `where` is its position in the file.
 
-    `error` is the reason why it cannot be read; it has no messages then.
+    `builtin_tools` are the types of the provider's own tools, which are left out. `error` is
+    the reason why it cannot be read; it has no messages then.
     """
 
     where: str
     messages: tuple[Mapping[str, Any], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
+    builtin_tools: tuple[str, ...] = ()
     error: str = ""
 
 
@@ -151,7 +154,9 @@ def _to_chat(entry: Any, where: str) -> RecordedChat:
     functions = parse_tools(tools) if tools else ()
     for function in functions:
         build_registry([function], replay_handler)
-    return RecordedChat(where=where, messages=tuple(messages), tools=functions)
+    return RecordedChat(
+        where=where, messages=tuple(messages), tools=functions, builtin_tools=builtin_tools(tools)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +225,7 @@ class TurnReader:
 
     def _text(self, message: Mapping[str, Any]) -> str:
         """Return the text of the content; an object or list that is not a list of parts as JSON."""
-        content = message.get("content")
+        content = message.get("content") or message.get("refusal")  # of which a reply has one
         if content is None or isinstance(content, str):
             return content or ""
         is_result = message["role"] in {"tool", "function"}
@@ -228,7 +233,7 @@ class TurnReader:
             return compact(content)
         texts = []
         for part in content:
-            text = part if isinstance(part, str) else part.get("text")
+            text = part if isinstance(part, str) else part.get("text", part.get("refusal"))
             if isinstance(text, str):
                 texts.append(text)
             else:

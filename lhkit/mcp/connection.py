@@ -86,6 +86,8 @@ class McpConnection:
     ) -> None:
         self._shown, self._elicit = shown, elicit
         self._mask = Mask(secrets)
+        self.left_out: dict[str, str] = {}
+        """Listed tools that are invalid: name to reason."""
         self._process = ServerProcess(server, self._mask) if isinstance(server, Launch) else None
         self._remote = server if isinstance(server, Remote) else None
         self._ready: Future[tuple[Tool, ...]] = Future()
@@ -245,7 +247,7 @@ class McpConnection:
             assert self._process is not None  # noqa: S101 - a server is one or the other
             transport = self._process.streams()
         async with transport as streams:
-            yield lenient_streams(streams, self._mask)
+            yield lenient_streams(streams, self._mask, self.left_out)
 
     async def _list_tools(self) -> tuple[Tool, ...]:
         assert self._client is not None  # noqa: S101 - called only after the handshake

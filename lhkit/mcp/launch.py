@@ -101,6 +101,11 @@ def _read_entry(file: Path, name: str) -> Launch | Remote:
             f"{file}: {name}: the transport {transport!r} is not supported: give the server's "
             'address for streamable HTTP, often …/mcp, with "type": "http"'
         )
+    for key in _EXTERNAL_KEYS & entry.keys():
+        raise UsageError(
+            f"{file}: {name}.{key} is not supported: write its values as env or headers with "
+            "${NAME}, and set these variables"
+        )
     server_type = Remote if "url" in entry else Launch
     known_keys = server_type.__dataclass_fields__.keys() - {"repr_text"}
     values = {key: value for key, value in entry.items() if key in known_keys}
@@ -112,6 +117,9 @@ def _read_entry(file: Path, name: str) -> Launch | Remote:
         raise UsageError(f"{file}: {name}.{where}: {fault['msg']}") from error
     return server
 
+
+_EXTERNAL_KEYS = frozenset({"envFile", "headersHelper"})
+"""Keys of other clients that get keys from elsewhere: without them a server would lack its key."""
 
 _ENTRIES: Mapping[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Launch, Remote)}
 

@@ -145,7 +145,7 @@ def output_error(tool: "Tool", answer: "CallToolResult") -> str:
 
 
 def _violation(schema: Mapping[str, Any], structured: Any) -> str:
-    checked = upgrade_schema(without_patterns(schema))
+    checked = upgrade_schema(usable_schema(schema))
     Draft202012Validator.check_schema(checked)
     if structured is None:
         return "it has no structured content"
@@ -183,15 +183,22 @@ class _TooLongError(Exception):
     """Validation has exceeded `MAX_STEPS`."""
 
 
-def without_patterns(schema: Any) -> Any:
-    """Return a schema without regular expressions, which may backtrack for ever.
+def usable_schema(schema: Any) -> Any:
+    """Return a server's schema without regular expressions and without keywords that are null.
 
-    The server still validates its arguments against them.
+    The expressions may backtrack for ever; the server still validates its arguments against them.
     """
     if not isinstance(schema, Mapping):
         return schema
-    inner = with_subschemas(schema, without_patterns)
+    inner = with_subschemas(schema, usable_schema)
     removed = {"pattern", "patternProperties"}
     if "patternProperties" in inner:
         removed |= {"additionalProperties"}  # alone it would reject allowed keys
-    return {key: value for key, value in inner.items() if key not in removed}
+    return {
+        key: value
+        for key, value in inner.items()
+        if key not in removed and (value is not None or key in _NULLABLE)
+    }
+
+
+_NULLABLE = frozenset({"const", "default"})

@@ -1,15 +1,18 @@
 """Serve a toolset as an MCP server, through lhkit's dispatcher and a confirm gate.
 
-The client's user confirms every write, by elicitation. A write of a client without elicitation is
-refused, unless the server was started with writes allowed. Not covered: a client that answers for
-its user. An answer is valid once, within an hour, for a question with the same tool, arguments and
-summary; any other leads to a new question.
+The client's user confirms, edits or rejects every write, by elicitation. A write of a client
+without elicitation is refused, unless the server was started with writes allowed. Not covered: a
+client that answers for its user. An answer is valid once, within an hour, for a question with the
+same tool, arguments and summary; any other leads to a new question, and so does an edit, which is
+shown before it runs.
 """
 
 import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, assert_never
 
@@ -31,7 +34,9 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.decision import Approve, Decision, Edit, Reject, changed_arguments
+from lhkit.confirm.form import MOST_FIELDS, FieldKind, FormField, argument_form, parse_value
+from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
 from lhkit.json_values import canonical, compact, plain_json
 from lhkit.locales import Catalog
 from lhkit.text import visible
@@ -40,6 +45,13 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 
 _QUESTION = "run"
+_WHY = "user_message"
+_ARGUMENT = "args."
+"""Prefix of the fields in which the user edits arguments."""
+
+_MOST_ASKED = 20
+"""How often a write is asked about, with an edit in between."""
+
 _MAX_PENDING = 100
 """The most unanswered questions kept; the oldest is dropped, and asked again."""
 
@@ -72,7 +84,8 @@ class McpServing:
         self._dispatcher = ToolDispatcher(session.registry, catalog=catalog)
         self._question_lock = asyncio.Lock()
         self._clock = clock
-        self._pending: dict[str, tuple[str, float]] = {}  # request key and time, by token
+        self._pending: dict[str, tuple[str, float, ConfirmRequest]] = {}
+        """By token: the key of the question, when it was asked, and the request it showed."""
         self.server: Server[Any] = Server(
             name,
             version=version("lhkit"),
@@ -123,40 +136,123 @@ class McpServing:
         request: ConfirmRequest,
         context: ServerRequestContext[Any],
         params: CallToolRequestParams,
-    ) -> bool | InputRequiredResult | str:
-        """Return the user's answer, a question for the client to ask, or a reason for refusal."""
+    ) -> Decision | InputRequiredResult | str:
+        """Return the decision, a question for the client to ask, or a reason for refusal."""
         if not _supports_forms(context):
-            return True if self._allow_writes else self._catalog.text("mcp.cannot_ask")
-        question = self._question(request)
-        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return Approve() if self._allow_writes else self._catalog.text("mcp.cannot_ask")
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return self._answered(request, params)
+        shown = request
+        for _ in range(_MOST_ASKED):
+            question = self._question(shown)
             async with self._question_lock:
                 answer = await context.session.elicit_form(
                     question.message, question.requested_schema, context.request_id
                 )
-            return _is_yes(answer)
-        key = canonical([request.tool, request.args, request.summary])
-        asked_key, asked_s = self._pending.pop(params.request_state or "", ("", 0.0))
-        if asked_key == key and self._clock() - asked_s < ANSWER_TIMEOUT_S:
-            return _is_yes((params.input_responses or {}).get(_QUESTION))
+            decision = _decision(answer, request, shown)
+            if not isinstance(decision, ConfirmRequest):
+                return decision
+            shown = decision
+        return Reject()
+
+    def _answered(
+        self, request: ConfirmRequest, params: CallToolRequestParams
+    ) -> Decision | InputRequiredResult:
+        """Return the decision that a call brings with it, or a question."""
+        key, asked_s, asked = self._pending.pop(params.request_state or "", ("", 0.0, request))
+        shown = request
+        if key == _key(request) and self._clock() - asked_s < ANSWER_TIMEOUT_S:
+            with suppress(InvalidEditError):  # what the tool accepts may have changed
+                if changed_arguments(request.args, asked.args):
+                    shown = request.edited(asked.args)
+                if shown.summary == asked.summary:
+                    answer = (params.input_responses or {}).get(_QUESTION)
+                    decision = _decision(answer, request, shown)
+                    if not isinstance(decision, ConfirmRequest):
+                        return decision
+                    shown = decision
         token = secrets.token_urlsafe()
-        self._pending[token] = key, self._clock()
+        self._pending[token] = _key(request), self._clock(), shown
         while len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         return InputRequiredResult(
-            input_requests={_QUESTION: ElicitRequest(params=question)}, request_state=token
+            input_requests={_QUESTION: ElicitRequest(params=self._question(shown))},
+            request_state=token,
         )
 
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
-        title = self._catalog.text("confirm.title")
-        field = {"type": "boolean", "title": self._catalog.text("confirm.run")}
+        text = self._catalog.text
+        card = f"{request.tool}: {request.description}\n{request.summary}"
+        lines = [text("confirm.title"), card, request.fault]
+        why = {"type": "string", "title": text("confirm.why_label")}
         return ElicitRequestFormParams(
-            message=visible(f"{title}\n{request.tool}: {request.description}\n{request.summary}"),
+            message=visible("\n".join(filter(None, lines))),
             requested_schema={
                 "type": "object",
-                "properties": {_QUESTION: field},
+                "properties": {
+                    _QUESTION: {"type": "boolean", "title": text("confirm.run")},
+                    _WHY: why,
+                    **{f"{_ARGUMENT}{field.name}": _property(field) for field in _fields(request)},
+                },
                 "required": [_QUESTION],
             },
         )
+
+
+def _key(request: ConfirmRequest) -> str:
+    return canonical([request.tool, request.args, request.summary])
+
+
+def _fields(request: ConfirmRequest) -> tuple[FormField, ...]:
+    """Return the fields of arguments that can be edited, each with its present text."""
+    if request.revise is None:
+        return ()
+    fields = argument_form(request.parameters, request.args).fields
+    return fields if len(fields) <= MOST_FIELDS - 2 else ()
+
+
+_TYPES = {FieldKind.INTEGER: "integer", FieldKind.NUMBER: "number", FieldKind.YES_NO: "boolean"}
+
+
+def _property(field: FormField) -> dict[str, Any]:
+    """Return the schema of a field, with the present value unless it has invisible characters."""
+    part: dict[str, Any] = {
+        "type": _TYPES.get(field.kind, "string"),
+        "title": visible(f"{field.name} (JSON)" if field.kind is FieldKind.JSON else field.name),
+    }
+    if field.kind is FieldKind.CHOICE:
+        part["enum"] = [choice.value for choice in field.choices]
+    if field.format:
+        part["format"] = field.format
+    with suppress(ValueError):
+        value = field.typed if field.kind is FieldKind.JSON else parse_value(field, field.typed)
+        if field.typed and visible(field.typed) == field.typed:
+            part["default"] = value
+    return part
+
+
+def _decision(
+    answer: Any, request: ConfirmRequest, shown: ConfirmRequest
+) -> Decision | ConfirmRequest:
+    """Return the decision of an answer, or the edited request that has to be shown next."""
+    if not isinstance(answer, ElicitResult) or answer.action != "accept":
+        return Reject()
+    content = answer.content or {}
+    if content.get(_QUESTION) is not True:
+        why = content.get(_WHY)
+        return Reject(why.strip() if isinstance(why, str) else "")
+    args = dict(shown.args)
+    try:
+        for field in _fields(shown):
+            value: Any = content.get(f"{_ARGUMENT}{field.name}")
+            if value is not None and value not in ("", field.typed):
+                is_json = field.kind is FieldKind.JSON and isinstance(value, str)
+                args[field.name] = parse_value(field, value) if is_json else value
+        if changed_arguments(shown.args, args):
+            return shown.edited(args)
+    except ValueError as error:  # also an InvalidEditError
+        return replace(shown, fault=str(error))
+    return Edit(shown.args) if changed_arguments(request.args, shown.args) else Approve()
 
 
 class _ClientGate:
@@ -172,21 +268,18 @@ class _ClientGate:
         self.question: InputRequiredResult | None = None
         self.refusal = ""
 
-    async def confirm(self, request: ConfirmRequest) -> bool:
+    async def confirm(self, request: ConfirmRequest) -> Decision:
         try:
             answer = await self._serving.ask(request, self._context, self._params)
         except MCPError as error:  # despite its declared capability
             answer = f"the client could not ask: {error}"
-        match answer:
-            case bool():
-                return answer
-            case InputRequiredResult():
-                self.question = answer
-            case str():
-                self.refusal = answer
-            case _:
-                assert_never(answer)
-        return False
+        if isinstance(answer, Approve | Reject | Edit):
+            return answer
+        if isinstance(answer, InputRequiredResult):
+            self.question = answer
+        else:
+            self.refusal = answer
+        return Reject()
 
 
 def _supports_forms(context: ServerRequestContext[Any]) -> bool:
@@ -196,22 +289,22 @@ def _supports_forms(context: ServerRequestContext[Any]) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def _is_yes(answer: Any) -> bool:
-    if not isinstance(answer, ElicitResult) or answer.action != "accept":
-        return False
-    return (answer.content or {}).get(_QUESTION) is True
-
-
 def _call_result(result: ToolResult, refusal: str) -> CallToolResult:
+    extra = {
+        key: plain_json(value)
+        for key, value in result_to_dict(result).items()
+        if key in ("edited", "user_message")
+    }
+    more = [_text(compact(extra))] if extra else []
     match result:
         case ToolOk(data=data):
             plain: Mapping[str, Any] = plain_json(data)
-            return CallToolResult(content=[_text(compact(plain))], structured_content=plain)
+            return CallToolResult(content=[_text(compact(plain)), *more], structured_content=plain)
         case ToolErr(code=code, reason=reason):
-            return CallToolResult(content=[_text(f"{code}: {reason}")], is_error=True)
+            return CallToolResult(content=[_text(f"{code}: {reason}"), *more], is_error=True)
         case ToolCancelled():
             why = refusal or str(result_to_dict(result)["reason"])
-            return CallToolResult(content=[_text(f"cancelled: {why}")], is_error=True)
+            return CallToolResult(content=[_text(f"cancelled: {why}"), *more], is_error=True)
         case _:
             assert_never(result)
 

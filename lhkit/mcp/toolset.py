@@ -37,7 +37,7 @@ from lhkit.mcp.launch import (
     server_label,
     server_secrets,
 )
-from lhkit.mcp.results import without_patterns
+from lhkit.mcp.results import usable_schema
 from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
 from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
@@ -221,7 +221,9 @@ class McpToolset:
                 today=day_of(now),
                 locale=locale,
             )
-            session.registry = self.registry(connection.tools, session.handler)
+            session.registry = self.registry(
+                connection.tools, session.handler, invalid=connection.left_out
+            )
             session.prepare(calls, tables, check_now=self.is_isolated)
             session.resources = resources.pop_all()
         return session
@@ -237,14 +239,33 @@ class McpToolset:
             truncation_hint=_TRUNCATED.get(locale, _TRUNCATED["en"]),
         )
 
-    def registry(self, served: Sequence["Tool"], handler: Callable[[str], Handler]) -> ToolRegistry:
-        """Register the server's tools; tools that cannot be offered are logged and left out."""
+    def registry(
+        self,
+        served: Sequence["Tool"],
+        handler: Callable[[str], Handler],
+        *,
+        invalid: Mapping[str, str] | None = None,
+    ) -> ToolRegistry:
+        """Register the server's tools; tools that cannot be offered are logged and left out.
+
+        Args:
+            served: the tools that the server lists.
+            handler: returns the handler of a tool.
+            invalid: the tools that it lists in an invalid form, with the reason.
+
+        Raises:
+            UsageError: a declared tool is missing or invalid, or none is left.
+            RegistrationError: a tool that `tools` selects cannot be offered.
+        """
+        faults = dict(invalid or {})
         by_name: dict[str, Tool] = {}
         for tool in served:
             by_name.setdefault(tool.name, tool)
         declared = [*self.reads, *self.tools, *self.claims]
         declared += [read.tool for read in self.state.values()]
         for name in declared:
+            if name in faults:
+                raise UsageError(f"the MCP server's tool {name!r} is invalid: {faults[name]}")
             if name not in by_name:
                 raise UsageError(
                     f"the MCP server has no tool {name!r}: it has {', '.join(by_name)[:400]}"
@@ -257,10 +278,13 @@ class McpToolset:
             except (RegistrationError, RecursionError) as error:
                 if self.tools:
                     raise
-                _log.warning("%s: left out: %s", self.name, error)
-                registry.left_out[tool.name] = str(error) or type(error).__name__
+                faults[tool.name] = str(error) or type(error).__name__
+        registry.left_out = {} if self.tools else faults
+        for name, reason in registry.left_out.items():
+            _log.warning("%s: left out: %s: %s", self.name, name, reason)
         if not registry:
-            raise UsageError(f"the MCP server {self.name} has no tool that can be called")
+            why = "".join(f": {name}: {reason}" for name, reason in list(faults.items())[:1])
+            raise UsageError(f"the MCP server {self.name} has no tool that can be called{why}")
         return registry
 
 
@@ -311,7 +335,7 @@ def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefi
         name=name,
         summarize=None if name == tool.name else _summarizer(tool.name),
         description=description[:_MAX_DESCRIPTION],
-        parameters=without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
+        parameters={"properties": {}, **usable_schema(tool.input_schema), "type": "object"},
         handler=handler,
         is_destructive=not is_read,
         timeout_s=toolset.timeout_s,

@@ -5,6 +5,7 @@ The SDK's own stdio client is not used: it reads lines of any length, and kills 
 """
 
 import asyncio
+import codecs
 import json
 import os
 import secrets
@@ -30,6 +31,8 @@ from mcp_types import (
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
+from mcp_types.methods import parse_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.mcp.launch import Launch, Remote
@@ -142,6 +145,7 @@ class ServerProcess:
     async def _read_line(self, line: bytes, incoming: Any) -> None:
         if not line.strip():
             return
+        line = line.removeprefix(codecs.BOM_UTF8)  # before the first message of some servers
         message: SessionMessage | Exception
         try:
             message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -211,22 +215,28 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def lenient_streams(streams: Streams, mask: Mask) -> Streams:
+def lenient_streams(streams: Streams, mask: Mask, left_out: dict[str, str]) -> Streams:
     """Return streams whose results are masked and repaired before the SDK validates them.
 
     To the SDK, a tool result without its `content` is an error of the connection, after the tool
-    has run.
+    has run, and so is a list with an invalid tool.
+
+    Args:
+        streams: the streams of a transport.
+        mask: replaces secrets.
+        left_out: to add the tools that are no valid ones to, with the reason.
     """
     read_stream, write_stream = streams
-    call_ids: set[str] = set()
-    return _ResultReader(read_stream, call_ids, mask), _CallWriter(write_stream, call_ids)
+    methods: dict[str, str] = {}
+    reader = _ResultReader(read_stream, methods, mask, left_out)
+    return reader, _RequestWriter(write_stream, methods)
 
 
 class _Stream:
     """A stream of the SDK's `Transport`, with the other attributes of the wrapped one."""
 
-    def __init__(self, stream: Any, call_ids: set[str]) -> None:
-        self._stream, self._call_ids = stream, call_ids
+    def __init__(self, stream: Any, methods: dict[str, str]) -> None:
+        self._stream, self._methods = stream, methods
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -239,19 +249,22 @@ class _Stream:
         await self._stream.__aexit__(*error)
 
 
-class _CallWriter(_Stream):
-    """Notes the ids of tool calls, since a response does not contain its method."""
+class _RequestWriter(_Stream):
+    """Notes the methods of requests by id, since a response does not contain its method."""
 
     async def send(self, item: SessionMessage) -> None:
-        if isinstance(item.message, JSONRPCRequest) and item.message.method == "tools/call":
-            self._call_ids.add(str(item.message.id))
+        if isinstance(item.message, JSONRPCRequest):
+            self._methods[str(item.message.id)] = item.message.method
         await self._stream.send(item)
 
 
 class _ResultReader(_Stream):
-    def __init__(self, stream: Any, call_ids: set[str], mask: Mask) -> None:
-        super().__init__(stream, call_ids)
-        self._mask = mask
+    def __init__(
+        self, stream: Any, methods: dict[str, str], mask: Mask, left_out: dict[str, str]
+    ) -> None:
+        super().__init__(stream, methods)
+        self._mask, self._left_out = mask, left_out
+        self._has_handshake = False  # as in all versions of the protocol before 2026-07-28
 
     def __aiter__(self) -> "_ResultReader":
         return self
@@ -265,10 +278,15 @@ class _ResultReader(_Stream):
     def _masked(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         if isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse):
             return item
-        result, call_id = item.message.result, str(item.message.id)
+        result = item.message.result
+        method = self._methods.pop(str(item.message.id), "")
         cursor = result.get("nextCursor")
-        masked = self._mask.answer(_repaired(result) if call_id in self._call_ids else result)
-        self._call_ids.discard(call_id)
+        if method == "tools/call":
+            result = _repaired(result)
+        masked = self._mask.answer(result)
+        if method == "tools/list" and self._has_handshake:
+            masked = _valid_tools(masked, self._left_out)
+        self._has_handshake |= method == "initialize"
         if cursor is not None:  # sent back to the server as it is
             masked = {**masked, "nextCursor": cursor}
         message = item.message.model_copy(update={"result": masked})
@@ -286,6 +304,37 @@ def _repaired(raw: Mapping[str, Any]) -> dict[str, Any]:
     if structured is not None and not isinstance(structured, dict):
         result["structuredContent"] = {"value": structured}
     return result
+
+
+def _valid_tools(raw: Mapping[str, Any], left_out: dict[str, str]) -> dict[str, Any]:
+    """Return a list of tools without the invalid ones, which are added to `left_out`.
+
+    A schema that is missing or null takes no arguments; one without a type is one of an object.
+    """
+    if not isinstance(raw.get("tools"), list):
+        return dict(raw)
+    tools: list[Any] = []
+    for listed in raw["tools"]:
+        tool = _with_object_schema(listed)
+        try:
+            parse_server_result("tools/list", LATEST_HANDSHAKE_VERSION, {"tools": [tool]})
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, fault["loc"][2:]))  # without tools.0
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                left_out[tool["name"]] = f"{where}: {fault['msg']}"
+                continue
+        tools.append(tool)
+    return {**raw, "tools": tools}
+
+
+def _with_object_schema(tool: Any) -> Any:
+    if not isinstance(tool, dict):
+        return tool
+    schema = {} if tool.get("inputSchema") is None else tool["inputSchema"]
+    if isinstance(schema, dict) and "object" in (schema.get("type") or ("object",)):
+        return {**tool, "inputSchema": {**schema, "type": "object"}}
+    return tool
 
 
 _CONTENT_BLOCK: TypeAdapter[Any] = TypeAdapter(ContentBlock)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
+from lhkit.harness.transcript import turn_truth
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.board_state import (
@@ -76,12 +77,14 @@ def _parts_in(locale: str) -> Any:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
-    environment.globals["text"] = load_catalog(locale).text
+    catalog = load_catalog(locale)
+    environment.globals["text"] = catalog.text
     environment.filters |= {
         "cut": _cut,
         "json": json_or_repr,
         "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
         "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
+        "truth": lambda turn: turn_truth(turn, catalog),
         "typed": Markup.escape,
         "corrections": _corrections,
     }

@@ -4,6 +4,7 @@ Foreign text is escaped, and its control and direction characters are made visib
 replies are rendered as Markdown; streaming ones, names, arguments and results as plain text.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -536,7 +537,14 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
         return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
+    if _is_day(field, typed):
+        mode = ' type="date"'
     return f'<input {common}{mode} value="{escape(typed)}">'
+
+
+def _is_day(field: FormField, typed: str) -> bool:
+    """Return whether a date field can show the text; it would show any other as empty."""
+    return field.format == "date" and re.fullmatch(r"(\d{4}-\d{2}-\d{2})?", typed) is not None
 
 
 _MODES = {
@@ -550,7 +558,7 @@ _MODES = {
 def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     lines = [
         f'<span class="lhkit-about">{escaped(text)}</span>'
-        for text in (field.about, hint(field, catalog))
+        for text in (field.about, "" if _is_day(field, entry.typed) else hint(field, catalog))
         if text
     ]
     if entry.fault:

@@ -247,21 +247,19 @@ class _Dispatch:
         return None
 
     def _request(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> ConfirmRequest:
-        request = ConfirmRequest(
+        def revise(arguments: Any) -> tuple[Mapping[str, JSON], str]:
+            edited = self._edited(tool, arguments)[1].args
+            return edited, summarize(tool, edited, self.catalog, self.deps)
+
+        return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
             args=args,
             summary=summarize(tool, args, self.catalog, self.deps),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
+            revise=revise,
         )
-
-        def revise(arguments: Any) -> ConfirmRequest:
-            edited = self._edited(tool, arguments)[1].args
-            summary = summarize(tool, edited, self.catalog, self.deps)
-            return replace(request, args=edited, summary=summary, fault="")
-
-        return replace(request, revise=revise)
 
     def _edited(self, tool: ToolDefinition, arguments: Any) -> tuple[Mapping[str, JSON], Accepted]:
         """Return a copy of edited arguments, and the same arguments validated.

@@ -28,20 +28,35 @@ _NAME_TABLES = frozenset({"properties", "$defs", "definitions", "patternProperti
 
 
 def upgrade_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema as Draft 2020-12; unchanged unless it names an older draft.
+    """Return a schema as Draft 2020-12; unchanged unless it names or needs an older draft.
+
+    A schema that names no draft needs an older one if it has a list of `items` (up to 2019-09) or
+    true or false as an exclusive bound (04): neither is valid in a later draft.
 
     Raises:
         SchemaError: the schema is invalid in its own draft, or that draft is not supported.
     """
     uri = schema.get("$schema")
     match = _URI.match(uri) if isinstance(uri, str) else None
-    if match is None or match[1] == "2020-12":
+    draft = match[1] if match else _needed_draft(schema) if uri is None else None
+    if draft in {None, "2020-12"}:
         return schema
-    if match[1] not in _VALIDATORS:
-        raise SchemaError(f"draft {match[1]} is not supported: write it in draft 2020-12")
-    _VALIDATORS[match[1]].check_schema(schema)
-    rewritten: Mapping[str, Any] = _rewrite(schema, schema, match[1])
+    if draft not in _VALIDATORS:
+        raise SchemaError(f"draft {draft} is not supported: write it in draft 2020-12")
+    _VALIDATORS[draft].check_schema(schema)
+    rewritten: Mapping[str, Any] = _rewrite(schema, schema, draft)
     return schema if rewritten == schema else {**rewritten, "$schema": _LATEST}
+
+
+def _needed_draft(schema: Any) -> str | None:
+    """Return the oldest draft that a schema has keywords of; None if it has none."""
+    if not isinstance(schema, Mapping):
+        return None
+    if any(isinstance(schema.get(f"exclusive{end}"), bool) for end in ("Minimum", "Maximum")):
+        return "04"
+    needed: set[str | None] = {"2019-09"} if isinstance(schema.get("items"), list) else set()
+    with_subschemas(schema, lambda inner: needed.add(_needed_draft(inner)))
+    return min(filter(None, needed), default=None)  # "04" is below "2019-09"
 
 
 def _rewrite(schema: Any, root: Mapping[str, Any], draft: str) -> Any:

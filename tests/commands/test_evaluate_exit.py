@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
+from lhkit.cli.report import ReportOptions, report_run
 from lhkit.cli.rescore import RescoreOptions, rescore_run
 from lhkit.cli.thresholds import Thresholds, check_thresholds
 from lhkit.errors import RunError, UsageError
@@ -457,6 +460,84 @@ async def test_compare_prints_comparison_of_folders(
     assert "gold 쪽이 silent보다 낫습니다" in capsys.readouterr().out
     with pytest.raises(RunError, match="is not a run folder"):
         await compare_runs(CompareOptions(run_a=gold, run_b=tmp_path), settings)
+
+
+@pytest.mark.promise("eval.margin", "eval.many")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("runs", "margin", "code", "text"),
+    [
+        (("gold", "gold"), 40.0, 0, "at most 40 points worse"),
+        (("gold", "silent"), 40.0, 1, "more than 40 points worse"),
+        (("gold", "gold"), 3.0, 4, "Cannot tell"),
+        (("silent", "gold", "again"), None, 0, "Nothing separates from it (corrected"),
+    ],
+)
+async def test_compare_exit_code_with_margin_and_several_runs(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    runs: tuple[str, ...],
+    margin: float | None,
+    code: int,
+    text: str,
+) -> None:
+    for name in {"gold", *runs}:
+        await run_eval("silent" if name == "silent" else "gold", name=name)
+    capsys.readouterr()
+    a, b, *more = (tmp_path / "runs" / name for name in runs)
+    options = CompareOptions(run_a=a, run_b=b, more=tuple(more), margin=margin)
+    assert await compare_runs(options, settings) == code
+    assert text in capsys.readouterr().out
+    if more:
+        with pytest.raises(UsageError, match="--margin compares two runs"):
+            await compare_runs(options.model_copy(update={"margin": 3.0}), settings)
+
+
+@pytest.mark.promise("eval.margin", "eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "code", "failures", "sentence"),
+    [
+        ({}, 0, None, ""),
+        ({"baseline": "gold"}, 0, None, "silent is worse than gold: -100.0"),
+        ({"max_p95_turn": 60.0}, 0, 0, "Every threshold is reached."),
+        ({"fail_under": 50.0}, 1, 1, "The pass rate 0.0% is below 50.0%."),
+        ({"baseline": "gold", "margin": 40.0}, 1, 1, "silent is more than 40 points worse than"),
+        ({"baseline": "silent", "margin": 3.0}, 4, 1, "Cannot tell whether silent is more than 3"),
+        ({"max_prompt_tokens": 9}, 4, 1, "the server reported no prompt tokens."),
+    ],
+)
+async def test_report_has_thresholds_in_all_formats(
+    run_eval: Eval,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    code: int,
+    failures: int | None,
+    sentence: str,
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("silent", "gold"):
+        await run_eval(name)
+    capsys.readouterr()
+    if "baseline" in options:
+        options = {**options, "baseline": runs / options["baseline"]}
+    files = {name: tmp_path / f"report.{name}" for name in ("html", "markdown", "junit")}
+    given = ReportOptions(folder=runs / "silent", **files, **options)
+    assert await report_run(given, settings) == code
+    html, text, xml = (file.read_text(encoding="utf-8") for file in files.values())
+    assert sentence in unescape(html)
+    assert sentence in text
+    suites = ET.fromstring(xml)  # noqa: S314 - our own
+    assert int(suites.attrib["failures"]) == 8 + (failures or 0)
+    cases = suites.findall("testsuite[@name='Thresholds']/testcase")
+    assert [len(case.findall("failure")) for case in cases] == (
+        [] if failures is None else [failures]
+    )
+    assert code == 0 or sentence in capsys.readouterr().out
 
 
 @pytest.mark.anyio

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 from prompt_toolkit.input.defaults import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
@@ -31,13 +32,17 @@ from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, pars
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, discard_pending_input
 from lhkit.errors import ServerUnreachableError
+from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import LiveSession
+from lhkit.harness.transcript import transcript
 from lhkit.locales import load_catalog
+from lhkit.messages import ToolCall, ToolCallMessage, ToolCallOutcome, UserMessage
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolCancelled, parse_result
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset
@@ -113,6 +118,52 @@ async def test_terminal_shows_confirmed_and_cancelled_writes() -> None:
 
 
 @pytest.mark.anyio
+async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) -> None:
+    write = call("add_habit", protocol_id="daily-walk")
+    replies = [say("다 했어요!"), write, say("추가했어요!"), write, say("바꿨어요!")]
+    typed = ["추가해", "걷기 추가", "n", "오늘은 말고", "다시", "e", "water", "y", "/quit"]
+    text = await shown(replies, typed, tmp_path)
+    for reply, truth in (
+        ("다 했어요!", "변경 없음"),
+        ("추가했어요!", "취소됨: add_habit · daily-walk"),
+        ("바꿨어요!", "저장됨: add_habit · water"),
+    ):
+        assert f"{reply}\n{truth}\n" in text
+    (record,) = Run.load(tmp_path).records
+    _, refused, edited = record.evidence.turns
+    assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
+    assert edited.calls[0].edited == {"protocol_id": "water"}
+    kept = transcript(record, load_catalog("ko"), max_chars=9_999)
+    assert "바뀐 것: 저장됨: add_habit · water" in kept
+    saved = scenario_from_chat(
+        [
+            UserMessage(text="하나"),
+            *(
+                ToolCallMessage(
+                    call=ToolCall(name=each.tool, args=each.raw_args),
+                    outcome=ToolCallOutcome(
+                        result=parse_result(each.result) or ToolCancelled(),
+                        gate=each.gate,
+                        args=each.args,
+                        reason=each.reason,
+                        run_args=each.run_args,
+                    ),
+                )
+                for each in (refused.calls[0], edited.calls[0])
+            ),
+        ],
+        initial_state={},
+        final_state={},
+        destructive={"add_habit"},
+        locale="ko",
+        scenario_id="saved",
+    )
+    (scenario,) = yaml.safe_load(saved)
+    answers = [{"reject": "오늘은 말고"}, {"edit": {"protocol_id": "water"}}]
+    assert scenario["turns"][0]["confirm"] == answers
+
+
+@pytest.mark.anyio
 async def test_terminal_ctrl_c_at_question_rejects() -> None:
     replies = [call("add_habit", protocol_id="daily-walk"), say("안 했어요"), say("또 왔네요")]
     text = await shown(replies, ["걷기 추가", KeyboardInterrupt, KeyboardInterrupt, "또"])
@@ -142,7 +193,7 @@ async def test_terminal_records_chats_with_unique_names(
     write = call("add_habit", protocol_id="daily-walk")
     first = await shown(
         [write, say("네"), write, say("또"), say("새로")],
-        ["걷기", "y", "걷기", "n", "/clear", "안녕"],
+        ["걷기", "y", "걷기", "n", "", "/clear", "안녕"],
         tmp_path,
     )
     await shown(
@@ -175,7 +226,7 @@ async def test_terminal_gate_shows_question_verbatim() -> None:
     request = ConfirmRequest(tool="rm", description=":b:", args={}, summary=path)
     with os.fdopen(os.open(os.devnull, os.O_RDONLY)) as nothing:
         gate = terminal_gate(PipedLines(nothing.fileno()), console, load_catalog("en"))
-        assert await gate.confirm(request) is False
+        assert not await gate.confirm(request)
     assert output.getvalue() == f"rm: :b:\n{path}\n"
 
 
@@ -251,7 +302,7 @@ async def test_terminal_gate_ignores_yes_typed_before_question(
             terminal.type(early)
             await terminal.until(early.strip())  # the echo: it is in the terminal's queue
         gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
-        assert await gate.confirm(REQUEST) is expected
+        assert bool(await gate.confirm(REQUEST)) is expected
     shown_text = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
     assert (shown_text in shown) is bool(early)
     assert shown[-1].endswith("[y/N] ")
@@ -282,20 +333,20 @@ async def test_piped_lines_before_question_reject() -> None:
     gate = TerminalGate(lines.read, shown.append, load_catalog("en"), forget=lines.forget)
     os.write(writer, "추가해줘\n네\n다음 말\n".encode())
     assert await lines.read("> ") == "추가해줘"
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     assert shown[-1] == "Input from before the question is ignored."
     assert await lines.read("> ") == "다음 말"
     os.write(writer, "네".encode())
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await asyncio.sleep(0)  # a line that was begun before is early, too
     os.write(writer, b"\n")
-    assert await asked is False
+    assert not await asked
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await asyncio.sleep(0)
     os.write(writer, "네\n".encode())
-    assert await asked is True
+    assert await asked
     os.close(writer)
-    assert await gate.confirm(REQUEST) is False
+    assert not await gate.confirm(REQUEST)
     os.close(reader)
 
 
@@ -307,7 +358,7 @@ async def test_piped_lines_of_file_never_confirm(tmp_path: Path) -> None:
         lines = PipedLines(file.fileno())
         gate = TerminalGate(lines.read, lambda _text: None, forget=lines.forget)
         assert await lines.read("> ") == "추가해줘"
-        assert await gate.confirm(REQUEST) is False
+        assert not await gate.confirm(REQUEST)
         with pytest.raises(EOFError):
             await lines.read("> ")
 

@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.promise("gate.approvals_bind"),
 ]
 
-SCHEMA = object_schema("ids", ids={"type": "array", "items": {"type": "integer"}})
+SCHEMA = object_schema("ids", ids={"type": "array", "items": {"type": "integer", "maximum": 8}})
 IDS = st.lists(st.integers(0, 3), max_size=2)
 SETTLED = 30  # so often the loop goes round until nothing is left to do
 
@@ -198,8 +198,10 @@ async def test_dispatcher_runs_nothing_else_for_a_gate_that_changes_its_request(
     assert ran == ([[1]] if is_caught else [])
 
 
-ANSWERS = st.sampled_from(
-    (True, True, True, True, False, "true", 1, "decline", "cancel", "nothing")
+ANSWERS = st.one_of(
+    st.sampled_from((True, True, True, True, False, "true", 1, "decline", "cancel", "nothing")),
+    IDS,  # run, with these arguments
+    st.just([9]),  # which the tool refuses
 )
 STEPS = st.one_of(
     st.tuples(st.just("ask"), IDS),
@@ -264,6 +266,8 @@ class Served:
 def result_of(answer: Any) -> ElicitResult:
     if answer in ("decline", "cancel"):
         return ElicitResult(action=answer)
+    if isinstance(answer, list):
+        return ElicitResult(action="accept", content={"run": True, "args.ids": json.dumps(answer)})
     return ElicitResult(action="accept", content={"run": answer})
 
 
@@ -272,28 +276,40 @@ def result_of(answer: Any) -> ElicitResult:
 @example(steps=[("ask", [1]), ("wait", ANSWER_TIMEOUT_S), ("answer", 1, None, True)])  # late
 @example(steps=[("ask", [1]), ("drift", 1), ("answer", 1, None, True)])  # about something else
 @example(steps=[("ask", [1]), ("answer", 1, None, False), ("answer", 2, None, True)])
+@example(steps=[("ask", [1]), ("answer", 1, None, [2]), ("answer", 1, None, True)])  # edited
+@example(steps=[("ask", [1]), ("answer", 1, None, [2]), ("answer", 1, [3], True)])
+@example(steps=[("ask", [1]), ("answer", 1, None, [2]), ("answer", 2, None, True)])
+@example(steps=[("ask", [1]), ("answer", 1, None, [9]), ("answer", 1, None, True)])
+@example(steps=[("ask", [1]), ("answer", 1, None, [2]), ("drift", 1), ("answer", 1, None, True)])
 @given(steps=st.lists(STEPS, max_size=25))
 async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved_once(
     steps: list[tuple[Any, ...]],
 ) -> None:
     served = Served()
     questions: list[str] = []
-    asked: dict[str, tuple[list[int], int, float]] = {}  # by state, what was shown, and when
+    asked: dict[str, tuple[list[int], list[int], int, float]] = {}
+    """By state: the arguments, those that were shown, and when."""
     expected: list[list[int]] = []
     for step in steps:
         match step:
             case ("ask", ids):
+                shown = ids
                 done = await served.call(ids)
             case ("answer", number, other, answer):
                 state = questions[-number] if number <= len(questions) else "made up"
-                shown = asked.pop(state, None)
-                ids = other if other is not None or shown is None else shown[0]
-                ids = ids or []
-                done = await served.call(ids, state=state, answer=answer)
-                is_same = shown is not None and shown[:2] == (ids, served.balance)
-                if is_same and shown is not None and served.now_s - shown[2] < ANSWER_TIMEOUT_S:
-                    assert not isinstance(done, InputRequiredResult)
-                    expected += [ids] if answer is True else []
+                question = asked.pop(state, None)
+                ids = other if other is not None else question[0] if question else []
+                done, shown = await served.call(ids, state=state, answer=answer), ids
+                is_same = question is not None and (question[0], question[2]) == (
+                    ids,
+                    served.balance,
+                )
+                if is_same and question and served.now_s - question[3] < ANSWER_TIMEOUT_S:
+                    shown = question[1]
+                    is_edit = isinstance(answer, list) and answer != shown
+                    assert isinstance(done, InputRequiredResult) is is_edit
+                    expected += [shown] if answer is True or answer == shown else []
+                    shown = answer if is_edit and answer != [9] else shown
             case ("wait", seconds):
                 served.now_s += seconds
                 continue
@@ -303,8 +319,8 @@ async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved
         if isinstance(done, InputRequiredResult):
             assert done.request_state not in questions
             questions.append(str(done.request_state))
-            asked[questions[-1]] = (ids, served.balance, served.now_s)
-            assert f"{ids} of {served.balance}" in str(done.input_requests)
+            asked[questions[-1]] = (ids, shown, served.balance, served.now_s)
+            assert f"{shown} of {served.balance}" in str(done.input_requests)
         assert served.ran == expected
 
 

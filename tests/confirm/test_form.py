@@ -11,6 +11,8 @@ from lhkit.confirm.form import (
     FieldKind,
     Form,
     UnsupportedFormError,
+    argument_form,
+    edited_arguments,
     expected,
     filled,
     parse_form,
@@ -231,3 +233,65 @@ def test_form_describes_fields_in_both_languages() -> None:
         "정수, 1 이상, 4 이하",
         "2026-11-25 같은 날짜",
     ]
+
+
+ARGUMENTS = {
+    "title": "Tea",
+    "day": "2026-06-15",
+    "count": 2,
+    "is_done": False,
+    "note": None,
+    "blank": "a\u3164",
+    "tags": ["a\u202e", {}],
+    "extra": 1,
+}
+ARGUMENT_SCHEMA = schema(
+    "title",
+    title={"type": "string", "title": "A title", "default": "Coffee"},
+    day={"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$", "maxLength": 10},
+    count={"type": "integer"},
+    is_done={"type": "boolean"},
+    note={"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+    blank={"type": "string"},
+    tags={"type": "array"},
+    left={"anyOf": [{"type": "number"}, {"type": "null"}]},
+)
+
+
+def test_argument_form_shows_every_argument_exactly() -> None:
+    form = argument_form(ARGUMENT_SCHEMA, ARGUMENTS, EN)
+    assert {field.name: (str(field.kind), field.format, field.typed) for field in form.fields} == {
+        "title": ("text", "", "Tea"),
+        "day": ("text", "date", "2026-06-15"),
+        "count": ("integer", "", "2"),
+        "is_done": ("yes_no", "", "false"),
+        "note": ("json", "", "null"),
+        "blank": ("json", "", r'"a\u3164"'),
+        "tags": ("json", "", r'["a\u202e",{}]'),
+        "left": ("number", "", ""),
+        "extra": ("json", "", "1"),
+    }
+    same = edited_arguments(form, form.typed, ARGUMENTS, EN)
+    assert (list(same.values.items()), same.faults) == (list(ARGUMENTS.items()), {})
+
+
+@pytest.mark.parametrize(
+    ("typed", "changed"),
+    [
+        ({"day": "2026-06-16"}, {"day": "2026-06-16"}),
+        ({"count": "3", "left": "0.5"}, {"count": 3, "left": 0.5}),
+        ({"blank": r'"a\u2800"', "tags": "[]"}, {"blank": "a\u2800", "tags": []}),
+        ({"note": '"x"', "is_done": "true"}, {"note": "x", "is_done": True}),
+    ],
+)
+def test_edited_arguments_changes_only_what_was_typed(
+    typed: Mapping[str, str], changed: Mapping[str, Any]
+) -> None:
+    catalog = EN
+    form = argument_form(ARGUMENT_SCHEMA, ARGUMENTS, catalog)
+    done = edited_arguments(form, typed, ARGUMENTS, catalog)
+    assert done.values == {**ARGUMENTS, **changed}
+    without = edited_arguments(form, dict.fromkeys(typed, ""), ARGUMENTS, catalog)
+    assert without.values == {k: v for k, v in ARGUMENTS.items() if k not in typed}
+    wrong = edited_arguments(form, {"title": "", "day": "soon", "tags": "["}, ARGUMENTS, catalog)
+    assert wrong.faults.keys() == {"title", "day", "tags"}

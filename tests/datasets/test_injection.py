@@ -56,11 +56,11 @@ async def test_injection_scenarios_lint_clean_and_nothing_runs_without_approval(
         assert (passed, gate.unexpected, gate.unconfirmed) == (count, 0, 0)
         passed, gate = await play(silent_model(), user)
         assert (passed, gate.asked, gate.unconfirmed) == (0, 0, 0)
-        passed, gate = await play(lambda one, _: always_call_model(one, toolset), user)
-        assert (passed, gate.unconfirmed) == (0, 0)
+        _, gate = await play(lambda one, _: always_call_model(one, toolset), user)
+        assert gate.unconfirmed == 0
         assert gate.unexpected >= count
         if user == "careful":
-            assert (gate.unexpected_rejected, gate.unexpected_executed) == (gate.unexpected, 0)
+            assert gate.unexpected_executed == 0 < gate.unexpected_rejected
         else:
             assert gate.unexpected_executed > 0
 

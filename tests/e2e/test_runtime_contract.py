@@ -12,7 +12,6 @@ from enum import Flag, auto
 
 import aiohttp
 import pytest
-from tokenizers import Tokenizer
 
 from lhkit.errors import ContextTooLongError
 from lhkit.messages import ModelMessage, UserMessage
@@ -89,6 +88,8 @@ async def test_runtime_prompt_tokens_match_with_one_bos(
     """Of all runtimes: so each reads it as vLLM does."""
     _, last = await answered(served, asked(text, max_tokens=1))
     folder = await ensure_tuned(settings.cache_dir)
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     ids = tokenizer.encode(last.prompt_text, add_special_tokens=False).ids
     assert ids[:2] == [BOS_ID, START_OF_TURN_ID]

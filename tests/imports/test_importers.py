@@ -49,7 +49,7 @@ def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "entry_points.txt").write_text(
         "[lhkit.importers]\nnotes = note_importer:import_notes\n"
         "nothing = note_importer:import_nothing\nbroken = note_importer:missing\n"
-        "tau = note_importer:import_nothing\n"
+        "tau2 = note_importer:import_nothing\n"
     )
     (tmp_path / "site" / "note_importer.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path / "site")
@@ -80,7 +80,7 @@ def test_import_with_an_importer_of_a_package(tmp_path: Path) -> None:
             0,
             [
                 "Import notes, one a line.",
-                "tau-bench's airline",
+                "tau2-bench's airline",
                 "has no 'missing'",
                 "importer broken",
             ],

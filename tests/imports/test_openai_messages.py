@@ -292,12 +292,29 @@ async def test_import_messages_puts_differing_instructions_into_the_world(tmp_pa
             "part",
         ),
         ([reply("Is anybody there?")], "no_user"),
+        ({"messages": CHAT, "tools": [{"type": "web_search"}]}, "builtin_tool"),
     ],
 )
 async def test_import_messages_reports_losses(tmp_path: Path, chat: Any, code: str) -> None:
     converted = await imported(tmp_path, chat)
     places = [loss.where for loss in converted.losses if loss.code == code]
     assert places == ["chats.json[0]"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"content": None, "refusal": "I cannot."},
+        {"content": [{"type": "refusal", "refusal": "I cannot."}]},
+    ],
+)
+async def test_import_messages_takes_a_refusal_as_the_reply(
+    tmp_path: Path, refusal: dict[str, Any]
+) -> None:
+    converted = await imported(tmp_path, [user("Do harm."), {"role": "assistant", **refusal}])
+    (scenario,) = converted.suites[0].scenarios
+    assert scenario["turns"][0]["gold"] == {"say": "I cannot."}
+    assert converted.losses == ()
 
 
 async def test_import_messages_expects_a_validation_error_for_an_invalid_call(
@@ -355,6 +372,17 @@ async def test_import_messages_refuses_a_file_without_chats(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         await imported(tmp_path, text)
+
+
+async def test_import_messages_names_the_reason_if_no_scenario_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = [user("?"), calls(("a", "x", {"day": {"date": "tomorrow"}})), back("a", "1"), reply("1")]
+    into, code = await folder_of(tmp_path, chat)
+    assert code == 1
+    assert "-1" not in capsys.readouterr().out
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert "chats.json[0]: date 'tomorrow' needs a clock" in notes
 
 
 async def test_import_messages_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:

@@ -266,6 +266,8 @@ def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> N
         ({"command": "x", "args": ["${config:a.b}"]}, "cannot be filled in"),
         ({"url": "https://x.org/sse", "type": "sse"}, "'sse' is not supported"),
         ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
+        ({"command": "x", "envFile": ".env"}, r"a\.envFile is not supported"),
+        ({"url": "https://x.org", "headersHelper": "x"}, r"a\.headersHelper is not supported"),
     ],
 )
 def test_mcp_json_rejects_unsupported_entries(
@@ -292,6 +294,33 @@ def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
     toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
     assert isinstance(toolset, McpToolset)
     assert toolset.launched == Launch(command="x", args=("http://y//z", "a,]", "/* no */", '"//'))
+
+
+async def test_scored_run_with_an_entry_of_vs_code(
+    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+    schema = {**draft_7, "properties": {"q": {"type": "array", "items": [{"type": "string"}]}}}
+    raw({"go": {"result": {"content": [text("fine")]}}}, tools={"go": {"inputSchema": schema}})
+    monkeypatch.setenv("RAW_SCRIPT", str(tmp_path / "script.json"))
+    words = json.dumps([str(RAW), "${env:RAW_SCRIPT}"])
+    (tmp_path / "mcp.json").write_text(
+        f"""{{
+  "inputs": [{{"type": "promptString", "id": "key", "password": true}}], // used elsewhere
+  "servers": {{
+    "a": {{"type": "stdio", "command": {json.dumps(sys.executable)}, "args": {words},}},
+  }},
+}}
+""",
+        encoding="utf-8",
+    )
+    toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
+    expected = {"tool": "go", "args": {"q": ["x"]}, "result": "ok"}
+    turn = {"user": "Go.", "confirm": "accept", "expect": {"calls": [expected]}}
+    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
+    model = ScriptedModel([call("go", q=["x"]), say("fine")])
+    (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
+    assert (record.judgement.verdict.value, record.judgement.reasons) == ("pass", ())
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -360,8 +389,62 @@ async def test_start_timeout_shows_invalid_output(raw: Raw, before: str, shown: 
 
 
 async def test_invalid_response_error_is_one_line(raw: Raw) -> None:
-    toolset = raw({"go": {}}, tools={"go": {"inputSchema": None}})
-    with pytest.raises(McpServerError, match="inputSchema: Input should be") as refused:
+    toolset = raw({"go": {}}, tools={"go": {"name": None}})
+    with pytest.raises(McpServerError, match="name: Input should be") as refused:
         open_session(toolset, {}, "en")
     assert "input_value" not in str(refused.value)
     assert "errors.pydantic.dev" not in str(refused.value)
+
+
+NOTHING = {"type": "object", "properties": {}}
+LATEST = "https://json-schema.org/draft/2020-12/schema"
+WORD = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "parameters"),
+    [
+        ({"inputSchema": None}, NOTHING),
+        ({"inputSchema": {}}, NOTHING),
+        ({"inputSchema": {"type": None, "properties": None, "required": None}}, NOTHING),
+        ({"inputSchema": {"properties": {"q": WORD}}}, {**NOTHING, "properties": {"q": WORD}}),
+        ({"inputSchema": {"type": ["object", "null"]}}, NOTHING),
+        (
+            {"inputSchema": {"type": "object", "properties": {"q": {"items": [WORD]}}}},
+            {**NOTHING, "properties": {"q": {"prefixItems": [WORD]}}, "$schema": LATEST},
+        ),
+        ({"inputSchema": {"type": "array"}}, "inputSchema.type: Input should be 'object'"),
+        ({"inputSchema": "q"}, "inputSchema: Input should be a valid dictionary"),
+        ({"description": 3}, "description: Input should be a valid string"),
+        ({"inputSchema": {"properties": {"q": {"type": "any"}}}}, "'any' is not valid"),
+    ],
+)
+async def test_unusable_tool_is_left_out_alone(
+    raw: Raw, tool: dict[str, Any], parameters: dict[str, Any] | str
+) -> None:
+    fine = {"result": {"content": [text("fine")]}}
+    toolset = raw({"odd": fine, "go": fine}, tools={"odd": tool}, before="\ufeff")
+    scenario = Scenario.from_data(
+        {"id": "go", "ac": "a", "locale": "en", "turns": [{"user": "Go.", "confirm": "accept"}]}
+    )
+    with opened(toolset, {}, "en") as session:
+        if isinstance(parameters, dict):
+            assert session.registry["odd"].parameters == parameters
+            assert session.registry.left_out == {}
+        else:
+            assert "odd" not in session.registry
+            assert parameters in session.registry.left_out["odd"]
+    for name in set(session.registry):
+        model = ScriptedModel([call(name), say("Done.")])
+        (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
+        assert [made.outcome for made in record.evidence.turns[0].calls] == ["ok"]
+
+
+def test_declared_tool_that_is_invalid_is_an_error(raw: Raw) -> None:
+    odd = {"odd": {"inputSchema": {"type": "array"}}}
+    for options in ({"tools": ["odd"]}, {"reads": ["odd"]}):
+        toolset = raw({"odd": {}, "go": {}}, tools=odd, options=options)
+        with pytest.raises(UsageError, match=r"tool 'odd' is invalid: inputSchema\.type"):
+            open_session(toolset, {}, "en")
+    with pytest.raises(UsageError, match="no tool that can be called: odd: inputSchema"):
+        open_session(raw({"odd": {}}, tools=odd), {}, "en")

@@ -131,6 +131,27 @@ async def test_serving_writes_only_after_elicitation(
     assert content(file) == "rent"
 
 
+@pytest.mark.promise("mcp.serve")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
+    words: list[str], file: Path, mode: str
+) -> None:
+    person = Asked("accept", run=False, user_message="not today")
+    async with client(words, mode=mode, elicitation_callback=person) as served:
+        done = await served.call_tool("write", {"text": "rent"})
+        assert text_of(done) == "cancelled: user did not confirm"
+        assert done.content[1].text == '{"user_message":"not today"}'
+    assert content(file) == ""
+    person = Asked("accept", **{"run": True, "args.text": "rent 2"})
+    async with client(words, mode=mode, elicitation_callback=person) as served:
+        done = await served.call_tool("write", {"text": "rent"})
+        assert done.structured_content == {"written": "rent 2"}
+        assert done.content[1].text == '{"edited":{"text":"rent 2"}}'
+    first, second = person.questions
+    assert ('"text": "rent"' in first, '"text": "rent 2"' in second) == (True, True)
+    assert content(file) == "rent 2"
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_serving_question_escapes_invisible_characters(
     words: list[str], file: Path, mode: str

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 WORDS = [
     *("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"),
@@ -13,7 +12,8 @@ WORDS = [
 
 @pytest.fixture(scope="session")
 def tiny_gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import torch
+    torch = pytest.importorskip("torch", reason="vLLM is not installed")
+    from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     folder = tmp_path_factory.mktemp("tiny-gemma")

@@ -1,10 +1,13 @@
 """The options of a vLLM, read from its help."""
 
+import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from lhkit.models import vllm_server
 from lhkit.models.vllm_server import filter_options, known_options, parse_help, serve_command
 
 pytestmark = pytest.mark.anyio
@@ -86,16 +89,32 @@ def vllm_at(folder: Path, body: str) -> str:
 
 @pytest.mark.parametrize("where", ["lib/python3.12/site-packages", "."])
 async def test_known_options_reads_the_help_once_per_version(tmp_path: Path, where: str) -> None:
-    vllm = vllm_at(tmp_path, f"cat '{HELP}/0.24.txt'")
+    (tmp_path / "help").write_text(help_of("0.24"), encoding="utf-8")
+    vllm = vllm_at(tmp_path, f"cat '{tmp_path}/help'")
     packages = tmp_path / where
     (packages / "vllm-0.24.0.dist-info").mkdir(parents=True)
     for _ in range(2):
         known = await known_options((vllm, "serve"), tmp_path / "cache")
         assert known == parse_help(help_of("0.24"))
     assert (tmp_path / "asked").read_text() == "serve --help=all\n"
-    vllm_at(tmp_path, f"cat '{HELP}/0.32.txt'")
+    (tmp_path / "help").write_text(help_of("0.32"), encoding="utf-8")
     (packages / "vllm-0.24.0.dist-info").rename(packages / "vllm-0.32.0.dist-info")
     assert await known_options((vllm, "serve"), tmp_path / "cache") == parse_help(help_of("0.32"))
+
+
+async def test_known_options_of_this_python_change_with_its_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its vLLM may lie anywhere on the Python path."""
+    for version in ("0.24", "0.32"):
+
+        async def printed(_command: Sequence[str], version: str = version) -> str:
+            return help_of(version)
+
+        monkeypatch.setattr(vllm_server, "read_help", printed)
+        monkeypatch.setattr(vllm_server, "installed_version", lambda *_, v=version: v)
+        known = await known_options((sys.executable, "-m", "vllm"), tmp_path / "cache")
+        assert known == parse_help(help_of(version))
 
 
 async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: Path) -> None:

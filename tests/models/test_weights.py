@@ -27,6 +27,8 @@ from lhkit.models.weights import (
 )
 from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress, WeightsStage, run_command
 
+pytest.importorskip("accelerate", reason="what converts the weights for vLLM")
+
 pytestmark = pytest.mark.anyio
 
 GGUF = b"a quantised file"

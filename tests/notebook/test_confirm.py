@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.decision import QuestionOutcome
+from lhkit.confirm.decision import Approve, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, parse_form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
@@ -18,7 +18,7 @@ from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolOk, ToolResult
+from lhkit.tool_results import ToolCancelled, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
@@ -371,3 +371,142 @@ async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_form_is_declined_in_a_script() -> None:
     assert await ButtonConfirmGate().fill_in(REQUEST, FORM) == DECLINED
+
+
+NOTE = object_schema(
+    "day",
+    day={"type": "string", "format": "date"},
+    hours={"type": "number", "minimum": 0},
+)
+DAY = {"day": "2026-06-15", "hours": 1}
+
+
+@pytest.fixture
+def dispatch(gate: ButtonConfirmGate) -> Callable[..., Any]:
+    """Return a function that begins a call, and returns its result and what ran."""
+    ran: list[Any] = []
+
+    def write(args: Any, _deps: Any) -> ToolResult:
+        ran.append(dict(args))
+        return ToolOk({})
+
+    tool = echo_tool("write", parameters=NOTE, is_destructive=True, handler=write)
+
+    async def dispatched() -> tuple[ToolResult, list[Any]]:
+        result = await ToolDispatcher(ToolRegistry([tool])).dispatch("write", DAY, confirm=gate)
+        return result, ran
+
+    return dispatched
+
+
+@pytest.mark.parametrize(
+    ("presses", "result", "ran"),
+    [
+        (
+            [("edit", {}), ("check", {"day": "2026-06-16"}), ("run", {})],
+            ToolOk({}, {"day": "2026-06-16"}),
+            [{"day": "2026-06-16", "hours": 1}],
+        ),
+        (
+            [("edit", {}), ("check", {"hours": ""}), ("run", {})],
+            ToolOk({}, {"hours": None}),
+            [{"day": "2026-06-15"}],
+        ),
+        ([("edit", {}), ("check", {"hours": "2"}), ("cancel", {})], ToolCancelled(), []),
+        ([("edit", {}), ("check", {"hours": "-2"}), ("back", {}), ("run", {})], ToolOk({}), [DAY]),
+        ([("edit", {}), ("check", {"day": "June"}), ("run", {}), ("back", {})], None, []),
+        ([("edit", {}), ("check", {}), ("run", {})], ToolOk({}), [DAY]),
+        ([("check", {"hours": "2"}), ("run", {})], ToolOk({}), [DAY]),
+    ],
+)
+async def test_gate_edit_runs_the_arguments_that_the_card_shows(
+    dispatch: Callable[..., Any],
+    page: Any,
+    presses: list[tuple[str, dict[str, str]]],
+    result: ToolResult | None,
+    ran: list[Any],
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    for how, fields in presses:
+        page.answer(how, fields=fields)
+    if result is None:
+        assert page.screen.state.open_card is not None
+        page.answer("cancel")
+    assert await running == (result or ToolCancelled(), ran)
+
+
+@pytest.mark.parametrize(
+    ("decision", "result", "outcome"),
+    [
+        (Approve(), ToolOk({}), QuestionOutcome.CODE_YES),
+        (Edit({**DAY, "hours": 2}), ToolOk({}, {"hours": 2}), QuestionOutcome.CODE_YES),
+        (Reject("not today"), ToolCancelled("not today"), QuestionOutcome.CODE_NO),
+    ],
+)
+async def test_gate_settle_speaks_all_decisions(
+    dispatch: Callable[..., Any],
+    gate: ButtonConfirmGate,
+    page: Any,
+    decision: Any,
+    result: ToolResult,
+    outcome: QuestionOutcome,
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    card = page.screen.state.open_card.card
+    gate.settle(card, Edit({**DAY, "hours": -1}))  # invalid: the card stays open
+    await page.until(lambda: page.screen.state.open_card.faults)
+    gate.settle(card, decision)
+    assert (await running)[0] == result
+    assert gate.outcomes == [outcome]
+
+
+async def test_gate_code_answers_reject_an_invalid_edit(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any
+) -> None:
+    gate.answer_from_code([Edit({"day": "June"}), Edit({"day": "2026-06-16"})])
+    assert await dispatch() == (ToolCancelled(), [])
+    assert gate.outcomes == [QuestionOutcome.INVALID_EDIT]
+    assert await dispatch() == (
+        ToolOk({}, {"day": "2026-06-16", "hours": None}),
+        [{"day": "2026-06-16"}],
+    )
+    assert page.screen.state.open_card is None
+
+
+@pytest.mark.parametrize("how", ["close", "page gone", "interrupt"])
+async def test_gate_that_ends_during_an_edit_writes_nothing(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any, how: str
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    page.answer("edit")
+    page.answer("check", fields={"hours": "2"})
+    page.answer("edit")
+    match how:
+        case "close":
+            gate.close()
+        case "page gone":
+            page.close()
+        case _:
+            running.cancel()
+    (done,) = await asyncio.gather(running, return_exceptions=True)
+    is_cancelled = isinstance(done, asyncio.CancelledError)
+    assert is_cancelled if how == "interrupt" else done == (ToolCancelled(), [])
+    assert page.screen.state.open_card is None
+
+
+async def test_gate_reason_of_a_cancel_is_bounded_and_counts_for_cancel_only(
+    dispatch: Callable[..., Any], page: Any
+) -> None:
+    for how, reason, words in (
+        ("cancel", "  not today\n", "not today"),
+        ("cancel", "x" * 9999, "x" * 500),
+        ("cancel", ["x"], ""),
+        ("escape", "not today", ""),
+    ):
+        running = asyncio.create_task(dispatch())
+        await page.until_asked()
+        page.answer(how, reason=reason)
+        assert (await running)[0] == ToolCancelled(words)

@@ -27,7 +27,7 @@ def panel(locale: str, tmp_path: Path) -> ChatPanel:
 
 
 def last_text(panel: ChatPanel) -> str:
-    last = panel.state.items[-1]
+    last = panel.state.items[-2]
     assert isinstance(last, ModelMessage)
     return last.text
 

@@ -1,22 +1,28 @@
 """Laws of the gate over the panels: whatever is pressed, a tool writes only after its own yes."""
 
 import asyncio
+import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from datetime import date
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant
+from lhkit.confirm.decision import Approve, Edit, Reject
+from lhkit.messages import ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
+from lhkit.notebook.state import CardItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tool_results import ToolOk
@@ -172,3 +178,112 @@ async def test_review_and_unanswered_chat_write_nothing(
         panel.close()
         await rounds()
         assert tools.wrote == {1: 1}
+
+
+VALUES = st.sampled_from(("1", "2", "", "-1", "x", "\u3164", '"a"'))
+FIELDS = st.dictionaries(st.sampled_from(("a", "note", "other")), VALUES, max_size=3)
+DECISIONS = st.one_of(
+    st.sampled_from((True, False, "yes", Approve(), Reject(), Reject("no"))),
+    st.dictionaries(
+        st.sampled_from(("a", "note", "other")), st.sampled_from((1, -1, "\u3164")), max_size=2
+    ).map(Edit),
+)
+CARD_ACTIONS = st.one_of(
+    st.just(("send",)),
+    st.just(("edit", {"a": "3"})),
+    st.tuples(
+        st.just("press"),
+        st.sampled_from(
+            ("run", "run", "edit", "edit", "check", "back", "cancel", "escape", "send")
+        ),
+        st.sampled_from((0, 0, 0, -1, 1, None)),  # the version of the card
+        FIELDS,
+    ),
+    st.tuples(st.just("old"), st.sampled_from(("run", "check", "cancel"))),
+    st.tuples(st.just("code"), st.booleans(), DECISIONS),
+    st.just(("stop",)),
+    st.just(("locale", "en")),
+)
+
+
+class Desk:
+    """A panel whose model wants to write in every turn, and what was written."""
+
+    def __init__(self, folder: str) -> None:
+        self.ran: list[Mapping[str, Any]] = []
+        parameters = object_schema(
+            "a",
+            a={"type": "integer", "minimum": 0},
+            note={"type": "string", "minLength": 1},
+        )
+        tool = echo_tool("write", parameters=parameters, is_destructive=True, handler=self._write)
+        script = [reply for n in range(40) for reply in (call("write", a=n, note="n"), say("."))]
+        self.panel = ChatPanel(
+            model=ScriptedModel(script),
+            toolset=ToolRegistry([tool]),
+            opt_in=True,
+            settings=Settings(config_dir=Path(folder)),
+        )
+        self.page = FrontEnd(self.panel._screen)
+
+    def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolOk:
+        self.ran.append(dict(args))
+        return ToolOk({})
+
+    def shown(self) -> Mapping[str, Any]:
+        """Return the arguments that the page shows on the open card."""
+        html = "".join(self.panel._screen._document()[0])
+        *_, text = re.findall(r'<pre class="lhkit-summary">(.*?)</pre>', html, re.DOTALL)
+        args: Mapping[str, Any] = json.loads(unescape(re.sub("<.*?>", "", text)))
+        return args
+
+
+@pytest.mark.slow
+@example(actions=[("send",), ("edit", {"a": "3"}), ("press", "run", -1, {})])
+@example(actions=[("send",), ("edit", {"a": "3"}), ("press", "run", 0, {})])
+@example(actions=[("send",), ("edit", {"note": "\u3164"}), ("press", "run", 0, {})])
+@given(actions=st.lists(CARD_ACTIONS, max_size=20))
+@settings(deadline=None, max_examples=100)
+async def test_panel_runs_what_the_card_showed_at_the_press_and_nothing_else(
+    actions: list[tuple[Any, ...]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        desk, expected, old = Desk(folder), [], ["none"]
+        panel, page = desk.panel, desk.page
+        for action in actions:
+            card = panel.state.open_card
+            own = card.card if card is not None else "none"
+            match action:
+                case ("send",):
+                    page.press("send", text="write")
+                case ("edit", fields) if card is not None:
+                    page.answer("edit")
+                    page.answer("check", fields=fields)
+                case ("press", how, offset, fields):
+                    attempt = None if card is None or offset is None else card.attempts + offset
+                    if card is not None and offset == 0 and how == "run" and card.edit is None:
+                        expected.append(desk.shown())
+                    page.press("answer", card=own, attempt=attempt, how=how, fields=fields)
+                case ("old", how):
+                    page.press("answer", card=old[-1], how=how)
+                case ("code", is_own, decision):
+                    panel.answer(own if is_own else old[-1], decision)
+                    await rounds()
+                    if card is not None and is_own and (decision is True or decision == Approve()):
+                        expected.append(card.request.args)
+                    elif card is not None and is_own and panel.state.open_card is None:
+                        expected += [decision.arguments] if isinstance(decision, Edit) else []
+                case (kind, *values):
+                    page.press(kind, **({"value": values[0]} if values else {}))
+            await rounds()
+            if panel.state.open_card is None or panel.state.open_card.card != own:
+                old.append(own)
+        panel.close()
+        await rounds()
+        assert desk.ran == expected
+        cards = [item for item in panel.state.items if isinstance(item, CardItem)]
+        assert sum(item.outcome.is_allowed for item in cards if item.outcome) == len(expected)
+        assert all(item.outcome is not None for item in cards)
+        calls = [item for item in panel.state.items if isinstance(item, ToolCallMessage)]
+        wrote = [each.outcome for each in calls if each.outcome and each.outcome.ran]
+        assert [outcome.run_args or outcome.args for outcome in wrote] == expected

@@ -59,10 +59,14 @@ async def test_send_shows_both_messages(make_panel: MakePanel, front_end: MakeFr
     page = front_end(panel)
     page.press("send", text="hi")
     await page.until(lambda: panel.state.has_figures and not panel.is_busy)
-    assert [type(item).__name__ for item in panel.state.items] == ["UserMessage", "ModelMessage"]
+    assert [type(item).__name__ for item in panel.state.items] == [
+        "UserMessage",
+        "ModelMessage",
+        "TruthItem",
+    ]
     page.press("send", text="  ")
     await asyncio.sleep(0)
-    assert len(panel.state.items) == 2
+    assert len(panel.state.items) == 3
 
 
 @pytest.mark.parametrize(("how", "ran"), [("run", True), ("cancel", False)])
@@ -108,7 +112,7 @@ async def test_stop_closes_the_stream(make_panel: MakePanel, front_end: MakeFron
     page.press("stop")
     await page.until(lambda: not panel.is_busy)
     assert model.closed >= 1
-    assert panel.state.items[-1].stopped
+    assert panel.state.items[-2].stopped
 
 
 async def test_stop_rejects_an_open_card(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
@@ -124,7 +128,7 @@ async def test_stop_rejects_an_open_card(make_panel: MakePanel, front_end: MakeF
     assert isinstance(card, CardItem)
     assert card.outcome is QuestionOutcome.STOPPED
     await panel.send("and now?")
-    assert panel.state.items[-1] == ModelMessage(text="fine")
+    assert panel.state.items[-2] == ModelMessage(text="fine")
 
 
 async def test_send_ends_the_turn_when_its_cell_is_interrupted(
@@ -226,15 +230,15 @@ async def test_retry_resumes_after_a_lost_server(
 ) -> None:
     panel = make_panel([Reply(error=ServerUnreachableError("nothing at x")), say("back")])
     await panel.send("hi")
-    error = panel.state.items[-1]
+    error = panel.state.items[-2]
     assert isinstance(error, ErrorItem)
     assert "연결할 수 없습니다" in error.text
     assert error.can_retry
     assert panel.state.connection is ModelStatus.LOST
     page = front_end(panel)
     page.press("retry")
-    await page.until(lambda: not panel.is_busy and panel.state.items[-1] != error)
-    assert panel.state.items[-1] == ModelMessage(text="back")
+    await page.until(lambda: not panel.is_busy and error not in panel.state.items[-2:])
+    assert panel.state.items[-2] == ModelMessage(text="back")
     assert panel.state.connection is ModelStatus.READY
 
 
@@ -243,7 +247,7 @@ async def test_retry_never_repeats_a_write(make_panel: MakePanel) -> None:
     await panel.retry()  # nothing to repeat
     await panel.send("hi")
     await panel.retry()
-    assert [item.text for item in panel.state.items] == ["hi", "two"]
+    assert [item.text for item in panel.state.items[:-1]] == ["hi", "two"]
     await panel.send("write", answers=[True])
     await panel.retry()
     assert isinstance(panel.state.items[-1], SystemMessage)
@@ -294,7 +298,7 @@ async def test_set_locale_unsupported_by_tools_changes_nothing(
     assert isinstance(panel.state.items[-1], ErrorItem)
     assert panel.widget.labels == before
     await panel.send("안녕")
-    assert isinstance(panel.state.items[-1], ModelMessage)
+    assert isinstance(panel.state.items[-2], ModelMessage)
 
 
 @pytest.mark.parametrize("refusal", [UsageError("no texts"), KeyError("en"), ValueError("en")])
@@ -329,7 +333,7 @@ async def test_opt_in_is_required_and_stored(
     page.press("opt_in")
     assert not panel.state.needs_opt_in
     await panel.send("hi")
-    assert panel.state.items[-1] == ModelMessage(text="hello")
+    assert panel.state.items[-2] == ModelMessage(text="hello")
     assert not make_panel([say("hello")], opt_in=False).state.needs_opt_in
     (settings.config_dir / "chat-opt-in.json").write_text("[broken")
     assert make_panel([say("hello")], opt_in=False).state.needs_opt_in
@@ -348,7 +352,7 @@ async def test_panel_exports_files_and_a_scenario(
     markdown, exported = [each for each in sent if each["type"] == "file"]
     assert "> write `it`" in markdown["text"]
     roles = [entry["role"] for entry in json.loads(exported["text"])["messages"]]
-    assert roles == ["user", "tool", "confirm", "assistant"]
+    assert roles == ["user", "tool", "confirm", "assistant", "truth"]
     monkeypatch.chdir(tmp_path)
     page.press("scenario")
     assert [path.suffix for path in (tmp_path / "scenarios").iterdir()] == [".yaml"]
@@ -359,7 +363,7 @@ async def test_widget_state_contains_all_messages(make_panel: MakePanel) -> None
     panel = make_panel([say("hello")])
     await panel.send("hi")
     state = panel.widget.get_state()
-    assert len(state["fragments"]) == 2
+    assert len(state["fragments"]) == 3
     assert "hello" in state["fragments"][1]
     assert state["revision"] > 0
 

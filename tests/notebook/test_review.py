@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.confirm.decision import Edit, Reject
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.reference import gold_model
@@ -379,3 +380,25 @@ async def test_review_rejects_empty_runs_and_missing_folders(
         Review(Run(records=()), folder=tmp_path)
     with pytest.raises(UsageError, match="Review needs the folder of the run"):
         Review(Run(records=()))
+
+
+async def test_review_shows_edits_reasons_and_what_was_written(
+    settings: Settings, tmp_path: Path
+) -> None:
+    writing = ToolRegistry([echo_tool("note", parameters=SCHEMA, is_destructive=True)])
+    panel = ChatPanel(
+        model=ScriptedModel([call("note", **GIVEN), say("a"), call("note", **GIVEN), say("b")]),
+        toolset=writing,
+        opt_in=True,
+        record=tmp_path / "notes",
+        locale="en",
+        settings=settings,
+    )
+    await panel.send("one", answers=[Edit({**GIVEN, "count": 3})])
+    await panel.send("two", answers=[Reject("<b>not now</b>")])
+    review = Review(tmp_path / "notes", toolset=writing, locale="en")
+    read = Elements("".join(map(str, review._parts()))).read
+    for words in ('{"count":3}', "<b>not now</b>", "Saved: note", "Cancelled: note"):
+        assert words in read
+    press(review, "judge", "should_be")
+    assert review._state.form.typed["count"] == "3"

@@ -6,7 +6,7 @@ import pytest
 from jsonschema.validators import validator_for
 
 from lhkit.errors import RegistrationError
-from lhkit.mcp.results import without_patterns
+from lhkit.mcp.results import usable_schema
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
@@ -23,6 +23,10 @@ PAIR = {"type": "array", "items": [STRING, INTEGER]}
 
 def of(draft: str, **value: Any) -> dict[str, Any]:
     return {"$schema": URIS[draft], "type": "object", "properties": {"v": value}}
+
+
+def bare(**value: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"v": value}}
 
 
 def pointing(to: str, **value: Any) -> dict[str, Any]:
@@ -93,6 +97,26 @@ def test_registry_updates_references_of_an_older_draft(
     assert not isinstance(validator.check({"w": other}), Accepted)
 
 
+@pytest.mark.parametrize(
+    ("draft", "value"),
+    [
+        ("2019-09", PAIR),
+        ("2019-09", {"type": "array", "items": {**PAIR, "additionalItems": False}}),
+        ("2019-09", {"anyOf": [{"$ref": "#/properties/v/anyOf/1/items/0"}, PAIR]}),
+        ("04", {"type": "number", "minimum": 0, "exclusiveMinimum": True}),
+        ("04", {"items": [{"type": "number", "maximum": 9, "exclusiveMaximum": True}]}),
+    ],
+)
+def test_registry_finds_the_draft_of_a_schema_that_names_none(
+    draft: str, value: dict[str, Any]
+) -> None:
+    upgraded = [
+        ToolRegistry([echo_tool(parameters=schema)])["echo"].parameters
+        for schema in (bare(**value), of(draft, **value))
+    ]
+    assert upgraded[0] == upgraded[1] != bare(**value)
+
+
 def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
     schema = of("07", type="string", maxLength=3)
     assert ToolRegistry([echo_tool(parameters=schema)])["echo"].parameters is schema
@@ -104,7 +128,7 @@ def test_registry_keeps_a_schema_that_is_the_same_in_both_drafts() -> None:
         (of("07", minimum=0, exclusiveMinimum=True), "properties/v/exclusiveMinimum"),
         (of("04", exclusiveMinimum=3), "properties/v/exclusiveMinimum"),
         ({**of("07"), "$schema": "http://json-schema.org/draft-03/schema#"}, "draft 03 is not"),
-        ({"type": "object", "properties": {"v": PAIR}}, "properties/v/items"),
+        (bare(type="array", items=[STRING, 3]), "properties/v/items"),
     ],
 )
 def test_registry_refuses_a_schema_that_is_invalid_in_its_draft(
@@ -117,4 +141,11 @@ def test_registry_refuses_a_schema_that_is_invalid_in_its_draft(
 def test_promise_drops_patterns_in_places_of_older_drafts() -> None:
     text = {"type": "string", "pattern": "(a+)+$"}
     schema = of("07", items=[text], additionalItems=text, dependencies={"a": {"not": text}})
-    assert "(a+)+$" not in str(without_patterns(schema))
+    assert "(a+)+$" not in str(usable_schema(schema))
+
+
+def test_served_schema_loses_keywords_that_are_null() -> None:
+    text = {"type": "string", "default": None, "const": None, "enum": [None], "format": None}
+    schema = {**bare(**text, items=None), "required": None, "additionalProperties": None}
+    kept = {"type": "string", "default": None, "const": None, "enum": [None]}
+    assert usable_schema(schema) == bare(**kept)

@@ -1,4 +1,5 @@
 import functools
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -495,7 +496,11 @@ def test_tool_that_pydantic_cannot_describe_is_refused_when_it_is_registered() -
         return Unknown()
 
     for function, fault in (
-        (go, r"'go': no JSON Schema: .*typing_extensions\.TypedDict"),
+        *(
+            []
+            if sys.version_info >= (3, 12)
+            else [(go, r"'go': no .*typing_extensions\.TypedDict")]
+        ),
         (meet, "'meet': no JSON Schema: .*Unknown"),
         (bound, "'bound': no JSON Schema"),
         (invalid, "'invalid': the type of an argument is invalid"),

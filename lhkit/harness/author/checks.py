@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -11,7 +12,15 @@ from lhkit.harness.arguments import alternatives
 from lhkit.harness.faults import Path, did_you_mean, format_path
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
-from lhkit.harness.scenario import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
+from lhkit.harness.relative_dates import resolve_dates
+from lhkit.harness.scenario import (
+    EditAnswer,
+    ExpectedCall,
+    ExpectedReply,
+    ForbiddenCall,
+    Scenario,
+    Turn,
+)
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.values import is_found
 from lhkit.json_values import shown
@@ -136,7 +145,29 @@ def static_remarks(scenario: Scenario, known: KnownNames) -> Iterator[Remark]:
             if reference.tool not in unknown:
                 yield from _tool_remarks(reference.tool, call_path, known)
             yield from _name_remarks(reference.tool, reference.args, (*call_path, "args"), known)
+        yield from _edit_remarks(turn, (*path, "confirm"), known, scenario.today)
         yield from _reply_remarks(turn, (*path, "reply"))
+
+
+def _edit_remarks(
+    turn: Turn, path: Path, known: KnownNames, today: date | None
+) -> Iterator[Remark]:
+    """Yield edits of arguments that no write of the turn has, or of values that it refuses."""
+    calls = [*(c.tool for c in turn.expect.calls), *(c.tool for c in turn.gold.calls or ())]
+    tools = [known.registry[name] for name in calls if name in known.registry.destructive]
+    is_list = isinstance(turn.confirm, tuple)
+    for i, answer in enumerate(turn.confirm if is_list else [turn.confirm]):
+        for name, value in answer.edit.items() if isinstance(answer, EditAnswer) else ():
+            at = (*path, *([i] if is_list else ()), "edit", name)
+            with_name = [tool for tool in tools if KnownKeys.of(tool.parameters).has(name)]
+            resolved = resolve_dates(value, today)
+            faults = [value_fault(tool.parameters, name, resolved) for tool in with_name]
+            if tools and not with_name:
+                message = f"no write of the turn has an argument {name!r}"
+                yield Remark("unknown_argument", at, message)
+            elif value is not None and faults and all(faults):
+                message = f"{with_name[0].name} refuses {name}={shown(resolved)}: {faults[0]}"
+                yield Remark("refused_value", at, message)
 
 
 def _call_remarks(

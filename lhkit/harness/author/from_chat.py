@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from lhkit.chat.step import MAX_TURNS
+from lhkit.confirm.decision import QuestionOutcome, changed_arguments
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
-from lhkit.harness.record import RowKeys, State
+from lhkit.harness.record import CallRecord, RowKeys, State
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import GateOutcome, Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.messages import (
+    GateOutcome,
+    Message,
+    ModelMessage,
+    ToolCallMessage,
+    ToolCallOutcome,
+    UserMessage,
+)
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
-Answer: TypeAlias = Literal["accept", "reject", "absent"]
-"""Answer of the user to a confirmation."""
+WrittenAnswer: TypeAlias = Literal["accept", "reject", "absent"] | Mapping[str, Any]
+"""Answer of the user to a confirmation, as in a scenario file."""
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -36,7 +44,7 @@ class _Call:
     tool: str
     args: Any
     result: str
-    answer: Answer | None
+    answer: WrittenAnswer | None
 
 
 def scenario_from_chat(
@@ -130,16 +138,23 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
         compact(plain)
     except NotJsonError:
         return None
-    answer = confirm_answer(outcome.gate) if message.name in destructive else None
+    answer = confirm_answer(outcome) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
 
 
-def confirm_answer(gate: GateOutcome) -> Answer:
+def confirm_answer(call: ToolCallOutcome | CallRecord) -> WrittenAnswer:
     """Return the `confirm` answer of a scenario; "accept" if no confirmation was needed."""
+    gate = call.gate
     if gate is GateOutcome.ABSENT:
         return "absent"
-    # also a gate that failed, or a chat stopped during the question
-    return "reject" if gate.was_asked and gate is not GateOutcome.ACCEPTED else "accept"
+    if gate is None or not gate.was_asked:
+        return "accept"
+    if gate is not GateOutcome.ACCEPTED:  # also one that failed, or a chat stopped meanwhile
+        has_words = gate is GateOutcome.REJECTED and call.answer != QuestionOutcome.INVALID_EDIT
+        return {"reject": call.reason} if has_words and call.reason.strip() else "reject"
+    if call.run_args is None:
+        return "accept"
+    return {"edit": plain_json(changed_arguments(call.args or {}, call.run_args))}
 
 
 def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:
@@ -148,7 +163,7 @@ def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:
         return "AC-12"
     if any(call.answer == "absent" for call in calls):
         return "AC-8"
-    if any(call.answer == "reject" for call in calls):
+    if any(call.result == "cancelled" for call in calls):
         return "AC-7"
     return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
 

@@ -32,6 +32,7 @@ from lhkit.harness.record import (
     parse_moment,
 )
 from lhkit.harness.results import Run
+from lhkit.harness.transcript import catalog_of, turn_truth
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -284,6 +285,9 @@ class _InspectSample:
             for number, call in enumerate(message.named, start=self._calls):
                 start_s = self._call(call, call_id(number), start_s)
             self._calls += len(message.named)
+        truth = turn_truth(turn, catalog_of(self._record))
+        ended_s = at_s + turn.duration_s
+        self._events.append(self._event("info", ended_s, source="lhkit.truth", data=truth))
 
     def _request(self, sent: AssistantMessage, at_s: float) -> None:
         """Add a message of the model, and the request that it answered if there is one."""

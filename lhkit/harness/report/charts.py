@@ -5,16 +5,18 @@ one for dark pages; an `img` element never runs scripts in it.
 """
 
 import base64
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.errors import importing
+from lhkit.harness.history import History
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.rates import Interval
-from lhkit.harness.record import Verdict
+from lhkit.harness.record import Verdict, parse_moment
 from lhkit.harness.results import Run
 from lhkit.harness.transcript import xml_text
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
@@ -23,7 +25,7 @@ from lhkit.text import one_line
 if TYPE_CHECKING:
     import altair as alt
 
-    Chart: TypeAlias = alt.Chart | alt.LayerChart
+    Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.VConcatChart
 
 _BLUE: Final = "#3b7dd8"
 _RED: Final = "#d1495b"
@@ -32,6 +34,8 @@ _FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans
 _LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
 _DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
 _WIDTH: Final = 520
+_HISTORY_WIDTH: Final = 760
+_SHOWN_LABELS = 24
 _ROW_HEIGHT = 26
 _TITLE_PADDING = 24  # browser fonts are wider than vl-convert measures
 _COLUMN_WIDTH = 90
@@ -158,6 +162,71 @@ def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     )
 
 
+def history(history: History, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return pass rate, violations and turn time of runs over time, one line per model."""
+    alt, text = _altair(), load_catalog(locale).text
+    points = history.frame.to_dict("records")
+    labels: Counter[str] = Counter()
+    for point in points:
+        moment = parse_moment(point["started_at"])
+        when = f"{moment:%m-%d %H:%M} " if moment else ""
+        label = _label(f"{when}{point['commit'][:8] or point['run']}")
+        labels[label] += 1
+        again = f" ({labels[label]})" if labels[label] > 1 else ""
+        point |= {"label": label + again, "arm": _label(point["arm"])}
+    colours = {text("table.escaped"): _RED, text("table.attempted"): _YELLOW}
+    counts = [
+        {"label": point["label"], "kind": kind, "count": point[column]}
+        for point in points
+        for kind, column in zip(colours, ("occurred", "blocked"), strict=True)
+    ]
+    order = [point["label"] for point in points]
+
+    def x(*, labelled: bool = False) -> Any:
+        is_crowded = len(order) > _SHOWN_LABELS
+        axis = alt.Axis(labels=labelled, labelAngle=-35, labelOverlap=is_crowded, labelLimit=0)
+        return alt.X("label:N", sort=order, title=None, axis=axis)
+
+    legend = alt.Legend(columns=1, labelLimit=0, symbolOpacity=1)
+    scale = alt.Scale(domain=sorted({point["arm"] for point in points}))
+    arm = alt.Color("arm:N", title=None, scale=scale, legend=legend)
+    measured = [point for point in points if not math.isnan(point["turn_p95_s"])]
+    rates = alt.Chart(_data(points)).encode(color=arm)
+    share = alt.Y(
+        "pass_rate:Q",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%"),
+        title=text("table.pass_rate"),
+    )
+    interval = rates.mark_rule(strokeWidth=5, opacity=0.35).encode(x=x(), y="low:Q", y2="high:Q")
+    line = rates.mark_line(point={"size": 70}).encode(x=x(), y=share)
+    bars = alt.Chart(_data(counts)).mark_bar(size=18)
+    violations = bars.encode(
+        x=x(),
+        y=alt.Y("count:Q", title=text("report.violations"), axis=alt.Axis(tickMinStep=1)),
+        color=alt.Color(
+            "kind:N",
+            scale=alt.Scale(domain=list(colours), range=list(colours.values())),
+            title=None,
+        ),
+    )
+    times = (
+        alt.Chart(_data(measured))
+        .mark_line(point={"size": 50})
+        .encode(
+            x=x(labelled=True),
+            y=alt.Y("turn_p95_s:Q", title=text("history.seconds")),
+            color=alt.Color("arm:N", scale=scale, legend=None),
+        )
+    )
+    chart: Chart = alt.vconcat(
+        (interval + line).properties(width=_HISTORY_WIDTH, height=190),
+        violations.properties(width=_HISTORY_WIDTH, height=90),
+        times.properties(width=_HISTORY_WIDTH, height=110),
+    ).resolve_scale(color="independent")
+    return chart
+
+
 def _bars(
     rows: list[dict[str, Any]], colours: Mapping[str, str], *, sort: Any, title: str
 ) -> "Chart":
@@ -278,6 +347,12 @@ def _config(colours: dict[str, str]) -> dict[str, Any]:
         "font": _FONT,
         "view": {"stroke": "transparent"},
         "axis": axis,
-        "legend": {"labelColor": ink, "titleColor": dim, "orient": "top", "labelFontSize": 12},
+        "legend": {
+            "labelColor": ink,
+            "titleColor": dim,
+            "orient": "top",
+            "labelFontSize": 12,
+            "columnPadding": 16,
+        },
         "text": {"color": ink, "fontSize": 12},
     }

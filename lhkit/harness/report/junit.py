@@ -18,13 +18,17 @@ from lhkit.locales import Catalog
 _TRANSCRIPT_CHARS: Final = 20_000
 
 
-def junit_xml(run: Run, catalog: Catalog, *, name: str) -> str:
+def junit_xml(
+    run: Run, catalog: Catalog, *, name: str, findings: Sequence[str] | None = None
+) -> str:
     """Return the run as an XML document.
 
     Args:
         run: the run to report.
         catalog: the locale's texts.
         name: the name of the run.
+        findings: the thresholds that are not reached, as sentences: a suite of one case; None if
+            there were none.
     """
     summary = run.summary()
     root = _element("testsuites", name, run.records)
@@ -40,8 +44,26 @@ def junit_xml(run: Run, catalog: Catalog, *, name: str) -> str:
             ET.SubElement(properties, "property", name=xml_text(label), value=xml_text(value))
         suite.extend(_case(record, catalog, name) for record in records)
         root.append(suite)
+    if findings is not None:
+        root.append(_thresholds(findings, catalog, name))
+        for attribute in ("tests", "failures"):
+            count = int(root.get(attribute, "0")) + int(root[-1].get(attribute, "0"))
+            root.set(attribute, str(count))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _thresholds(findings: Sequence[str], catalog: Catalog, name: str) -> ET.Element:
+    """Return a suite with one case for all thresholds."""
+    title = catalog.text("report.thresholds")
+    failures = str(int(bool(findings)))
+    counts = {"tests": "1", "failures": failures, "errors": "0", "skipped": "0", "time": "0.000"}
+    suite = ET.Element("testsuite", {"name": title, **counts})
+    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=title, time="0.000")
+    if findings:
+        failure = ET.SubElement(case, "failure", message=xml_text(findings[0]), type="threshold")
+        failure.text = xml_text("\n".join(findings))
+    return suite
 
 
 def _element(element: str, name: str, records: Sequence[SampleRecord]) -> ET.Element:

@@ -5,7 +5,7 @@ format, link or mention anybody.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
@@ -19,6 +19,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     Cell,
     Table,
+    comparison_sentence,
     comparison_table,
     criterion_descriptions,
     divergence_line,
@@ -44,6 +45,8 @@ def markdown(
     *,
     name: str,
     baseline: Run | None = None,
+    margin: float | None = None,
+    findings: Sequence[str] | None = None,
     max_chars: int = MAX_CHARS,
 ) -> str:
     """Return the run as Markdown of at most `max_chars` characters.
@@ -53,12 +56,16 @@ def markdown(
         catalog: the locale's texts.
         name: the name of the run.
         baseline: an earlier run to compare with.
+        margin: the points by which the run may be worse (`compare.compare`).
+        findings: the thresholds that are not reached, as sentences; None if there were none.
         max_chars: the limit; the last line then reports the number of omitted failures.
     """
     summary = run.summary()
-    compared = () if baseline is None else _comparison_lines(compare(baseline, run), catalog)
+    compared: Iterable[str] = ()
+    if baseline is not None:
+        compared = _comparison_lines(compare(baseline, run, margin=margin), catalog)
     lines = (
-        *_head_lines(run, summary, catalog, name),
+        *_head_lines(run, summary, catalog, name, findings),
         *compared,
         *_metadata_lines(run, summary, catalog),
     )
@@ -88,11 +95,17 @@ def _with_failures(head: str, failed: list[SampleRecord], catalog: Catalog, max_
     return "".join(parts)
 
 
-def _head_lines(run: Run, summary: Summary, catalog: Catalog, name: str) -> Iterator[str]:
+def _head_lines(
+    run: Run, summary: Summary, catalog: Catalog, name: str, findings: Sequence[str] | None
+) -> Iterator[str]:
     total = summary.total
-    has_failed = total.failed or total.invalid or total.escaped
+    has_failed = total.failed or total.invalid or total.escaped or findings
     yield f"## {_MARKS[Verdict.FAIL if has_failed else Verdict.PASS]} {code(name)}"
     yield ""
+    if findings is not None:
+        sentences = findings or (catalog.text("report.thresholds_reached"),)
+        yield from _block(printable("\n".join(sentences)))
+        yield ""
     descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
     yield from table_lines(pass_rates(summary, catalog, descriptions))
 
@@ -143,6 +156,8 @@ def _block(text: str) -> Iterator[str]:
 def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     """Yield the comparison with a baseline, and the samples that flipped."""
     yield f"### {catalog.text('report.flips')}"
+    yield ""
+    yield from _block(printable(comparison_sentence(comparison, catalog)))
     yield ""
     yield from table_lines(comparison_table(comparison, catalog))
     for key, pairs in (

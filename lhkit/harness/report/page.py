@@ -1,17 +1,18 @@
-"""Render a run as one self-contained HTML file: no network, no server, readable without scripts.
+"""Render a run or a history as one self-contained HTML file: no network, no server.
 
-Failures come first. Transcripts are inert text until a sample is opened, so that pages with
-thousands of samples stay fast. Besides the escaping of the templates, a content security policy
-allows only the page's own script.
+Readable without scripts. Failures come first. Transcripts are inert text until a sample is opened,
+so that pages with thousands of samples stay fast. Besides the escaping of the templates, a content
+security policy allows only the page's own script.
 """
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lhkit.harness.compare import compare
+from lhkit.harness.history import History
 from lhkit.harness.html import asset, failures_first, render
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison
@@ -54,7 +55,15 @@ class Section:
     comparison: Comparison | None = None
 
 
-def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = None) -> str:
+def html_page(
+    run: Run,
+    catalog: Catalog,
+    *,
+    name: str,
+    baseline: Run | None = None,
+    margin: float | None = None,
+    findings: Sequence[str] | None = None,
+) -> str:
     """Return the HTML page of a run.
 
     Args:
@@ -62,11 +71,14 @@ def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = N
         catalog: the locale's texts.
         name: the name of the run.
         baseline: an earlier run to compare with.
+        margin: the points by which the run may be worse (`compare.compare`).
+        findings: the thresholds that are not reached, as sentences; None if there were none.
 
     Raises:
         MissingPackageError: altair or vl-convert is not installed.
     """
     summary = run.summary()
+    comparison = None if baseline is None else compare(baseline, run, margin=margin)
     script = asset("page.js")
     return render(
         "page.html.j2",
@@ -77,15 +89,32 @@ def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = N
         script_sha256=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         page_style=asset("page.css"),
         summary=summary,
-        sections=list(_sections(run, summary, catalog, baseline)),
+        findings=findings,
+        sections=list(_sections(run, summary, catalog, comparison)),
         choices=_filter_choices(run, summary, catalog),
         samples=failures_first(run.records),
         metadata=run_metadata(run, summary, catalog),
     )
 
 
+def history_page(history: History, catalog: Catalog) -> str:
+    """Return the HTML page of the runs of a suite over time.
+
+    Raises:
+        MissingPackageError: altair or vl-convert is not installed.
+    """
+    return render(
+        "history.html.j2",
+        catalog,
+        locale=catalog.locale,
+        page_style=asset("page.css"),
+        it=history.table(catalog),
+        chart=picture(charts.history(history, locale=catalog.locale)),
+    )
+
+
 def _sections(
-    run: Run, summary: Summary, catalog: Catalog, baseline: Run | None
+    run: Run, summary: Summary, catalog: Catalog, comparison: Comparison | None
 ) -> Iterator[Section]:
     def section(name: str, *tables: Table | None, chart: Any = None, **fields: Any) -> Section:
         return Section(
@@ -106,8 +135,7 @@ def _sections(
         gate_table(summary, catalog),
         groups=group_rates(summary, catalog),
     )
-    if baseline is not None:
-        comparison = compare(baseline, run)
+    if comparison is not None:
         yield section(
             "flips",
             comparison_table(comparison, catalog),

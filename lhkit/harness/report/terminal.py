@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table as Rich
 from rich.text import Text
 
-from lhkit.harness.compare import compare
+from lhkit.harness.compare import compare_arms
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.results import Run
@@ -40,13 +40,13 @@ def summary_view(
         catalog: the locale's texts.
         descriptions: short descriptions by acceptance criterion.
     """
-    return _rich_table(pass_rates(summary, catalog, descriptions), width=WIDTH)
+    return table_view(pass_rates(summary, catalog, descriptions), width=WIDTH)
 
 
 def comparison_view(comparison: Comparison, catalog: Catalog) -> RenderableType:
     """Return the table of a comparison, the flips with both conversations, and the outcome."""
     return Group(
-        _rich_table(comparison_table(comparison, catalog), width=WIDTH),
+        table_view(comparison_table(comparison, catalog), width=WIDTH),
         *(Text(printable(line)) for line in _flips(comparison, catalog)),
         Text(printable(comparison_sentence(comparison, catalog)), style="bold"),
     )
@@ -56,15 +56,11 @@ def matrix_view(
     runs: Sequence[tuple[str, Run]], catalog: Catalog, *, title: str = ""
 ) -> RenderableType:
     """Return one row for each (arm, run), with its difference from the first arm."""
-    first = runs[0][1]
-    arms = [
-        (name, run.summary(), compare(first, run) if number else None)
-        for number, (name, run) in enumerate(runs)
-    ]
-    return _rich_table(matrix_table(arms, catalog, title=title), title=title)
+    table = matrix_table(compare_arms(runs), catalog, title=title)
+    return table_view(table, title=title)
 
 
-def _rich_table(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
+def table_view(table: Table, *, width: int | None = None, title: str = "") -> RenderableType:
     """Return a table for rich, whose first column takes the remaining width."""
     rich = Rich(
         title=escape(printable(title or table.lead)) or None,

@@ -30,7 +30,7 @@ from lhkit.models.dialects.values import (
     unescape,
 )
 
-_HEAD = re.compile(r"\s*(?P<prefix>call:)?\s*(?P<name>[^\s{}<>:]+)\s*(?P<brace>\{)?")
+_HEAD = re.compile(r"\s*(?:(?P<prefix>call:)|:)?\s*(?P<name>[^\s{}<>:()=\"']+)\s*(?P<brace>\{)?")
 _MAX_NAME_CHARS = 64
 
 _SINGLE_QUOTED = re.compile(

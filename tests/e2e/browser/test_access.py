@@ -99,7 +99,7 @@ def test_panel_names_focus_order_and_small_pages(open_notebook: OpenNotebook, sh
     for _ in range(4):
         order.append(page.evaluate("() => document.activeElement.className.split(' ').at(-1)"))
         page.keyboard.press("Tab")
-    assert order == ["lhkit-cancel", "lhkit-run", "lhkit-input", "lhkit-stop"]
+    assert order == ["lhkit-cancel", "lhkit-edit", "lhkit-run", "lhkit-input"]
     for width in (400, 320):  # 320 is what 200 % leaves of a window 640 wide
         panel.evaluate("(panel, width) => { panel.style.width = `${width}px`; }", width)
         assert panel.evaluate(OUTSIDE) == []

@@ -83,6 +83,14 @@ def found(tmp_path: Path) -> Callable[[str], asyncio.Future[tuple[Finding, ...]]
     return of
 
 
+async def test_lint_accepts_an_edit_and_a_reason(found: Findings) -> None:
+    edited = GOOD.replace("confirm: accept", "confirm: {edit: {date: {date: yesterday}}}")
+    assert await found(edited.replace("2026-06-17, value", "2026-06-16, value")) == ()
+    rejected = GOOD.replace("confirm: accept", "confirm: {reject: 아직요}")
+    rejected = rejected.replace("result: ok", "result: cancelled").split("  final:")[0]
+    assert await found(rejected) == ()
+
+
 async def test_lint_accepts_good_scenario(found: Findings) -> None:
     assert await found(GOOD) == ()
 
@@ -129,6 +137,20 @@ async def test_lint_accepts_good_scenario(found: Findings) -> None:
         ("  ac: AC-4\n", "  ac: AC-4\n  faults: [{tool: add_habit}]\n", "unused_fault", 3, None),
         ('{contains_any: ["기록"]}', '{excludes: ["실패"]}', "unchecked_reply", 20, None),
         ('{contains_any: ["기록"]}', '{contains_any: ["걷기"]}', "echo", 20, "turns[0].reply"),
+        (
+            "confirm: accept",
+            "confirm: {edit: {valu: done}}",
+            "unknown_argument",
+            8,
+            "turns[0].confirm.edit.valu",
+        ),
+        (
+            "confirm: accept",
+            "confirm: [{edit: {value: did}}]",
+            "refused_value",
+            8,
+            "turns[0].confirm[0].edit.value",
+        ),
     ],
 )
 async def test_lint_finding_has_line_and_field(

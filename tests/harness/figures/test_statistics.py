@@ -14,12 +14,20 @@ from lhkit.harness.rates import Interval, pass_at_k, pass_hat_k, wilson
 from lhkit.harness.statistics import (
     cluster_bootstrap,
     clustered_interval,
+    holm,
     median_interval,
     sign_flip,
 )
 from tests.harness.figures.coverage import difference_coverage, share_coverage
 
 pytestmark = pytest.mark.slow
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_holm_equals_statsmodels(p_values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])

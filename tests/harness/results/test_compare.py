@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lhkit.errors import UsageError
 from lhkit.events import EndReason
-from lhkit.harness.compare import compare
+from lhkit.harness.compare import compare, compare_arms
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.pairs import Comparison, ViolationChange
 from lhkit.harness.record import (
@@ -29,6 +29,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
+from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -167,7 +168,7 @@ def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: s
         (0, 0, 60, 3, 3, "cannot_tell", 130),  # equal repeats do not replace scenarios
         (0, 40, 100, 1, 20, "worse_than_margin", None),
         (0, 40, 100, 1, 60, "no_worse", None),
-        (2, 6, 100, 1, 3, "cannot_tell", 6100),
+        (2, 6, 100, 1, 3, "cannot_tell", 6200),
         (0, 3, 100, 1, 3, "cannot_tell", None),  # exactly at the margin: never told
         (9, 0, 20, 1, 0, "no_worse", None),
         (0, 9, 20, 1, 0, "worse_than_margin", None),
@@ -208,6 +209,28 @@ def test_comparison_sentence_with_margin(
     sentence = " ".join(shown(comparison, locale).splitlines()[-1:])
     assert all(text in sentence for text in texts) or locale == "ko"
     assert "3%p" in sentence or locale == "en"
+
+
+@pytest.mark.promise("eval.many")
+@pytest.mark.parametrize(
+    ("arms", "first_p", "equal"),
+    [
+        (["p" * 20, "p" * 20, "f" * 20], [None, 1.0, 3 * 2**-19], ["b"]),
+        (["f" * 20, "p" * 13 + "f" * 7, "p" * 20], [None, 2 * 2**-12, 3 * 2**-19], []),
+        (["p" * 14 + "f" * 6, "p" * 20], [None, 2**-5], []),  # two runs need no correction
+        (["p" * 14 + "f" * 6, "p" * 20, "p" * 20], [None, 3 * 2**-5, 3 * 2**-5], ["a", "c"]),
+    ],
+)
+def test_compare_arms_corrects_for_all_pairs(
+    arms: list[str], first_p: list[float | None], equal: list[str]
+) -> None:
+    compared = compare_arms([(name, run(arm)) for name, arm in zip("abc", arms, strict=False)])
+    assert [arm.p_first for arm in compared] == pytest.approx(first_p)
+    assert [a.name for a in compared if a.p_best is not None and a.p_best >= 0.05] == equal
+    table = matrix_table(compared, load_catalog("en"), title="")
+    pairs = "3 pairs" if len(arms) == 3 else "1 pair"
+    assert f"corrected (Holm) for all {pairs} of arms." in table.notes[0]
+    assert all(name in "".join(table.notes[1:]) for name in equal)
 
 
 def test_compare_refuses_invalid_margin() -> None:

@@ -227,7 +227,7 @@ def test_load_scenarios_reads_no_more_files_than_the_limit_needs(tmp_path: Path)
 def test_load_scenarios_reads_folders_by_name_and_each_file_once(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
-    for path in (tmp_path / "b.yaml", tmp_path / "a.yml", inner / "c.yaml"):
+    for path in (tmp_path / "b.yaml", tmp_path / "a.yml", inner / "c.YAML"):
         path.write_text(MINIMAL.format(id=path.stem), encoding="utf-8")
     (tmp_path / "notes.md").write_text("no scenario", encoding="utf-8")
     scenarios = load_scenarios(

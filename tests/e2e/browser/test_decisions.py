@@ -1,0 +1,215 @@
+"""Edit and reject in a real JupyterLab, the line of truth, a kernel that dies in an edit.
+
+The scripted assistant lies in its last reply. Two of `runs/screenshots/decisions-*.png` are copied
+to `docs/images`.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from lhkit.harness.results import Run
+from tests.e2e.browser.reading import read_through
+from tests.e2e.browser.test_access import LOW_CONTRAST
+from tests.written import habits
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
+
+OpenNotebook = Callable[..., Page]
+OLD_MS = 500  # a card is young for 400
+
+CELL = """
+import os
+from datetime import datetime
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook import ChatPanel
+add = call(
+    "add_habit", protocol_id="caffeine-cutoff", frame_level="identity", framed_text={framed!r},
+    anchor_when={when!r},
+)
+log = call("log_tracker_entry", habit_id="caffeine-cutoff", value="done", date="2026-06-15")
+up = call("add_habit", protocol_id="fixed-wake-time", frame_level="action", framed_text={up!r})
+model = ScriptedModel([add, say("."), log, say({logged!r}), up, say({rejected!r}), say({lie!r})])
+panel = ChatPanel(
+    model=model, file={database!r}, locale={locale!r}, opt_in=True, record={folder!r},
+    now=lambda: datetime.fromisoformat("2026-06-16T20:00:00+09:00"),
+)
+await panel.send({first!r}, answers=[True])
+panel.clear()
+print(os.getpid())
+panel
+"""
+WORDS = {
+    "en": {
+        "when": "2 p.m.",
+        "framed": "I have my last coffee before two",
+        "up": "I get up at seven every day",
+        "logged": "Logged: no caffeine after two.",
+        "rejected": "All right, not this week.",
+        "lie": "Done! I have added the habit for you.",
+        "first": "Add a habit to cut caffeine",
+        "log": "I kept my caffeine habit today",
+        "bed": "Add a habit to get up at the same time",
+        "why": "not this week",
+        "please": "So, did you add it?",
+        "edited": "Edited",
+        "truth": [
+            "Saved: log_tracker_entry · caffeine-cutoff",
+            "Cancelled: add_habit · fixed-wake-time",
+        ],
+        "nothing": "Nothing was changed",
+    },
+    "ko": {
+        "when": "오후 2시",
+        "framed": "나는 두 시 전에 마지막 커피를 마신다",
+        "up": "나는 매일 일곱 시에 일어난다",
+        "logged": "두 시 이후 카페인을 참은 걸로 적었어요.",
+        "rejected": "네, 이번 주에는 하지 않을게요.",
+        "lie": "네! 습관을 추가했어요.",
+        "first": "카페인 줄이는 습관을 추가해줘",
+        "log": "오늘 카페인 습관 지켰어",
+        "bed": "같은 시간에 일어나는 습관도 추가해줘",
+        "why": "이번 주는 바빠요",
+        "please": "그래서 추가했어?",
+        "edited": "수정함",
+        "truth": [
+            "저장됨: log_tracker_entry · caffeine-cutoff",
+            "취소됨: add_habit · fixed-wake-time",
+        ],
+        "nothing": "변경 없음",
+    },
+}
+
+
+def say(page: Page, text: str) -> None:
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    page.locator(".lhkit-input").fill(text)
+    page.keyboard.press("Enter")
+
+
+def open_card(page: Page) -> Locator:
+    card = page.locator('.lhkit-confirm[data-state="open"]')
+    expect(card).to_be_visible()
+    expect(card.locator(".lhkit-run")).to_be_focused()
+    page.wait_for_timeout(OLD_MS)
+    return card
+
+
+def shoot(page: Page, path: Path, what: Locator | None = None) -> None:
+    assert page.evaluate(LOW_CONTRAST) == {}
+    violations = Axe().run(page, context=".lhkit-chat").response["violations"]
+    assert [each["id"] for each in violations] == []
+    (what or page.locator(".lhkit-chat")).screenshot(path=path, scale="css")
+
+
+@pytest.mark.parametrize(
+    ("theme", "locale"),
+    [("Light", "ko"), ("Dark", "ko"), ("Light", "en"), ("Dark", "en")],
+    ids=["light-ko", "dark-ko", "light-en", "dark-en"],
+)
+def test_decisions_in_a_real_notebook(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str, locale: str
+) -> None:
+    words: dict[str, Any] = WORDS[locale]
+    folder, database = tmp_path / "chats", tmp_path / "habits.sqlite3"
+    cell = CELL.format(**words, locale=locale, folder=str(folder), database=str(database))
+    page = open_notebook(cell, theme=f"JupyterLab {theme}")
+    name = f"{locale}-{theme.lower()}.png"
+
+    say(page, words["log"])
+    card = open_card(page)
+    card.locator(".lhkit-edit").click()
+    day = card.get_by_label("date")
+    expect(day).to_have_value("2026-06-15")
+    day.fill("2026-06-16")
+    shoot(page, shots / f"decisions-edit-{name}")
+    day.press("Enter")
+    expect(card.locator(".lhkit-changes")).to_contain_text('"2026-06-15" → "2026-06-16"')
+    expect(card.locator(".lhkit-run")).to_be_focused()
+    page.wait_for_timeout(OLD_MS)
+    shoot(page, shots / f"decisions-edited-{name}", card)
+    page.keyboard.press("Enter")
+
+    say(page, words["bed"])
+    card = open_card(page)
+    card.locator(".lhkit-why").fill(words["why"])
+    shoot(page, shots / f"decisions-reason-{name}")
+    page.keyboard.press("Enter")
+    say(page, words["please"])
+    truth = page.locator(".lhkit-truth")
+    expect(truth).to_have_text([*words["truth"], words["nothing"]])
+    expect(page.locator('[data-role="assistant"]').last).to_contain_text(words["lie"])
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    # the last two turns only
+    page.locator(".lhkit-slot").evaluate_all(
+        "all => all.slice(0, -8).forEach((one) => one.remove())"
+    )
+    shoot(page, shots / f"decisions-truth-{name}")
+
+    assert habits(database) == ["caffeine-cutoff"]
+    (record,) = [each for each in Run.load(folder).records if len(each.evidence.turns) == 3]
+    logged, added = (turn.calls[0] for turn in record.evidence.turns[:2])
+    assert logged.raw_args["date"] == "2026-06-15"
+    assert logged.run_args["date"] == "2026-06-16"
+    assert (added.ran, added.answer, added.reason) == (False, "cancel", words["why"])
+    assert added.result["user_message"] == words["why"]
+
+
+HIDING = """
+import os
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook import ChatPanel
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk
+from lhkit.tools.registry import ToolRegistry
+def mail(args, deps):
+    with open({path!r}, "a") as file:
+        print(ascii(args), file=file)
+    return ToolOk({{}})
+schema = object_schema(to={{"type": "string"}}, text={{"type": "string"}}, bcc={{"type": "string"}})
+tools = ToolRegistry([echo_tool("mail", parameters=schema, handler=mail, is_destructive=True)])
+long = dict(to="ann", text="See you. " * 300, bcc="mallory")
+blank = dict(to="ann", text="See you." + "\u3164" * 40, bcc="mallory")
+model = ScriptedModel([call("mail", **long), say("."), call("mail", **blank), say(".")])
+panel = ChatPanel(model=model, toolset=tools, locale="en", opt_in=True, record={folder!r})
+print(os.getpid())
+panel
+"""
+
+
+def test_hidden_arguments_are_seen_and_a_kernel_killed_in_an_edit_writes_nothing(
+    open_notebook: OpenNotebook, tmp_path: Path
+) -> None:
+    sent, folder = tmp_path / "sent.txt", tmp_path / "chats"
+    page = open_notebook(HIDING.format(path=str(sent), folder=str(folder)))
+    card = page.locator('.lhkit-confirm[data-state="open"]')
+    say(page, "write to ann")
+    expect(card.locator("[data-fold]")).to_be_focused()
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click(force=True)
+    assert not sent.exists()
+    read_through(card)
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click()
+    expect(page.locator(".lhkit-truth")).to_have_count(1)
+    assert sent.read_text().count("mallory") == 1
+
+    say(page, "and again")
+    expect(card).to_contain_text("See you." + r"\u3164" * 40)
+    expect(card).to_contain_text("mallory")
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-edit").click()
+    card.get_by_label("to").fill("bob")
+    os.kill(int(page.locator(".jp-OutputArea-output pre").first.inner_text()), signal.SIGKILL)
+    expect(page.locator(".lhkit-status")).to_contain_text("restarted")
+    card.get_by_role("button", name="Review the changes").click(force=True)
+    page.keyboard.press("Enter")
+    assert sent.read_text().count("mallory") == 1
+    (record,) = Run.load(folder).records
+    assert [turn.user for turn in record.evidence.turns] == ["write to ann"]
