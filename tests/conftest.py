@@ -2,7 +2,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
