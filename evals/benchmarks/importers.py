@@ -4,8 +4,9 @@
     python evals/benchmarks/importers.py tau2 ~/tau2-bench --every 5
 
 Each item is answered with its reference, which must pass, and with one mistake at a time, which
-must fail. `--own` also asks the benchmark's own checker, where it needs no judge: `exact_match` of
-FunctionChat-Bench for calls, and tau2's evaluators of state, assertions, actions and named texts.
+must fail (tau2: unless it leads to the same data). `--own` also asks the benchmark's own checker,
+where it needs no judge: `exact_match` of FunctionChat-Bench for calls, and tau2's evaluators of
+state, assertions, actions and named texts.
 Run it with a Python that has lhkit and the benchmark's requirements. Results are in
 [importers.md](importers.md).
 """
@@ -29,6 +30,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports import functionchat, tau2
+from lhkit.imports.functions import decode_json
 from lhkit.imports.imported import to_scenario
 from lhkit.messages import ToolCall
 from lhkit.toolset import Session, Toolset, opened
@@ -53,10 +55,17 @@ def changed(value: Any) -> Any:
 
 
 def answers(calls: Calls, session: Session, text: str) -> Iterator[tuple[str, Calls]]:
-    """Yield the reference, and copies of it with one mistake, by kind."""
+    """Yield the reference, and copies of it with one mistake, by kind.
+
+    Where some tools write, only the writes are spoiled: reads do not change the final data.
+    """
     yield "reference", calls
-    others = [tool for tool in session.registry.definitions if tool.name not in dict(_names(calls))]
+    made = {call.name for call in calls}
+    others = [tool for tool in session.registry.definitions if tool.name not in made]
+    spoiled = session.registry.destructive or made
     for i, call in enumerate(calls):
+        if call.name not in spoiled:
+            continue
         head, tail = calls[:i], calls[i + 1 :]
         yield "call removed", (*head, *tail)
         for name, value in call.args.items():
@@ -64,17 +73,12 @@ def answers(calls: Calls, session: Session, text: str) -> Iterator[tuple[str, Ca
             yield "argument changed", (*head, replace(call, args=args), *tail)
         if others:
             yield "another tool", (*head, replace(call, name=others[0].name), *tail)
-    for tool in others[:1]:
+    for tool in others[:1] if not session.registry.destructive else ():
         args = plausible_args(tool, ids={}, text=text, today=session.today)
         yield (
             "call beside the right one" if calls else "call where none is due",
             (*calls, ToolCall(name=tool.name, args=args)),
         )
-
-
-def _names(calls: Calls) -> Iterator[tuple[str, ToolCall]]:
-    for call in calls:
-        yield call.name, call
 
 
 async def passes(scenario: Scenario, calls: Calls, reply: str, toolset: Toolset) -> bool:
@@ -91,7 +95,7 @@ async def passes(scenario: Scenario, calls: Calls, reply: str, toolset: Toolset)
 
 def acceptable(item: functionchat.Item) -> Iterator[tuple[str, Calls]]:
     """Yield the answer with each of its acceptable arguments."""
-    also = functionchat.decode_json(item.acceptable)
+    also = decode_json(item.acceptable)
     if isinstance(item.answer, ToolCall) and isinstance(also, Mapping):
         for name, values in also.items():
             for value in values if isinstance(values, list) else [values]:
@@ -169,14 +173,22 @@ def functionchat_items(
 def tau2_items(
     path: Path, own: bool
 ) -> Iterator[tuple[Scenario, Toolset, Checker | None, Sequence[tuple[str, Calls]]]]:
-    """Yield the tasks of the split that tau2 reports."""
-    for suite in tau2.import_tau2(path).suites:
+    """Yield the tasks of the split `test`, each with a write of the task before it."""
+    for suite in tau2.import_tau2(path, split="test").suites:
         domain = tau2.read_domain(str(path.resolve()), suite.file)
+        write: Calls = ()
         for data in suite.scenarios:
+            scenario = to_scenario(data)
+            calls = tuple(
+                ToolCall(name=call.tool, args=dict(call.args))
+                for call in scenario.turns[0].gold.calls or ()
+            )
+            further = [("call beside the right one", (*calls, *write))] if write else []
+            write = tuple(c for c in calls if c.name in domain.registry.destructive)[:1] or write
             task = domain.tasks[data["world"]["task"][0]["id"]]
             checker = tau2_checker(domain, task) if own else None
             toolset = tau2.Tau2Toolset(str(path.resolve()), domain.name)
-            yield to_scenario(data), toolset, checker, ()
+            yield scenario, toolset, checker, further
 
 
 async def play(benchmark: str, path: Path, own: bool, every: int, seen: int) -> None:
