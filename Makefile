@@ -180,6 +180,7 @@ endef
 
 # Install locked files: $(call install,FOLDER,COMMAND OF uv pip,FILES).
 define install
-	@if [ -x $(1)/bin/uv ]; then $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); \
-	else $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); fi
+	@{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); } || { \
+	  echo 'installing with pip'; \
+	  $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); }
 endef
