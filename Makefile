@@ -17,6 +17,9 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 NPM := $(shell command -v npm)
 ARGS ?=
 
+# Modules are compiled when they are first imported, so that few of them are; that is kept, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
@@ -50,8 +53,6 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 
 # Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once; the
 # files of browser tests go to whichever is free.
-# Hundreds of programs are started: bytecode is kept, whatever the shell says.
-test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
