@@ -48,8 +48,8 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once, and
-# then the smaller half of the browser's.
+# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once; the
+# files of browser tests go to whichever is free.
 # Hundreds of programs are started: bytecode is kept, whatever the shell says.
 test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test
@@ -84,7 +84,7 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in harness_cost growth dispatch_latency start_up results; do \
+	@for each in harness_cost growth dispatch_latency start_up margins results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)

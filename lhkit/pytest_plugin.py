@@ -392,25 +392,41 @@ class Plugin:
         try:
             if self._lines and not hasattr(self.config, "workerinput"):
                 for toolset in self._lines:
-                    self._run(self._write(toolset))
+                    self._write_or_explain(toolset)
         finally:
             if self._runner is not None:
                 if self._stack is not None:
                     self._runner.run(self._stack.aclose())
                 self._runner.close()
 
+    def _write_or_explain(self, reference: str) -> None:
+        from lhkit.errors import UsageError
+
+        try:
+            self._run(self._write(reference))
+        except UsageError as error:  # a selection of tests would replace a whole run
+            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.write_line(f"lhkit: {error}", red=True)
+
     async def _write(self, reference: str) -> None:
+        from lhkit.harness.loader import load_scenarios
         from lhkit.harness.record import decode_record
         from lhkit.harness.run import EncodedRecord, replay
 
         lines = self._lines[reference]
         repeats = self.config.getoption("--lhkit-repeats")
         files = list(dict.fromkeys(path for path, _ in lines.values()))
-        scenarios = [
-            scenario
+        scenarios = load_scenarios(files)
+        missing = {
+            scenario.id
             for scenario in _load(files, self.config)
-            if all((scenario.name, repeat) in lines for repeat in range(repeats))
-        ]
+            for repeat in range(repeats)
+            if (scenario.name, repeat) not in lines
+        }
+        complete = [scenario.id for scenario in scenarios if scenario.id not in missing]
+        if not complete:
+            return
         records = {}
         for key, (_, line) in lines.items():
             records[key] = EncodedRecord.from_record(decode_record(json.loads(line)))
@@ -421,6 +437,8 @@ class Plugin:
             runner=_Finished(records),
             run_dir=self._folder(),
             repeats=repeats,
+            variants=self.config.getoption("--lhkit-variants"),
+            only=complete if missing else (),
             max_attempts=1,
             progress=False,
         )

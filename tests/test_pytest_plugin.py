@@ -97,6 +97,20 @@ def test_plugin_writes_a_run_folder_and_resumes_it(project: Path, workers: tuple
     assert [invocation["kept"] for invocation in manifest["invocations"]] == [0, 3]
 
 
+def test_plugin_never_replaces_a_whole_run_by_selected_tests(project: Path) -> None:
+    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly"]
+    assert run_pytest(project, *options)[0] == 0
+    code, output = run_pytest(project, *options, "-k", "add")
+    assert code == 0, output
+    assert "has a run of all 3 scenarios, which a run of 1 selected ones would replace" in output
+    assert len(lhkit.Run.load(project / "runs" / "nightly").records) == 3
+    options[-1] = "--lhkit-run=part"
+    assert run_pytest(project, *options, "-k", "add")[0] == 0
+    selection = lhkit.Run.load(project / "runs" / "part").manifest.selection
+    assert selection is not None
+    assert (selection.taken, selection.total, selection.filter.only) == (1, 3, ("add",))
+
+
 def test_plugin_runs_wordings_and_resumes_them(project: Path) -> None:
     file = project / "shopping.scenario.yaml"
     asked = "- user: What is on my list?\n"

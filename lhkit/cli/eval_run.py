@@ -43,7 +43,7 @@ from lhkit.text import printable
 from lhkit.toolset import DEFAULT, label_of, load
 
 PART = "part"
-"""Ends the derived name of a run or report of selected scenarios, which replaces no whole one."""
+"""Ends the derived name of a run of selected scenarios, so that it replaces no whole one."""
 
 _MAX_FAILURES = 10
 
@@ -175,6 +175,13 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
             )
+        part = baseline.manifest.selection
+        if options.failed is not None or (part is not None and part.filter.failed):
+            raise UsageError(
+                f"--baseline {options.baseline} and --failed: scenarios that were chosen because "
+                "they failed do better when run again, so nothing can be concluded. Compare runs "
+                "of all scenarios"
+            )
     return options.thresholds(baseline)
 
 
@@ -200,7 +207,8 @@ def run_name(options: EvalOptions) -> str:
         parts += [options.user] if options.user != "script" else []
         parts += [options.split] if options.split not in {None, "dev"} else []
         parts += ["variants"] if options.variants else []
-        parts += [PART] if options.scenario_filter().words else []
+        selected = options.scenario_filter().values().keys() - {"limit", "seed"}
+        parts += [PART] if selected else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(parts)).lstrip("-.")
     return require_run_name(options.name, option="--name")
 

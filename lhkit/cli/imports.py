@@ -188,7 +188,8 @@ async def _check_suite(
     _write_files(into, {name: write(suite.scenarios)})
     errors: dict[str, list[Finding]] = defaultdict(list)
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
-    for finding in await lint(read_sources([file]), toolset, tick=tick):
+    sources = read_sources([file])
+    for finding in await lint(sources, toolset, tick=tick) if suite.scenarios else ():
         if finding.level is Level.ERROR and finding.code not in suite.accepted_findings:
             errors[finding.scenario].append(finding)
     valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]

@@ -9,7 +9,12 @@ from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.tables import changed_scenarios_warning, comparison_sentence, shortened_list
+from lhkit.harness.tables import (
+    changed_scenarios_warning,
+    comparison_sentence,
+    part_lines,
+    shortened_list,
+)
 from lhkit.harness.timings import times
 from lhkit.locales import Catalog
 from lhkit.text import seconds
@@ -131,7 +136,7 @@ def _check(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResul
         return ThresholdResult(missed=tuple(missed), cannot_tell=tuple(unmeasured))
     comparison = compare(thresholds.baseline, run, margin=thresholds.margin)
     sentence = comparison_sentence(comparison, catalog)
-    remarks = []
+    remarks = [*part_lines(comparison, catalog)]
     if comparison.outcome in {"worse", "worse_than_margin", "no_pairs"}:
         missed.append(sentence)
     elif comparison.outcome == "cannot_tell":

@@ -70,6 +70,8 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         call_ready=_ratio(pairs, _moment_s("call_ready_s")),
         violations=_violations(pairs),
         people=_votes(pairs),
+        selection_a=run_a.manifest.selection,
+        selection_b=run_b.manifest.selection,
         margin=margin,
     )
     if margin is None or comparison.outcome != "cannot_tell":

@@ -180,10 +180,13 @@ class History:
 
     def table(self, catalog: Catalog) -> Table:
         """Return one row per run, newest first, and notes on what is left out."""
-        names = ("run", "date", "commit", "arm", "pass", "violations", "turn", "first_token")
+        names = ("run", "date", "commit", "arm")
+        rates = ("pass_interval", "violations")
+        keys = [*(f"history.{name}" for name in names), *(f"table.{name}" for name in rates)]
+        keys += ["history.turn"]
         return Table(
             title=catalog.text("history.title"),
-            columns=tuple(Cell(catalog.text(f"history.{name}")) for name in names),
+            columns=tuple(Cell(catalog.text(key)) for key in keys),
             rows=tuple(_row(point) for point in reversed(self.points)),
             notes=tuple(self._notes(catalog)),
         )
@@ -216,13 +219,12 @@ class History:
 
 def _point(run: Run, folder: Path) -> HistoryPoint:
     manifest = run.manifest
-    is_selected = getattr(manifest, "selection", None) is not None
     is_finished = len(run.records) >= len(manifest.scenarios) * manifest.repeats
     return HistoryPoint(
         folder=folder,
         manifest=manifest,
         summary=run.summary(),
-        is_complete=is_finished and not is_selected,
+        is_complete=is_finished and manifest.selection is None,
     )
 
 
@@ -252,9 +254,8 @@ def _row(point: HistoryPoint) -> tuple[Cell, ...]:
         Cell(point.folder.name, "code"),
         Cell(f"{moment:%Y-%m-%d %H:%M}" if moment else NOTHING),
         Cell(point.commit[:_COMMIT_CHARS], "code"),
-        Cell(point.arm, "code"),
+        Cell(point.arm),
         Cell(rate, rate=total.pass_rate, interval=total.interval),
         Cell(f"{_count(point, 'attempted')} / {_count(point, 'escaped')}"),
         Cell(seconds(total.turn.p95_s)),
-        Cell(seconds(point.summary.times["first_token"].p95_s)),
     )

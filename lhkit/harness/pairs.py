@@ -13,6 +13,7 @@ from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary
 from lhkit.harness.rates import Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
+from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.responses import Finished
 from lhkit.text import visible
 
@@ -107,6 +108,8 @@ class Comparison:
         call_ready: the ratio of times to the first complete call.
         violations: counts by violation.
         people: the votes of each person, by name; empty without votes.
+        selection_a: how the scenarios of run a were selected; None for all of them.
+        selection_b: as `selection_a`, of run b.
         margin: the points by which b may be worse; None if only a difference is tested.
         needed_scenarios: the number of scenarios at which difference and spread as observed would
             be told from the margin with 80 % power; None if they are told already, or if no number
@@ -128,6 +131,8 @@ class Comparison:
     call_ready: Ratio | None = None
     violations: tuple[ViolationChange, ...] = ()
     people: tuple[PersonVotes, ...] = ()
+    selection_a: ScenarioSelection | None = None
+    selection_b: ScenarioSelection | None = None
     margin: float | None = None
     needed_scenarios: int | None = None
 

@@ -74,6 +74,12 @@ class SampleId:
             raise ValueError(f"Invalid sample name {text!r}: expected SCENARIO or SCENARIO#2.")
         return cls(scenario=scenario, repeat=int(repeat or 1) - 1, wording=int(wording or 1) - 1)
 
+    @classmethod
+    def from_name(cls, name: str) -> "SampleId":
+        """Return the first sample with a `name`."""
+        match = re.fullmatch(r"(.+)~([1-9][0-9]{0,8})", name, re.DOTALL)
+        return cls(scenario=match[1], wording=int(match[2]) - 1) if match else cls(scenario=name)
+
     @property
     def name(self) -> str:
         """The name that its repeats share: the scenario in this wording."""

@@ -132,10 +132,16 @@ class Run:
             selection = selection.model_copy(
                 update={"total": total, "filter": ScenarioFilter(**given)}
             )
+        questions = {
+            name: hashes
+            for name, hashes in self.manifest.questions.items()
+            if SampleId.from_name(name).scenario in ids
+        }
+        part = {"selection": selection, "questions": questions}
         return replace(
             self,
             records=tuple(each for each in self.records if each.sample_id.scenario in ids),
-            manifest=self.manifest.model_copy(update={"selection": selection}),
+            manifest=self.manifest.model_copy(update=part),
         )
 
     @property

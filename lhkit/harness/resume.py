@@ -68,12 +68,7 @@ class SampleHashes(Mapping[SampleId, str]):
 
     def __iter__(self) -> Iterator[SampleId]:
         for name in self._hashes:
-            scenario, tilde, number = name.rpartition("~")
-            first = (
-                SampleId(scenario=scenario, wording=int(number) - 1)
-                if tilde
-                else SampleId(scenario=name)
-            )
+            first = SampleId.from_name(name)
             for repeat in range(self._repeats):
                 yield replace(first, repeat=repeat)
 

@@ -529,6 +529,7 @@ def comparison_table(comparison: Comparison, catalog: Catalog) -> Table:
     names = (_code(comparison.name_a), _code(comparison.name_b))
     return Table(
         title=catalog.text("report.flips"),
+        lead=" ".join(part_lines(comparison, catalog)),
         columns=_row("", *names, catalog.text("compare.difference")),
         rows=tuple(_comparison_rows(comparison, catalog)),
         notes=tuple(_comparison_notes(comparison, catalog)),
@@ -574,6 +575,22 @@ def _comparison_notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]
     for change in comparison.changes:
         if change.what != "scenario":
             yield change_text(change, catalog)
+
+
+def part_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield which run has only selected scenarios, and what that means for the comparison."""
+    names = (comparison.name_a, comparison.name_b)
+    selections = (comparison.selection_a, comparison.selection_b)
+    if not any(selections):
+        return
+    for name, selection in zip(names, selections, strict=True):
+        if selection is not None:
+            part = selection_line(selection, catalog)
+            yield catalog.text("compare.part", name=name, part=part)
+    shared = len({pair.sample_id.scenario for pair in comparison.pairs})
+    yield catalog.text("compare.shared", count=shared)
+    if any(selection.filter.failed for selection in selections if selection is not None):
+        yield catalog.text("compare.chosen_by_result")
 
 
 def changed_scenarios_warning(comparison: Comparison, catalog: Catalog) -> str:
@@ -631,10 +648,14 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
         catalog: the locale's texts.
         title: the name of the suite.
     """
+    selection = selection_line(arms[0].summary.selection, catalog)
     pairs = len(arms) * (len(arms) - 1) // 2
     best = next((arm.name for arm in arms if arm.p_best is None), "")
     equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
     notes = [catalog.text("matrix.caption", pairs=pairs)]
+    for arm in arms:
+        if part := selection_line(arm.summary.selection, catalog):
+            notes.append(f"{arm.name}: {part}")
     if len(arms) > 2:
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))
@@ -643,7 +664,7 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
         title=title,
         columns=_row(*(catalog.text(f"matrix.{name}") for name in columns)),
         rows=tuple(_arm_row(arm, catalog) for arm in arms),
-        notes=tuple(notes),
+        notes=tuple(filter(None, (selection, *notes))),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
@@ -129,7 +130,10 @@ async def import_messages(
         try:
             scenarios.append(await converter.convert(name, _slug(file), losses))
         except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
-            losses.append(Loss(code="invalid", where=reader.where, detail=str(error)))
+            detail = str(error)
+            if isinstance(error, ValidationError):
+                detail = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+            losses.append(Loss(code="invalid", where=reader.where, detail=detail))
     return Imported(
         toolset=_toolset_code(toolset, handlers, data),
         suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),

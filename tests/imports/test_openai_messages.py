@@ -374,6 +374,17 @@ async def test_import_messages_refuses_a_file_without_chats(
         await imported(tmp_path, text)
 
 
+async def test_import_messages_names_the_reason_if_no_scenario_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chat = [user("?"), calls(("a", "x", {"day": {"date": "tomorrow"}})), back("a", "1"), reply("1")]
+    into, code = await folder_of(tmp_path, chat)
+    assert code == 1
+    assert "-1" not in capsys.readouterr().out
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert "chats.json[0]: date 'tomorrow' needs a clock" in notes
+
+
 async def test_import_messages_refuses_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     put(tmp_path, "kept", "mine.txt")
     with pytest.raises(UsageError, match="exists already: name a new folder"):

@@ -198,6 +198,7 @@ def test_toolset_file_is_uploaded_with_its_folder(nodes: Nodes, suite: Path) -> 
     assert (file.parent / "sibling.py").exists()
 
 
+@pytest.mark.nightly
 def test_toolset_with_missing_module_is_refused(nodes: Nodes, suite: Path) -> None:
     (suite.parent / "here").mkdir()
     (suite.parent / "here" / "only_here.py").write_text("from killing_tools import TOOLS\n")
@@ -230,6 +231,7 @@ def test_too_large_toolset_folder_is_refused(nodes: Nodes, suite: Path) -> None:
     assert ".gitignore" in stderr
 
 
+@pytest.mark.nightly
 def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
     token = "t" * 64
     asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
@@ -253,6 +255,7 @@ def test_samples_of_killed_replica_are_run_again(nodes: Nodes, suite: Path) -> N
     assert "1 replica was lost" in done.stdout
 
 
+@pytest.mark.nightly
 def test_samples_of_killed_node_are_run_again(nodes: Nodes, suite: Path) -> None:
     kill_in_call(suite, 9, "node")
     done = lhkit(suite, *on(nodes))
@@ -279,6 +282,7 @@ def test_resume_after_killed_driver(nodes: Nodes, suite: Path) -> None:
     assert f"{len(before)} of {COUNT} samples" in done.stdout or not before
 
 
+@pytest.mark.nightly
 def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> None:
     kill_in_call(suite, 3, "always")
     done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
@@ -292,6 +296,7 @@ def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> Non
 
 
 @pytest.mark.anyio
+@pytest.mark.nightly
 async def test_api_key_of_nodes_reaches_server_and_is_not_written(
     nodes: Nodes, suite: Path
 ) -> None:

@@ -34,7 +34,8 @@ _FONT: Final = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans
 _LIGHT: Final = {"ink": "#1c2128", "dim": "#57606a", "line": "#d5dae0"}
 _DARK: Final = {"ink": "#e4e8ee", "dim": "#9aa5b1", "line": "#363d47"}
 _WIDTH: Final = 520
-_HISTORY_WIDTH: Final = 640
+_HISTORY_WIDTH: Final = 760
+_SHOWN_LABELS = 24
 _ROW_HEIGHT = 26
 _TITLE_PADDING = 24  # browser fonts are wider than vl-convert measures
 _COLUMN_WIDTH = 90
@@ -182,10 +183,13 @@ def history(history: History, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     order = [point["label"] for point in points]
 
     def x(*, labelled: bool = False) -> Any:
-        axis = alt.Axis(labels=labelled, ticks=labelled, labelAngle=-35, labelOverlap=True)
+        is_crowded = len(order) > _SHOWN_LABELS
+        axis = alt.Axis(labels=labelled, labelAngle=-35, labelOverlap=is_crowded, labelLimit=0)
         return alt.X("label:N", sort=order, title=None, axis=axis)
 
-    arm = alt.Color("arm:N", title=None, legend=alt.Legend(columns=1, labelLimit=0))
+    legend = alt.Legend(columns=1, labelLimit=0, symbolOpacity=1)
+    scale = alt.Scale(domain=sorted({point["arm"] for point in points}))
+    arm = alt.Color("arm:N", title=None, scale=scale, legend=legend)
     measured = [point for point in points if not math.isnan(point["turn_p95_s"])]
     rates = alt.Chart(_data(points)).encode(color=arm)
     share = alt.Y(
@@ -210,7 +214,9 @@ def history(history: History, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         alt.Chart(_data(measured))
         .mark_line(point={"size": 50})
         .encode(
-            x=x(labelled=True), y=alt.Y("turn_p95_s:Q", title=text("history.seconds")), color=arm
+            x=x(labelled=True),
+            y=alt.Y("turn_p95_s:Q", title=text("history.seconds")),
+            color=alt.Color("arm:N", scale=scale, legend=None),
         )
     )
     chart: Chart = alt.vconcat(
@@ -341,6 +347,12 @@ def _config(colours: dict[str, str]) -> dict[str, Any]:
         "font": _FONT,
         "view": {"stroke": "transparent"},
         "axis": axis,
-        "legend": {"labelColor": ink, "titleColor": dim, "orient": "top", "labelFontSize": 12},
+        "legend": {
+            "labelColor": ink,
+            "titleColor": dim,
+            "orient": "top",
+            "labelFontSize": 12,
+            "columnPadding": 16,
+        },
         "text": {"color": ink, "fontSize": 12},
     }

@@ -16,7 +16,12 @@ from lhkit.models.gemma import BASE, TUNED
 from lhkit.settings import LLAMA_CPP, load_settings
 from tests.children import search_paths
 
-pytestmark = [pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.model,
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+]
 
 EARLY_MS = 400
 ANSWER_MS = 120_000
