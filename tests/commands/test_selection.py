@@ -105,7 +105,8 @@ def names(run: Run) -> str:
 
 async def by_eval(file: Path, runs: Path, settings: Settings, **options: Any) -> str:
     await evaluate(EvalOptions(paths=(file,), model="gold", runs_dir=runs, **options), settings)
-    return names(Run.load(runs / "gold-json-part"))
+    is_part = options.keys() - {"limit"}  # the first N are written under the plain name
+    return names(Run.load(runs / ("gold-json-part" if is_part else "gold-json")))
 
 
 async def by_matrix(file: Path, runs: Path, settings: Settings, **options: Any) -> str:
