@@ -17,6 +17,9 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 NPM := $(shell command -v npm)
 ARGS ?=
 
+# Modules are compiled when they are first imported, so that few of them are; that is kept, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
@@ -48,10 +51,8 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once, and
-# then the smaller half of the browser's.
-# Hundreds of programs are started: bytecode is kept, whatever the shell says.
-test nightly: export PYTHONDONTWRITEBYTECODE :=
+# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once; the
+# files of browser tests go to whichever is free.
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
@@ -180,6 +181,7 @@ endef
 
 # Install locked files: $(call install,FOLDER,COMMAND OF uv pip,FILES).
 define install
-	@if [ -x $(1)/bin/uv ]; then $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); \
-	else $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); fi
+	@{ [ -x $(1)/bin/uv ] && $(1)/bin/uv pip $(2) --python $(1)/bin/python $(addprefix $(if $(filter sync,$(2)),,-r ),$(3)); } || { \
+	  echo 'installing with pip'; \
+	  $(1)/bin/python -m pip --disable-pip-version-check install -q --no-deps $(addprefix -r ,$(3)); }
 endef

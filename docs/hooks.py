@@ -34,6 +34,15 @@ def on_shutdown() -> None:
             index.with_suffix(".js").write_text(text, encoding="utf-8")
 
 
+def on_post_build(config: Any) -> None:
+    """Write the scenarios' JSON Schema and `llms.txt`, with links to the site's pages."""
+    site = Path(config["site_dir"])
+    schema = json.dumps(scenario_json_schema(), ensure_ascii=False, indent=2)
+    (site / "scenario.schema.json").write_text(f"{schema}\n", encoding="utf-8")
+    text = Path(config["docs_dir"], "llms.txt").read_text(encoding="utf-8")
+    (site / "llms.txt").write_text(text.replace(".md)", ".html)"), encoding="utf-8")
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Fill in the parts of a page that are generated."""
     if "<!-- commands -->" in markdown:

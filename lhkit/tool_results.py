@@ -6,7 +6,7 @@ call that the user edited has `"edited": {…}` as well, and a rejection with wo
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from lhkit.json_values import JSON, NotJsonError, compact, read_only_json
@@ -33,7 +33,7 @@ class ToolOk:
     """
 
     data: Mapping[str, JSON]
-    edited: Mapping[str, JSON] | None = None
+    edited: Mapping[str, JSON] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class ToolErr:
 
     code: str
     reason: str
-    edited: Mapping[str, JSON] | None = None
+    edited: Mapping[str, JSON] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCancelled:
     """The user did not confirm, so the tool did not run; `user_message` is what they said."""
 
-    user_message: str = ""
+    user_message: str = field(default="", repr=False)
 
 
 ToolResult: TypeAlias = ToolOk | ToolErr | ToolCancelled

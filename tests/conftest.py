@@ -2,7 +2,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,16 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ServerScheduling(LoadScopeScheduling):
-    """Assigns the tests that share a model server to one worker, and the browser tests to two.
+    """Assigns the tests that share a model server to one worker, and the browser tests by file.
 
     xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        if "browser" not in path:
-            return "model"
-        return "browser, a to h" if Path(path).stem < "test_i" else "browser, i to z"
+        return path if "browser" in path else "model"
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:

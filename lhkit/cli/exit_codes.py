@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     INFRASTRUCTURE = 3
     """A server, disk or package failed, so there is no result."""
     CANNOT_TELL = 4
-    """`--margin`: whether the run is worse by more than the margin cannot be told."""
+    """Samples are too few for `--margin`, or a limit of time or tokens was not measured."""
     UNEXPECTED = 70
     """An unforeseen exception (EX_SOFTWARE of sysexits.h)."""
     INTERRUPTED = 130

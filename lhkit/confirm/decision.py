@@ -119,10 +119,17 @@ Decision: TypeAlias = Approve | Reject | Edit
 
 def decision_of(answer: Any) -> Decision:
     """Return a gate's answer as a decision: True is `Approve()`, anything else `Reject()`."""
-    if type(answer) in (Approve, Reject, Edit):
-        decision: Decision = answer
+    if type(answer) not in (Approve, Reject, Edit):
+        return Approve() if answer is True else Reject()
+    decision: Decision = answer
+    texts: list[Any] = [decision.binding, getattr(decision, "reason", "")]
+    outcome: Any = decision.how
+    is_valid = all(isinstance(text, str) for text in texts)
+    if not (is_valid and (outcome is None or isinstance(outcome, QuestionOutcome))):
+        return Reject(how=QuestionOutcome.FAILED)
+    if isinstance(decision, Reject) or decision.how is None or decision.how.is_allowed:
         return decision
-    return Approve() if answer is True else Reject()
+    return Reject(how=decision.how, binding=decision.binding)  # it contradicts itself
 
 
 def changed_arguments(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -219,13 +219,12 @@ class History:
 
 def _point(run: Run, folder: Path) -> HistoryPoint:
     manifest = run.manifest
-    is_selected = getattr(manifest, "selection", None) is not None
     is_finished = len(run.records) >= len(manifest.scenarios) * manifest.repeats
     return HistoryPoint(
         folder=folder,
         manifest=manifest,
         summary=run.summary(),
-        is_complete=is_finished and not is_selected,
+        is_complete=is_finished and manifest.selection is None,
     )
 
 

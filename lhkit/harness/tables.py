@@ -653,6 +653,9 @@ def matrix_table(arms: Sequence[Arm], catalog: Catalog, *, title: str) -> Table:
     best = next((arm.name for arm in arms if arm.p_best is None), "")
     equal = [arm.name for arm in arms if arm.p_best is not None and arm.p_best >= ALPHA]
     notes = [catalog.text("matrix.caption", pairs=pairs)]
+    for arm in arms:
+        if part := selection_line(arm.summary.selection, catalog):
+            notes.append(f"{arm.name}: {part}")
     if len(arms) > 2:
         key = "best" if equal else "best_alone"
         notes.append(catalog.text(f"matrix.{key}", best=best, names=", ".join(equal)))

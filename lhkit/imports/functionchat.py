@@ -116,20 +116,9 @@ def import_functionchat(
     Raises:
         UsageError: a file is missing or invalid.
     """
-    folder = path / "data" if (path / "data").is_dir() else path
-    rows = {part: list(_read_lines(folder / name)) for part, name in PARTS.items()}
-    if not any(rows.values()):
-        raise UsageError(
-            f"{path} does not contain FunctionChat-Bench: give a folder with {PARTS['singlecall']}."
-        )
-    prompt = _read_prompt(folder / _PROMPT)
     losses: list[Loss] = [Loss(code="first_response")]
     scenarios: dict[str, list[dict[str, Any]]] = {}
-    for item in (
-        *_singlecall_items(rows["singlecall"], prompt),
-        *_calldecision_items(rows["calldecision"]),
-        *_dialog_items(rows["dialog"], prompt),
-    ):
+    for item in read_items(path):
         file = COMPLETIONS if item.kind == "completion" else item.part
         scenarios.setdefault(file, []).append(item.scenario(losses))
     return Imported(
@@ -175,7 +164,7 @@ def _read_prompt(file: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
+class Item:
     """One response that the benchmark judges.
 
     `kind` is call, slot, relevance or completion, `group` the row of the table, `answer` the
@@ -280,7 +269,27 @@ def _history_rows(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
         yield {"assistant": text}
 
 
-def _singlecall_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterator[_Item]:
+def read_items(path: Path) -> tuple[Item, ...]:
+    """Return what the benchmark judges, in the order of its files.
+
+    Raises:
+        UsageError: a file is missing or invalid.
+    """
+    folder = path / "data" if (path / "data").is_dir() else path
+    rows = {part: list(_read_lines(folder / name)) for part, name in PARTS.items()}
+    if not any(rows.values()):
+        raise UsageError(
+            f"{path} does not contain FunctionChat-Bench: give a folder with {PARTS['singlecall']}."
+        )
+    prompt = _read_prompt(folder / _PROMPT)
+    return (
+        *_singlecall_items(rows["singlecall"], prompt),
+        *_calldecision_items(rows["calldecision"]),
+        *_dialog_items(rows["dialog"], prompt),
+    )
+
+
+def _singlecall_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterator[Item]:
     for row in rows:
         answers, acceptable = (
             {entry["serial_num"]: entry["content"] for entry in row[key]}
@@ -289,7 +298,7 @@ def _singlecall_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterato
         for query in row["query"]:
             number = query["serial_num"]
             for tools in row["tools"]:
-                yield _Item(
+                yield Item(
                     id=f"singlecall-{number:03}-{tools['type']}",
                     part="singlecall",
                     kind="call",
@@ -304,9 +313,9 @@ def _singlecall_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterato
                 )
 
 
-def _calldecision_items(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Item]:
+def _calldecision_items(rows: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
     for row in rows:
-        yield _Item(
+        yield Item(
             id=f"calldecision-{row['serial_num']:03}",
             part="calldecision",
             kind=row["type_of_output"],
@@ -318,10 +327,10 @@ def _calldecision_items(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Item]:
         )
 
 
-def _dialog_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterator[_Item]:
+def _dialog_items(rows: Iterable[Mapping[str, Any]], prompt: str) -> Iterator[Item]:
     for row in rows:
         for turn in row["turns"]:
-            yield _Item(
+            yield Item(
                 id=f"dialog-{row['dialog_num']:02}-{turn['serial_num']:03}",
                 part="dialog",
                 kind=turn["type_of_output"],

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
+from pydantic_core import to_jsonable_python
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
@@ -56,6 +57,7 @@ class Domain:
         name: the domain.
         create: returns an environment.
         is_solo: the assistant has the user's tools, too.
+        start: an environment in its initial state, not to be changed.
         registry: the tools.
         instructions: tau2's policy.
         tasks: all tasks, by id.
@@ -65,6 +67,7 @@ class Domain:
     name: str
     create: Callable[..., Environment]
     is_solo: bool
+    start: Environment
     registry: ToolRegistry
     instructions: str
     tasks: Mapping[str, Task]
@@ -81,6 +84,16 @@ class Domain:
                 message_history=[],
             )
         return environment
+
+    def open(self, task: Task | None = None) -> "Tau2Session":
+        """Return a session in the initial state of a task."""
+        has_state = task is not None and task.initial_state is not None
+        return Tau2Session(
+            domain=self,
+            task=task,
+            environment=self.create_environment(task),
+            start=self.create_environment(task) if has_state else self.start,
+        )
 
 
 @cache
@@ -131,6 +144,7 @@ def read_domain(path: str, name: str) -> Domain:
             tasks={task.id: task for task in package.get_tasks_loader(name)(None)},
             splits=package.get_task_splits_loader(name)(),
             is_solo=is_solo,
+            start=environment,
             registry=build_registry(parse_tools(tools), _handler, reads),
             instructions=environment.get_policy(),
         )
@@ -153,11 +167,15 @@ def _call(environment: Environment, call: ToolCall) -> ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tau2Session:
-    """An environment of tau2. Its state is what the task's reward depends on."""
+    """An environment of tau2, and one that stays as it is at the start.
+
+    Its state is what the task's reward depends on.
+    """
 
     domain: Domain
     task: Task | None
     environment: Environment
+    start: Environment
     today: date = TODAY
 
     @property
@@ -173,13 +191,15 @@ class Tau2Session:
         )
 
     def state(self) -> Mapping[str, JSON]:
-        """Return the data as rows, and whether each assertion of the task is met."""
+        """Return the rows that differ from the initial data, and which assertions are met.
+
+        The data of a domain have megabytes, of which a task changes a few rows.
+        """
         rows: dict[str, Any] = {}
         basis = _basis(self.task)
         if "DB" in basis:
-            for prefix, data in self._databases():
-                tables = to_rows(data.model_dump(mode="json"))
-                rows |= {f"{prefix}{name}": table for name, table in tables.items()}
+            for name, before, after in self._tables():
+                rows[name] = [] if before == after else _changed_rows(before, after)
         if self.task is not None and "ENV_ASSERTION" in basis:
             environment = deepcopy(self.environment)  # a check may change it
             rows[_ASSERTIONS] = [
@@ -193,22 +213,28 @@ class Tau2Session:
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
         """Return `_key` as the key of each table that is a mapping, `name` for assertions."""
-        keys = {
-            f"{prefix}{name}": [KEY]
-            for prefix, data in self._databases()
-            for name in type(data).model_fields
-            if not isinstance(getattr(data, name), list)
-        }
+        keys = {name: [KEY] for name, before, _ in self._tables() if not isinstance(before, list)}
         return {**keys, _ASSERTIONS: ["name"]}
 
-    def _databases(self) -> Iterator[tuple[str, Any]]:
-        """Yield the prefix of the tables and the data, of the assistant and of the user."""
-        for prefix, kit in (("", self.environment.tools), ("user_", self.environment.user_tools)):
-            if kit is not None and kit.db is not None:
-                yield prefix, kit.db
+    def _tables(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the name of each table, its initial and its present data."""
+        for prefix, kit in (("", "tools"), ("user_", "user_tools")):
+            before, after = (getattr(e, kit) for e in (self.start, self.environment))
+            if after is not None and after.db is not None:
+                for name in type(after.db).model_fields:
+                    yield f"{prefix}{name}", getattr(before.db, name), getattr(after.db, name)
 
     def close(self) -> None:
         """Do nothing: the environment holds no resources."""
+
+
+def _changed_rows(before: Any, after: Any) -> list[dict[str, Any]]:
+    """Return the rows of a table that differ; a list or a single value as a whole."""
+    if isinstance(after, Mapping):
+        rows = {key: row for key, row in after.items() if key not in before or before[key] != row}
+        deleted = [{KEY: key, "deleted": True} for key in before if key not in after]
+        return to_rows({"": to_jsonable_python(rows)})[""] + deleted
+    return to_rows({"": to_jsonable_python(after)})[""]
 
 
 def _basis(task: Task | None) -> frozenset[str]:
@@ -242,7 +268,7 @@ class Tau2Toolset:
         for row in world.get(_TASK, ()):
             if (task := domain.tasks.get(row["id"])) is None:
                 raise UsageError(f"tau2 has no task {row['id']!r} in {self.domain}: import again.")
-        return Tau2Session(domain=domain, task=task, environment=domain.create_environment(task))
+        return domain.open(task)
 
 
 def import_tau2(
@@ -295,7 +321,7 @@ def import_tau2(
 def _convert_task(domain: Domain, task: Task, losses: list[Loss]) -> dict[str, Any]:
     slug = re.sub(r"[^a-z0-9]+", "_", task.id.lower()).strip("_")
     name, basis, criteria = f"tau2-{domain.name}-{slug}", _basis(task), task.evaluation_criteria
-    session = Tau2Session(domain=domain, task=task, environment=domain.create_environment(task))
+    session = domain.open(task)
     before, keys = read_state(session), session.row_keys()
     calls, expected = [], []
     for action in criteria.actions or ():

@@ -5,6 +5,7 @@ Confirmation cards show values on one line, so that a value cannot imitate anoth
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cache
@@ -208,8 +209,10 @@ class LifeHelperToolset:
             UsageError: the initial state is invalid; the message names the field.
         """
         parsed = parse_world(world)
-        store = _image().fresh()
-        seed(store, parsed)
+        with ExitStack() as on_error:
+            store = on_error.enter_context(_image().fresh())
+            seed(store, parsed)
+            on_error.pop_all()
         deps = LifeHelper(store=store, now=lambda: parsed.now, locale=locale)
         return LifeHelperSession(deps=deps, sampling=self.sampling)
 

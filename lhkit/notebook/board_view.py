@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lhkit.harness.record import SampleRecord
+from lhkit.harness.record import CallRecord, SampleRecord
 from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
 from lhkit.harness.transcript import turn_truth
 from lhkit.json_values import json_or_repr
@@ -131,11 +131,7 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
         prompt=f"{sum(response.usage.prompt_tokens for response in responses):,}",
         completion=f"{sum(response.usage.completion_tokens for response in responses):,}",
     )
-    calls = [
-        f"{call.tool} {json_or_repr(call.raw_args)} → {call.outcome} {call.answer}".rstrip()
-        for turn in turns
-        for call in turn.calls
-    ]
+    calls = [_call_line(call, catalog) for turn in turns for call in turn.calls]
     return {
         "first_token": seconds(first_s),
         "turns": seconds(sum(turn.active_s for turn in turns)),
@@ -143,6 +139,12 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
         "calls": "\n".join(calls),
         "raw": "\n".join(response.raw_text or response.text for response in responses),
     }
+
+
+def _call_line(call: CallRecord, catalog: Catalog) -> str:
+    edited = f"{catalog.text('confirm.edited')} {json_or_repr(call.edited)}"
+    words = [call.tool, json_or_repr(call.raw_args), edited if call.is_edited else ""]
+    return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
 
 
 def _counts(state: ReviewState, catalog: Catalog) -> str:

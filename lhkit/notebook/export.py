@@ -57,7 +57,7 @@ def _markdown(item: Item, catalog: Catalog) -> str:
         case ErrorItem(text=text, detail=detail):
             return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
         case TruthItem(calls=calls):
-            return f"*{truth_line(calls, catalog)}*"
+            return _code(truth_line(calls, catalog))
         case OptInRequested():
             return ""
         case _:

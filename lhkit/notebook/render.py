@@ -364,22 +364,28 @@ def _fold(rest: str, label: str) -> str:
 
 def _card_buttons(item: CardItem, catalog: Catalog) -> str:
     if item.edit is not None:
-        answers = {"back": ("", "confirm.back"), "check": ("lhkit-primary", "confirm.check")}
+        answers = {
+            "back": ("lhkit-back", "confirm.back"),
+            "check": ("lhkit-primary lhkit-check", "confirm.check"),
+        }
     elif item.form is not None:
         answers = {
-            "cancel": ("", "confirm.cancel"),
-            "decline": ("", "form.decline"),
+            "cancel": ("lhkit-cancel", "confirm.cancel"),
+            "decline": ("lhkit-decline", "form.decline"),
             "send": ("lhkit-primary lhkit-run", "form.send"),
         }
     else:
-        answers = {"cancel": ("", "confirm.cancel"), "edit": ("", "confirm.edit")}
+        answers = {
+            "cancel": ("lhkit-cancel", "confirm.cancel"),
+            "edit": ("lhkit-edit", "confirm.edit"),
+            "run": ("lhkit-primary lhkit-run", "confirm.run"),
+        }
         if item.request.revise is None:
             del answers["edit"]
-        answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
     # the page enables it when all of the card has been on the screen
     unseen = f' aria-disabled="true" aria-describedby="lhkit-u-{escape(item.card)}"'
     return "".join(
-        f'<button type="button" class="lhkit-button lhkit-{how} {css}" data-answer="{how}"'
+        f'<button type="button" class="lhkit-button {css}" data-answer="{how}"'
         f"{unseen if how in {'run', 'send'} else ''}>"
         f"{escape(catalog.text(key))}</button>"
         for how, (css, key) in answers.items()

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import dispatch_latency
+import margins
+import numpy as np
 import pytest
 import scripted_sample
 from figures import Machine
@@ -26,3 +28,15 @@ async def test_dispatch_latency_measures_all_variants() -> None:
         tool: set(dispatch_latency.VARIANTS) for tool in dispatch_latency.ARGS
     }
     assert all(figure.value > 0 for figure in measurement.figures)
+
+
+def test_margins_simulates_the_true_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(margins, "RUNS", 200)
+    setup = margins.Setup(gain=0.02, loss=0.1, repeats=3, alike=0.5)
+    kinds, odds = setup.kinds()
+    assert odds @ (kinds[:, 0] - kinds[:, 1]) / 3 == pytest.approx(-0.08)
+    needed = setup.needed(0.03)
+    assert needed is not None
+    no_worse, worse = setup.verdicts(np.random.default_rng(0), needed, 0.03)
+    assert no_worse == 0
+    assert 70 < worse < 95

@@ -105,8 +105,8 @@ def names(run: Run) -> str:
 
 async def by_eval(file: Path, runs: Path, settings: Settings, **options: Any) -> str:
     await evaluate(EvalOptions(paths=(file,), model="gold", runs_dir=runs, **options), settings)
-    is_part = options.keys() - {"limit"}  # the first N are written under the plain name
-    return names(Run.load(runs / ("gold-json-part" if is_part else "gold-json")))
+    # the first scenarios are the beginning of the whole run, which continues them
+    return names(Run.load(runs / ("gold-json-part" if options.keys() - {"limit"} else "gold-json")))
 
 
 async def by_matrix(file: Path, runs: Path, settings: Settings, **options: Any) -> str:

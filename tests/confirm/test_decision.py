@@ -67,6 +67,11 @@ BAD_DAY = "the field 'day' must be"
         (True, SENT, ARGS, "accepted", "", ""),
         (Approve(), SENT, ARGS, "accepted", "", ""),
         (Approve(how=QuestionOutcome.RUN), SENT, ARGS, "accepted", "run", ""),
+        (Approve(how=QuestionOutcome.CANCEL), UNSURE, None, "rejected", "cancel", ""),
+        (Edit(ARGS, how=QuestionOutcome.TIMED_OUT), UNSURE, None, "failed", "timed_out", ""),
+        (Reject(7), UNSURE, None, "failed", "failed", ""),  # type: ignore[arg-type]
+        (Approve(how="run"), UNSURE, None, "failed", "failed", ""),  # type: ignore[arg-type]
+        (Approve(binding=None), UNSURE, None, "failed", "failed", ""),  # type: ignore[arg-type]
         (Reject(), UNSURE, None, "rejected", "", ""),
         (
             Reject("not today"),

@@ -102,7 +102,8 @@ async def test_guarded_gate_denies_on_error_and_can_be_asked_again() -> None:
 )  # fmt: skip
 async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: bool) -> None:
     async def read(prompt: str) -> str:
-        return line if "[y/N" in prompt else ""  # no reason
+        assert "[y/N]" in prompt or line == "n"  # why not?
+        return line
 
     assert bool(await TerminalGate(read, lambda _text: None).confirm(REQUEST)) is expected
 

@@ -1,6 +1,7 @@
 """What a model reads of a tool's result: the JSON, byte for byte."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import lhkit
 from lhkit.models.scripted import call, say
 from lhkit.testing import echo_tool
+from lhkit.tool_results import parse_result
 
 RESULTS: list[tuple[lhkit.ToolResult, str]] = [
     (lhkit.ToolOk({"n": 1}), '{"status":"ok","data":{"n":1}}'),
@@ -21,6 +23,20 @@ RESULTS: list[tuple[lhkit.ToolResult, str]] = [
         '{"status":"error","code":"r3_quota","reason":"one a week"}',
     ),
     (lhkit.ToolCancelled(), '{"status":"cancelled","reason":"user did not confirm"}'),
+    (
+        lhkit.ToolCancelled("오늘은 말고"),
+        '{"status":"cancelled","reason":"user did not confirm","user_message":"오늘은 말고"}',
+    ),
+]
+EDITED: list[tuple[lhkit.ToolResult, str]] = [
+    (
+        lhkit.ToolOk({"n": 1}, {"day": "2026-06-16"}),
+        '{"status":"ok","data":{"n":1},"edited":{"day":"2026-06-16"}}',
+    ),
+    (
+        lhkit.ToolErr("r3_quota", "one a week", {"day": None}),
+        '{"status":"error","code":"r3_quota","reason":"one a week","edited":{"day":null}}',
+    ),
 ]
 
 
@@ -43,6 +59,35 @@ async def read_by_model(result: lhkit.ToolResult, **assistant: Any) -> str:
 def test_tool_result_is_this_json(result: lhkit.ToolResult, text: str) -> None:
     assert lhkit.encode_tool_result(result) == text
     assert asyncio.run(read_by_model(result)) == text
+
+
+@pytest.mark.parametrize(("result", "text"), EDITED)
+def test_tool_result_of_an_edited_call_is_this_json(result: lhkit.ToolResult, text: str) -> None:
+    assert lhkit.encode_tool_result(result) == text
+    assert parse_result(json.loads(text)) == result
+
+
+LONG = '물\ud800"' * 4000
+
+
+@pytest.mark.parametrize("limit", [256, 300, 2048])
+@pytest.mark.parametrize(
+    ("result", "keys"),
+    [
+        (lhkit.ToolCancelled(LONG), ["status", "reason", "user_message"]),
+        (lhkit.ToolOk({"a": LONG}, {"day": "x"}), ["status", "data", "edited"]),
+        (lhkit.ToolOk({"a": 1}, {"day": LONG}), ["status", "data", "edited"]),
+        (lhkit.ToolOk({"a": LONG}, {LONG: LONG}), ["status", "data", "edited"]),
+        (lhkit.ToolErr("c", LONG, {"day": LONG}), ["status", "code", "reason", "edited"]),
+        (lhkit.ToolErr(LONG, LONG, {LONG: 1}), ["status", "code", "reason", "edited"]),
+    ],
+)
+def test_tool_result_with_long_words_of_a_person_stays_valid_json_within_its_limit(
+    result: lhkit.ToolResult, keys: list[str], limit: int
+) -> None:
+    text = lhkit.encode_tool_result(result, limit)
+    assert len(text.encode()) <= limit
+    assert list(json.loads(text)) == keys
 
 
 def test_large_tool_result_is_replaced_by_a_hint_with_its_size() -> None:

@@ -72,6 +72,12 @@ def test_page_outside_the_site_links_to_existing_files(name: str) -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_llms_txt_names_every_page() -> None:
+    linked = re.findall(r"\]\((\S+\.md)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
+    nav = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(linked) == sorted(nav)
+
+
 @pytest.mark.slow
 def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(
@@ -87,3 +93,6 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     index = (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8")
     assert all(f'"location":"{page}' in index for page in ("own-tools.html", "ko/own-tools.html"))
     assert "--fail-under" in (tmp_path / "reference" / "cli.html").read_text(encoding="utf-8")
+    assert "(scenarios.html)" in (tmp_path / "llms.txt").read_text(encoding="utf-8")
+    schema = (ROOT / "lhkit" / "harness" / "scenario.schema.json").read_text(encoding="utf-8")
+    assert (tmp_path / "scenario.schema.json").read_text(encoding="utf-8") == schema

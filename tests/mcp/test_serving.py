@@ -14,7 +14,7 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.mcp.toolset import McpToolset
 from lhkit.tool_results import ToolOk
 from lhkit.toolset import opened
-from tests.mcp.conftest import START_S, Person, dispatched
+from tests.mcp.conftest import START_S, Writer, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -202,9 +202,16 @@ async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: 
 async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) -> None:
     toolset = McpToolset(server=" ".join(words), start_s=START_S, reads=["read"])
     with opened(toolset, {}, "en") as session:
-        person = Person(True, True)  # the card, and the question of the server behind it
+        person = Writer(True, typed={"run": "true"})  # the card, and the server's own question
         done = await dispatched(session, "write", person, text="rent")
         assert done == ToolOk({"written": "rent"})
+        ((_, form),) = person.forms
+        shown = [(field.name, field.typed, field.is_required) for field in form.fields]
+        assert shown == [
+            ("run", "", True),
+            ("user_message", "", False),
+            ("args.text", "rent", False),
+        ]
         again = await dispatched(session, "write", ScriptedGate([True]), text="more")
         assert not isinstance(again, ToolOk)
     assert content(file) == "rent"

@@ -432,3 +432,28 @@ def _is_harmless(html: str) -> None:
     }
     assert not any(name.startswith("on") for name in elements.attributes)
     assert "src" not in elements.attributes
+
+
+async def test_ab_sides_take_edits_and_reasons(make_ab: MakeAB) -> None:
+    """Each side's card is decided by itself; the revealed calls tell how."""
+    writes = [call("write", a=1), say("done")]
+    schema = object_schema(a={"type": "integer"})
+    tool = echo_tool("write", parameters=schema, is_destructive=True)
+    panel = make_ab(writes, writes, toolset=ToolRegistry([tool]))
+    press(panel, "send", message="write")
+    left, right = pages(panel)
+    await left.until_asked()
+    await right.until_asked()
+    left.answer("edit")
+    left.answer("check", fields={"a": "2"})
+    left.answer("run")
+    right.answer("cancel", reason="not <b>now</b>")
+    await left.until(lambda: panel.state.stage is Stage.VOTING)
+    read = [str(side.screen._document()[0]) for side in (left, right)]
+    assert "Saved: write" in read[0]
+    assert "Cancelled: write" in read[1]
+    assert "not &lt;b&gt;now" in read[1]
+    panel.vote("left")
+    panel.unblind()
+    assert "Edited {&#34;a&#34;:2} → ok run" in shown(panel)
+    assert "→ cancelled cancel not &lt;b&gt;now" in shown(panel)

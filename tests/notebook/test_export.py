@@ -1,13 +1,19 @@
 """A conversation in words, for where no panel can be drawn."""
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from lhkit.confirm.decision import Edit, Reject
 from lhkit.errors import ServerUnreachableError
 from lhkit.models.scripted import Reply, call, say
+from lhkit.notebook.markdown import is_active
 from lhkit.notebook.panel import ChatPanel
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -46,3 +52,21 @@ async def test_export_contains_error_details(
     await panel.send("hi")
     assert "nothing answers at http://a" in repr(panel)
     assert "```\nnothing answers at http://a\n```" in panel.to_markdown()
+
+
+async def test_exports_contain_edits_reasons_and_the_line_of_truth(make_panel: MakePanel) -> None:
+    evil = "</b><img src=x> `*\u202e"
+    tools = ToolRegistry([echo_tool("write", is_destructive=True, parameters=object_schema(a={}))])
+    calls = [call("write", a=1), say("done"), call("write", a=1), say("done")]
+    panel = make_panel(calls, toolset=tools, locale="en")
+    await panel.send("one", answers=[Edit({"a": evil})])
+    await panel.send("two", answers=[Reject(evil)])
+    cards = [entry for entry in json.loads(panel.to_json())["messages"] if "allowed" in entry]
+    assert (cards[0]["proposed"], cards[0]["arguments"]) == ({"a": 1}, {"a": evil})
+    assert cards[1]["user_message"] == evil
+    markdown = panel.to_markdown()
+    assert "**Do this?** Done (answered from code) · Edited" in markdown
+    assert r"`Saved: write · </b><img src=x> *\u202e`" in markdown
+    assert "`Cancelled: write" in markdown
+    assert not is_active(re.sub(r"```.*?```|`.*?`", "", markdown, flags=re.DOTALL))
+    assert "Saved: write" in repr(panel)

@@ -42,7 +42,7 @@ def runs(tmp_path: Path) -> Path:
     write_run(folder / "suite" / "first", "pfff", 2, scenarios=dict.fromkeys(HASHES, "0"))
     write_run(folder / "second", "ppfi", 5)
     write_run(folder / "part", "pp", 11)
-    write_run(folder / "selected", "pppp", 12, selection={"only": ["s*"]})
+    write_run(folder / "selected", "pppp", 12, selection={"taken": 4, "total": 9})
     write_run(folder / "unfinished", "ppp", 13, scenarios=HASHES)
     write_run(folder / "own-tools", "pppp", 8, toolset="mine.py:tools")
     write_run(folder / "renamed", "pppp", 7, scenarios={f"x{n}": "1" for n in range(4)})

@@ -1,0 +1,145 @@
+"""The built wheel in empty environments without the repository, on each Python found here."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEARCH = os.environ["PATH"]  # noqa: TID251 - of a user
+UV = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{SEARCH}")
+PYENV = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin"))
+UNREACHABLE = ("dns error", "Failed to fetch", "Connection refused", "error sending request")
+EXTRAS = ("local", "notebook", "eval", "mcp", "ray", "finetune", "all")
+MCP_CLIENT = """
+import asyncio
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+async def main():
+    command = StdioServerParameters(
+        command="bin/lhkit", args=["mcp", "serve", "--toolset", "demo/tools.py:toolset"]
+    )
+    async with Client(stdio_client(command)) as client:
+        print([tool.name for tool in (await client.list_tools()).tools])
+
+asyncio.run(main())
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return a user's environment, without this repository; uv keeps its cache of downloads."""
+    given = dict(os.environ)  # noqa: TID251 - of a user
+    kept = {
+        name: value
+        for name, value in given.items()
+        if not name.startswith(("PYTHON", "LHKIT", "PYTEST", "VIRTUAL_ENV"))
+    }
+    search = os.pathsep.join([str(folder / "bin"), SEARCH, *map(str, PYENV)])
+    cache = given.get("UV_CACHE_DIR", str(Path("~/.cache/uv").expanduser()))
+    return kept | {
+        "HOME": str(folder),
+        "LHKIT_LOCALE": "en",
+        "PATH": search,
+        "UV_CACHE_DIR": cache,
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+
+
+def run(folder: Path, *command: str | Path, code: int = 0) -> str:
+    """Run a command in a user's folder; return its output."""
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    if done.returncode != code and any(text in output for text in UNREACHABLE):
+        pytest.skip("the package index cannot be reached")
+    assert done.returncode == code, output
+    return output
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = (sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel")
+    subprocess.run([*command, "-d", str(folder)], cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def uv() -> str:
+    return UV or pytest.skip("uv is not installed")
+
+
+def install(folder: Path, uv: str, python: str, *packages: str) -> None:
+    """Create an environment in `folder` with a Python that is found here, and nothing else."""
+    found = subprocess.run(
+        [uv, "python", "find", "--system", python],
+        env=environment(folder),
+        capture_output=True,
+        check=False,
+    )
+    if found.returncode:
+        pytest.skip(f"Python {python} is not installed here")
+    run(folder, uv, "venv", "--python", python, "--allow-existing", ".")
+    run(folder, uv, "pip", "install", "--python", "bin/python", *packages)
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_wheel_without_extras_evaluates_a_new_project(
+    python: str, dist: Path, uv: str, tmp_path: Path
+) -> None:
+    (wheel,) = dist.glob("*.whl")
+    install(tmp_path, uv, python, str(wheel), "pytest")
+    code = "import lhkit, sys; print(lhkit.__file__); assert 'pandas' not in sys.modules"
+    assert str(tmp_path) in run(tmp_path, "bin/python", "-c", code)
+    assert "Put a small local model" in run(tmp_path, "bin/lhkit", "--help")
+    run(tmp_path, "bin/lhkit", "init", "demo")
+    assert "3/3 100%" in run(tmp_path, "bin/lhkit", "eval", "demo", "--model", "gold")
+    options = ("demo", "--lhkit-toolset=demo/tools.py:toolset", "--lhkit-model=gold")
+    assert "3 passed" in run(tmp_path, "bin/python", "-m", "pytest", *options)
+
+
+def test_wheel_serves_mcp_and_writes_a_report(dist: Path, uv: str, tmp_path: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    install(tmp_path, uv, "3.11", f"{wheel}[mcp,eval]")
+    run(tmp_path, "bin/lhkit", "init", "demo")
+    assert "add_item" in run(tmp_path, "bin/python", "-c", MCP_CLIENT)
+    run(tmp_path, "bin/lhkit", "eval", "demo", "--model", "gold", "--name", "gold")
+    run(tmp_path, "bin/lhkit", "report", "runs/gold", "--html", "gold.html")
+    assert "data:image/svg+xml" in (tmp_path / "gold.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_extra_resolves(extra: str, uv: str, tmp_path: Path) -> None:
+    for python in ("3.11", "3.14"):
+        command = ("pip", "compile", ROOT / "pyproject.toml", "--extra", extra)
+        names = run(tmp_path, uv, *command, "--no-annotate", "--python-version", python)
+        assert "aiohttp==" in names
+
+
+def test_sdist_has_package_tests_and_docs_and_builds_the_wheel(dist: Path, tmp_path: Path) -> None:
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    assert {path.name for path in root.iterdir()} >= {"lhkit", "tests", "docs", "README.md"}
+    assert {path.name for path in (root / "datasets").iterdir()} == {"ac", "catalog"}
+    assert not {"evals", "notebooks"} & {path.name for path in root.iterdir()}
+    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path))
+    subprocess.run(command, cwd=root, check=True, capture_output=True)
+    built = tmp_path / wheel.name
+    assert zipfile.ZipFile(built).namelist() == zipfile.ZipFile(wheel).namelist()
