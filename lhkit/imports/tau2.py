@@ -306,8 +306,8 @@ def import_tau2(
             scenarios=tuple(
                 _convert_task(domain, domain.tasks[name], losses) for name in domain.splits[split]
             ),
-            # a few tasks need a single call without arguments
-            accepted_findings=frozenset({"always_call"}),
+            # some tasks need no call or one without arguments; references leave out reads of ids
+            accepted_findings=frozenset({"always_call", "violation"}),
         )
         for domain in domains
         if split in domain.splits

@@ -197,7 +197,7 @@ TASKS = {
     "retail": [
         task(
             "0",
-            "Give seat s1 to bob.",
+            "Give my seat to bob.",  # whose id no read of the reference returns
             GIVE_S1,
             nl_assertions=["Agent is polite."],
             reward_basis=["DB", "NL_ASSERTION"],
