@@ -233,7 +233,8 @@ function confirmCard(model, root, line) {
         const isAgain = shown.has(card.dataset.card);
         shown.set(card.dataset.card, card.dataset.attempt);
         if (isAgain) {
-          armedAt.set(card.dataset.card, isEditing(card) ? 0 : performance.now() + EARLY_MS);
+          if (isEditing(card)) armedAt.set(card.dataset.card, 0);
+          else if (card.querySelector('[data-answer="run"]')) armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
           if (wantsInput) startOf(card).focus();
         }
       }
