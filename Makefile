@@ -59,9 +59,10 @@ test: lint browser  ## all checks: lint, then every test
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
-nightly: venv browser node finetune versions  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
+nightly: venv browser node finetune  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
 	@$(BIN)/python -m pytest -m nightly
 	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
+	@requirements/versions.sh
 
 versions: venv  ## the fast suite on each Python found here, and with the lowest versions of dependencies
 	@requirements/versions.sh $(ARGS)
