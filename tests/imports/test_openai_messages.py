@@ -380,7 +380,7 @@ async def test_import_messages_names_the_reason_if_no_scenario_is_left(
     chat = [user("?"), calls(("a", "x", {"day": {"date": "tomorrow"}})), back("a", "1"), reply("1")]
     into, code = await folder_of(tmp_path, chat)
     assert code == 1
-    assert "-1" not in capsys.readouterr().out
+    assert " -1" not in capsys.readouterr().out
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
     assert "chats.json[0]: date 'tomorrow' needs a clock" in notes
 
