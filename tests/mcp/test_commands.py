@@ -163,7 +163,7 @@ async def test_terminal_chat_writes_only_after_confirmation(
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        why = [("(Enter", "")] if answer == "n" else []
+        why = [("Why not?", "")] if answer == "n" else []
         for prompt, typed in (("> ", "Save milk"), ("[y/N] ", answer), *why, ("> ", "/quit")):
             assert await process.stdout.readuntil(prompt.encode())
             assert not target.exists() or typed == "/quit"
