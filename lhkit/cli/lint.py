@@ -15,7 +15,7 @@ from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
-from lhkit.harness.run_options import select_scenarios
+from lhkit.harness.store import select_scenarios
 from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import load_catalog

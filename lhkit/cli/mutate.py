@@ -21,7 +21,7 @@ from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.run_options import select_scenarios
+from lhkit.harness.store import select_scenarios
 from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog

@@ -22,9 +22,14 @@ from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import SampleHashes, select_records
-from lhkit.harness.run_options import select_scenarios
 from lhkit.harness.scenario_filter import ScenarioFilter
-from lhkit.harness.store import RECORDS, read_manifest, read_records, stored_records
+from lhkit.harness.store import (
+    RECORDS,
+    read_manifest,
+    read_records,
+    select_scenarios,
+    stored_records,
+)
 from lhkit.settings import DEFAULT_TOOLSET, validate_options
 
 if TYPE_CHECKING:

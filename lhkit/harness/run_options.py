@@ -1,16 +1,14 @@
 """Options of a run, for `replay`, the command line, suites and Ray."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TypeVar
 
 from pydantic import Field
 
 from lhkit.errors import UsageError
 from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.scenario import Scenario, User
-from lhkit.harness.scenario_filter import Count, Described, ScenarioFilter, ScenarioSelection
-from lhkit.harness.store import failed_scenarios
+from lhkit.harness.scenario_filter import Count, ScenarioFilter, ScenarioSelection
+from lhkit.harness.store import select_scenarios
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Runtime
@@ -21,25 +19,6 @@ MAX_CONCURRENCY = 4_096
 MAX_ATTEMPTS = 100
 MAX_TOKENS = 1_000_000
 """The most tokens of one model message, above any context length."""
-
-_Item = TypeVar("_Item", bound=Described)
-
-
-def select_scenarios(
-    selector: ScenarioFilter, items: Sequence[_Item]
-) -> tuple[tuple[_Item, ...], ScenarioSelection | None]:
-    """Return the selected items, and the selection; None if all are taken.
-
-    Raises:
-        UsageError: the filter fits none of them.
-        RunError: the run of `failed` cannot be read.
-    """
-    failed = None if selector.failed is None else failed_scenarios(Path(selector.failed))
-    taken = selector.select(items, failed)
-    if len(taken) == len(items):
-        return taken, None
-    values = ScenarioFilter(**selector.values())
-    return taken, ScenarioSelection(taken=len(taken), total=len(items), filter=values)
 
 
 class ReplayOptions(ScenarioFilter):

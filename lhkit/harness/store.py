@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
@@ -38,7 +38,7 @@ from lhkit.harness.resume import (
     select_entries,
     select_records,
 )
-from lhkit.harness.scenario_filter import ScenarioSelection
+from lhkit.harness.scenario_filter import Described, ScenarioFilter, ScenarioSelection
 from lhkit.redaction import masked
 
 RECORDS = "records.jsonl"
@@ -46,6 +46,8 @@ MANIFEST = "manifest.json"
 
 _LOCK = "run.lock"
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_Item = TypeVar("_Item", bound=Described)
 
 
 def require_run_name(name: str, *, option: str) -> str:
@@ -256,6 +258,23 @@ def failed_scenarios(folder: Path) -> frozenset[str]:
     return frozenset(
         record.sample_id.scenario for record in records if record.judgement.verdict is Verdict.FAIL
     )
+
+
+def select_scenarios(
+    selector: ScenarioFilter, items: Sequence[_Item]
+) -> tuple[tuple[_Item, ...], ScenarioSelection | None]:
+    """Return the selected items, and the selection; None if all are taken.
+
+    Raises:
+        UsageError: the filter fits none of them.
+        RunError: the run of `failed` cannot be read.
+    """
+    failed = None if selector.failed is None else failed_scenarios(Path(selector.failed))
+    taken = selector.select(items, failed)
+    if len(taken) == len(items):
+        return taken, None
+    values = ScenarioFilter(**selector.values())
+    return taken, ScenarioSelection(taken=len(taken), total=len(items), filter=values)
 
 
 def require_kept_whole(

@@ -150,8 +150,8 @@ async def test_inspect_reads_samples_calls_and_approvals(
     }
     assert sample["times"] == sorted(sample["times"])
     assert sample["approvals"] == [["add_note", "approve"], ["add_note", "reject"]]
-    turn = ["model", "approval", "tool", "model"]
-    assert sample["events"] == ["model", "tool", "model", *turn, *turn, "score"]
+    turn = ["model", "approval", "tool", "model", "info"]
+    assert sample["events"] == ["model", "tool", "model", "info", *turn, *turn, "score"]
     calls = [["find_notes", {"query": "우유"}, None]]
     assert sample["messages"][1] == ["assistant", "찾을게요.", calls]
     assert sample["target"] == ["find_notes", "add_note", "add_note"]
