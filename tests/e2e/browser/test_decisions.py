@@ -183,7 +183,7 @@ panel
 """
 
 
-def test_hidden_arguments_are_seen_and_a_kernel_killed_in_an_edit_writes_nothing(
+def test_hidden_arguments_are_seen_and_a_page_or_kernel_lost_in_an_edit_writes_nothing(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:
     sent, folder = tmp_path / "sent.txt", tmp_path / "chats"
@@ -206,6 +206,11 @@ def test_hidden_arguments_are_seen_and_a_kernel_killed_in_an_edit_writes_nothing
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-edit").click()
     card.get_by_label("to").fill("bob")
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
+    expect(card.get_by_label("to", exact=True)).to_have_value("ann")
+    assert sent.read_text().count("\n") == 1
+    card.get_by_label("to", exact=True).fill("bob")
     os.kill(int(page.locator(".jp-OutputArea-output pre").first.inner_text()), signal.SIGKILL)
     expect(page.locator(".lhkit-status")).to_contain_text("restarted")
     card.get_by_role("button", name="Review the changes").click(force=True)
