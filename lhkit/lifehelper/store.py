@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -164,6 +164,11 @@ class Store:
     def close(self) -> None:
         """Close the connection; a database in memory is discarded."""
         self._connection.close()
+
+    def __del__(self) -> None:
+        """Close the store of a panel that was dropped; Python 3.13 warns of open connections."""
+        with suppress(sqlite3.ProgrammingError):  # dropped in another thread
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self
