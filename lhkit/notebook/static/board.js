@@ -18,6 +18,7 @@ function render({ model, el }) {
   let armedAt = 0; // when keys may press buttons
   let lookedAt = null; // the place scrolled to last
   const focused = new Set(); // the elements that got the focus once
+  let isHeld = false; // a pointer is down: an element replaced now would lose its click
 
   const fields = () =>
     Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
@@ -34,6 +35,7 @@ function render({ model, el }) {
 
   /** Show the changed parts; input and focus are kept. */
   function paint() {
+    if (isHeld) return; // onRelease paints
     const parts = model.get("parts");
     const active = document.activeElement;
     const had = root.contains(active) ? active.name || active.dataset.key || active.dataset.value : null;
@@ -141,6 +143,12 @@ function render({ model, el }) {
     const input = root.querySelector('[name="message"]');
     if (input && !input.disabled) input.focus({ preventScroll: true });
   };
+  const onHold = () => { isHeld = true; };
+  const onRelease = () => { // the click comes first
+    if (isHeld) setTimeout(() => { isHeld = false; paint(); });
+  };
+  for (const name of ["pointerup", "pointercancel"]) window.addEventListener(name, onRelease, true);
+  root.addEventListener("pointerdown", onHold);
   root.addEventListener("keydown", onKey);
   root.addEventListener("click", onClick);
   root.addEventListener("change", onChange);
@@ -153,6 +161,7 @@ function render({ model, el }) {
   model.send({ type: "ready", view });
   return () => {
     for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
+    for (const name of ["pointerup", "pointercancel"]) window.removeEventListener(name, onRelease, true);
     if (state !== "lost") model.send({ type: "gone", view });
   };
 }
