@@ -22,7 +22,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog
 from lhkit.responses import Timing, Usage
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import Settings
 
 CHAT = """
 - id: chat-{n}
@@ -33,14 +33,6 @@ CHAT = """
 """
 
 Eval = Callable[..., Any]
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("LHKIT_LOCALE", "en")
-    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("LHKIT_DATA_DIR", str(tmp_path / "data"))
-    return load_settings()
 
 
 @pytest.fixture

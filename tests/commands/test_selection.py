@@ -21,7 +21,7 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -56,14 +56,6 @@ SELECTORS: dict[str, tuple[dict[str, Any], str]] = {
     "combined": ({"tag": ("food",), "locale": ("en",), "failed": "RUNS/half"}, "milk-en"),
     "sample of tag": ({"tag": ("food",), "sample": 5, "limit": 2}, "eggs milk-ko"),
 }
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("LHKIT_LOCALE", "en")
-    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("LHKIT_DATA_DIR", str(tmp_path / "data"))
-    return load_settings()
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Server).s
 
 @pytest.mark.slow
 async def test_serve_on_gpu_starts_a_vllm_from_a_folder_on_the_python_path(tmp_path: Path) -> None:
-    """As `pip install --target` leaves it: no `vllm` on the path, metadata beside the package."""
+    """As `pip install --target` leaves it: no `vllm` on the path, metadata next to the package."""
     packages = tmp_path / "packages"
     module = packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
     module.parent.mkdir(parents=True)
