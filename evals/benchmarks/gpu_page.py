@@ -103,7 +103,7 @@ def page(report: Report) -> Iterator[str]:
     """Yield the lines of the page."""
     facts = report.facts
     machine = facts.get("machine", {})
-    yield "# lhkit on a graphics card" if "card" in facts else "# lhkit beside its server"
+    yield "# lhkit on a graphics card" if "card" in facts else "# lhkit and its server"
     yield ""
     yield f"`{report.command}`"
     yield ""

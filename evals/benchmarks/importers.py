@@ -76,7 +76,7 @@ def answers(calls: Calls, session: Session, text: str) -> Iterator[tuple[str, Ca
     for tool in others[:1] if not session.registry.destructive else ():
         args = plausible_args(tool, ids={}, text=text, today=session.today)
         yield (
-            "call beside the right one" if calls else "call where none is due",
+            "call in addition to the right one" if calls else "call where none is due",
             (*calls, ToolCall(name=tool.name, args=args)),
         )
 
@@ -183,7 +183,7 @@ def tau2_items(
                 ToolCall(name=call.tool, args=dict(call.args))
                 for call in scenario.turns[0].gold.calls or ()
             )
-            further = [("call beside the right one", (*calls, *write))] if write else []
+            further = [("call in addition to the right one", (*calls, *write))] if write else []
             write = tuple(c for c in calls if c.name in domain.registry.destructive)[:1] or write
             task = domain.tasks[data["world"]["task"][0]["id"]]
             checker = tau2_checker(domain, task) if own else None

@@ -14,7 +14,7 @@ _LABEL_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedCall:
-    """A completed call, as far as it tells what was written.
+    """A completed call, as far as it says what was written.
 
     Attributes:
         tool: name of the tool.

@@ -37,7 +37,7 @@ class CompareOptions(Options):
             max=100,
             metavar="POINTS",
             help="Exit with 1 if run B is worse by more than these points, and with 4 if that "
-            "cannot be told.",
+            "cannot be decided.",
         ),
     ] = None
     locale: Locale = None

@@ -79,7 +79,7 @@ class ThresholdOptions(Options):
             max=100,
             metavar="POINTS",
             help="With --baseline: exit with 1 only if the run is worse by more than these points, "
-            "and with 4 if that cannot be told.",
+            "and with 4 if that cannot be decided.",
         ),
     ] = None
 

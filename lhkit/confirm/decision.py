@@ -37,7 +37,7 @@ class QuestionOutcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """True if nobody decided: the gate failed, timed out, or answered another request."""
+        """True if the gate failed, timed out, or answered another request."""
         return self in _FAILURES
 
 

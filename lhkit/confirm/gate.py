@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class InvalidEditError(ValueError):
-    """Edited arguments are invalid, or cannot be edited; the message tells the user why."""
+    """Edited arguments are invalid, or cannot be edited; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

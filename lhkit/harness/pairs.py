@@ -111,9 +111,9 @@ class Comparison:
         selection_a: how the scenarios of run a were selected; None for all of them.
         selection_b: as `selection_a`, of run b.
         margin: the points by which b may be worse; None if only a difference is tested.
-        needed_scenarios: the number of scenarios at which difference and spread as observed would
-            be told from the margin with 80 % power; None if they are told already, or if no number
-            up to `statistics.MAX_SCENARIOS` would do.
+        needed_scenarios: the number of scenarios that would decide, with the observed difference
+            and spread and 80 % power; None if it is decided already, or if no number up to
+            `statistics.MAX_SCENARIOS` would do.
     """
 
     name_a: str

@@ -613,7 +613,7 @@ def shortened_list(names: Sequence[str]) -> str:
 
 
 def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
-    """Return the outcome of a comparison in a sentence; if it cannot be told, with what would."""
+    """Return the outcome of a comparison in a sentence; if undecided, with what would decide."""
     outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,

@@ -96,7 +96,7 @@ class OptedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthItem:
-    """The line under a turn that tells what its calls wrote."""
+    """The line under a turn that says what its calls wrote."""
 
     calls: tuple[ToolCallMessage, ...]
 

@@ -169,7 +169,7 @@ def test_compare_outcome_depends_on_p_below_5_percent(a: str, b: str, outcome: s
         (0, 40, 100, 1, 20, "worse_than_margin", None),
         (0, 40, 100, 1, 60, "no_worse", None),
         (2, 6, 100, 1, 3, "cannot_tell", 6200),
-        (0, 3, 100, 1, 3, "cannot_tell", None),  # exactly at the margin: never told
+        (0, 3, 100, 1, 3, "cannot_tell", None),  # exactly at the margin: never decided
         (9, 0, 20, 1, 0, "no_worse", None),
         (0, 9, 20, 1, 0, "worse_than_margin", None),
     ],
