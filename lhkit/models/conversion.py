@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lhkit.errors import AdapterError, LhkitError
+from lhkit.errors import AdapterError, LhkitError, WeightsError
 from lhkit.models.adapter import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -28,12 +28,25 @@ INVALID_INPUT: Final = 3
 
 _COPIED_FILES = ("*.json", "*.jinja", "*.md", "*.html")
 
+TOKENIZED: Final = (
+    "<start_of_turn>user\n습관, search_catalog  {<end_of_turn>",
+    (105, 2364, 107, 237979, 238334, 236764, 3927, 236779, 44095, 138, 236782, 106),
+)
+"""A text and its tokens in Gemma 3."""
+
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Write model and tokenizer of a GGUF file to a folder, in bfloat16."""
+    """Write model and tokenizer of Gemma's GGUF file to a folder, in bfloat16.
+
+    Raises:
+        WeightsError: the installed transformers converts the tokenizer wrongly.
+    """
+    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    tokenizer.save_pretrained(folder)
+    require_tokenizer(folder, f"transformers {transformers.__version__}")
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
@@ -41,7 +54,23 @@ def convert(gguf: Path, folder: Path) -> None:
         quantization_config=GgufConfig(dequantize=True),
     )
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+
+
+def require_tokenizer(folder: Path, converter: str) -> None:
+    """Raise `WeightsError` if the tokenizer in `folder` cuts text otherwise than Gemma does.
+
+    transformers before 5.18 forms other merges from a GGUF file. A model with such a tokenizer
+    answers, but badly.
+    """
+    from tokenizers import Tokenizer
+
+    text, expected = TOKENIZED
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if tuple(tokenizer.encode(text, add_special_tokens=False).ids) != expected:
+        raise WeightsError(
+            f"{converter} converts Gemma's tokenizer wrongly. Install a newer one "
+            '(`pip install -U "transformers>=5.18"`) and run the same command again.'
+        )
 
 
 def merge(base: Path, adapter: Path, target: Path) -> None:

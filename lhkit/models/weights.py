@@ -130,9 +130,11 @@ async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
     """Run `conversion.convert` in a subprocess, offline.
 
     Raises:
-        WeightsError: it fails; the message contains its last line.
+        WeightsError: as `convert`, or it fails; the message contains its last line.
     """
     code, last_line = await run_python(*_SCRIPT, "convert", str(gguf), str(folder))
+    if code == INVALID_INPUT:
+        raise WeightsError(last_line)
     if code:
         raise WeightsError(
             f"Converting the weights failed (exit {code}: {last_line}); run the same command "

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import weights, weights_folder
+from lhkit.models import conversion, weights, weights_folder
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
     NOTICE,
@@ -287,6 +287,37 @@ async def test_convert_in_subprocess_reports_its_last_line(
     monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
     with pytest.raises(WeightsError, match=r"exit 1: ValueError: not a GGUF file"):
         await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
+
+
+async def test_convert_in_subprocess_reports_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys; sys.stderr.write('Install a newer one'); sys.exit(3)")
+    monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
+    with pytest.raises(WeightsError, match=r"^Install a newer one$"):
+        await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
+
+
+def save_tokenizer(folder: Path, tokens: dict[str, int]) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+
+    tokenizer = Tokenizer(WordLevel(tokens, "?"))
+    tokenizer.pre_tokenizer = Split(" ", "removed")
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def test_require_tokenizer_refuses_other_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "TOKENIZED", ("a b", (1, 2)))
+    save_tokenizer(tmp_path, {"?": 0, "a": 1, "b": 2})
+    conversion.require_tokenizer(tmp_path, "transformers 5.17.0")
+    save_tokenizer(tmp_path, {"?": 0, "a": 2, "b": 1})
+    with pytest.raises(WeightsError, match=r"^transformers 5\.17\.0 converts .*>=5\.18"):
+        conversion.require_tokenizer(tmp_path, "transformers 5.17.0")
 
 
 WAITS = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
