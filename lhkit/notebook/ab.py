@@ -341,7 +341,6 @@ class ABPanel(Board[ABState]):
         self._box.close()
 
     def _draw_sides(self) -> None:
-        """Draw the sides, and begin a conversation on each."""
         self._sides = self._chats[::-1] if self._draw() else [*self._chats]
         for side, chat in zip(SIDES, self._sides, strict=True):
             chat.begin(self._catalog.text(f"ab.{side}"))
