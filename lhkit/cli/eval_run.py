@@ -19,7 +19,6 @@ from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluation import (
     Evaluation,
     OpenedModel,
-    open_source,
     prepare_evaluation,
     read_provenance,
 )
@@ -27,12 +26,11 @@ from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.plan import ModelSource
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
-from lhkit.harness.resume import Resumption, reusable_samples
-from lhkit.harness.store import RECORDS, require_run_name, stored_statuses
+from lhkit.harness.resume import Resumption
+from lhkit.harness.store import RECORDS, require_run_name
 from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import change_text, criterion_descriptions, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
@@ -61,14 +59,8 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
     )
     catalog = load_catalog(settings.locale)
-
-    def is_complete(source: ModelSource) -> bool:
-        hashes = evaluation.plan(source).hashes
-        return len(reusable_samples(stored_statuses(folder), hashes)) == len(hashes)
-
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
-    choice, settings = evaluation.choice, evaluation.settings
-    async with open_source(choice, settings, is_complete, replicas) as opened:
+    async with evaluation.open(replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
     descriptions = criterion_descriptions(
         (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog

@@ -15,11 +15,12 @@ from lhkit.errors import RunError, UsageError
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.plan import ModelSource, Plan, plan_run
 from lhkit.harness.results import Run
+from lhkit.harness.resume import reusable_samples
 from lhkit.harness.run import replay
 from lhkit.harness.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_filter import ScenarioSelection
-from lhkit.harness.store import require_kept_whole
+from lhkit.harness.store import require_kept_whole, stored_statuses
 from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.locales import Catalog
 from lhkit.models import served
@@ -126,6 +127,46 @@ class Evaluation:
         )
 
     @asynccontextmanager
+    async def open(
+        self, replicas: AbstractAsyncContextManager[OpenedModel] | None
+    ) -> AsyncIterator[OpenedModel]:
+        """Yield the model of the run; start no server if every sample is already recorded.
+
+        Args:
+            replicas: opens Ray replicas, if they run the samples.
+
+        Raises:
+            LhkitError: the model cannot be opened.
+        """
+        choice, settings = self.choice, self.settings
+        if self.is_scripted and replicas is None:
+            yield OpenedModel(source=SCRIPTED[choice.name]())
+            return
+        if not self.is_scripted and "/" not in (choice.name or ""):
+            with setup_progress() as progress:
+                identity = await app.expected_identity(choice, settings, progress.weights)
+            if identity and self._is_recorded(source := _identity_model(identity)):
+                yield OpenedModel(source=source)
+                return
+        if replicas is not None:
+            async with replicas as opened:
+                yield opened
+            return
+        server_s = 0.0
+
+        def record_start(progress: StartProgress) -> None:
+            nonlocal server_s
+            server_s = progress.elapsed_s
+
+        async with open_model(choice, settings, record_start) as model:
+            yield OpenedModel(source=model, server_s=server_s)
+
+    def _is_recorded(self, source: ModelSource) -> bool:
+        """Return whether the run folder has every sample of a model."""
+        hashes = self.plan(source).hashes
+        return len(reusable_samples(stored_statuses(self.folder), hashes)) == len(hashes)
+
+    @asynccontextmanager
     async def open_replicas(
         self, cluster: Cluster, on_wait: Callable[[Resources], object] | None = None
     ) -> AsyncIterator[OpenedModel]:
@@ -154,48 +195,6 @@ class Evaluation:
                 else _identity_model(replicas.identity or ModelIdentity(model=""))
             )
             yield OpenedModel(source=source, server_s=replicas.server_s, replicas=replicas)
-
-
-@asynccontextmanager
-async def open_source(
-    choice: app.ModelChoice,
-    settings: Settings,
-    is_complete: Callable[[ModelSource], bool],
-    replicas: AbstractAsyncContextManager[OpenedModel] | None = None,
-) -> AsyncIterator[OpenedModel]:
-    """Yield the model of a run; start no server if every sample is already recorded.
-
-    Args:
-        choice: the model; without an address, `gold` and `silent` are scripted models.
-        settings: where weights and servers are.
-        is_complete: returns whether a run of this model has no missing sample.
-        replicas: opens Ray replicas, if they run the samples.
-
-    Raises:
-        LhkitError: the model cannot be opened.
-    """
-    is_scripted = choice.is_embedded and choice.name in SCRIPTED
-    if is_scripted and replicas is None:
-        yield OpenedModel(source=SCRIPTED[choice.name]())
-        return
-    if not is_scripted and "/" not in (choice.name or ""):
-        with setup_progress() as progress:
-            identity = await app.expected_identity(choice, settings, progress.weights)
-        if identity and is_complete(source := _identity_model(identity)):
-            yield OpenedModel(source=source)
-            return
-    if replicas is not None:
-        async with replicas as opened:
-            yield opened
-        return
-    server_s = 0.0
-
-    def record_start(progress: StartProgress) -> None:
-        nonlocal server_s
-        server_s = progress.elapsed_s
-
-    async with open_model(choice, settings, record_start) as model:
-        yield OpenedModel(source=model, server_s=server_s)
 
 
 def _identity_model(identity: ModelIdentity) -> ModelSource:
