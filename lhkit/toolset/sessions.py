@@ -316,10 +316,8 @@ class WrappedToolset:
         return result
 
 
-def limit_tokens(toolset: Toolset, max_tokens: int | None) -> Toolset:
-    """Return a toolset with a limit of tokens per model message; None keeps its own limit."""
-    if max_tokens is None:
-        return toolset
+def limit_tokens(toolset: Toolset, max_tokens: int) -> Toolset:
+    """Return a toolset with a limit of tokens per model message."""
 
     def assistant(session: Session, _locale: str) -> Assistant:
         inner = session.assistant
