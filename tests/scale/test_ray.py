@@ -246,6 +246,7 @@ def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
     assert token not in stranger.stderr + other.stderr
 
 
+@pytest.mark.nightly
 def test_samples_of_killed_replica_are_run_again(nodes: Nodes, suite: Path) -> None:
     kill_in_call(suite, 7, "replica")
     done = lhkit(suite, *on(nodes))

@@ -6,7 +6,7 @@ from statistics import median_low
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.harness.metrics import rate_interval
@@ -23,6 +23,7 @@ from tests.harness.figures.coverage import difference_coverage, share_coverage
 pytestmark = pytest.mark.slow
 
 
+@settings(max_examples=10)  # statsmodels collects garbage in each call
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_holm_equals_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests
