@@ -125,10 +125,21 @@ class ResponseReader:
 
     Times count from the last `mark_sent`, the attempt that succeeded. The clock is read once for
     each chunk of bytes.
+
+    `turn_id` is the token that starts a turn in every prompt of the dialect; a server that reports
+    a prompt without it has another tokenizer.
     """
 
-    def __init__(self, *, content: Content, max_tokens: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        content: Content,
+        max_tokens: int,
+        clock: Callable[[], float],
+        turn_id: int | None = None,
+    ) -> None:
         self._content = content
+        self._turn_id = turn_id
         self._max_tokens = max_tokens
         self._clock = clock
         self._first_sent_s: float | None = None
@@ -179,7 +190,8 @@ class ResponseReader:
         """Yield the events in a chunk of bytes.
 
         Raises:
-            ServerFailedError: the stream has an error event, or the server gave up.
+            ServerFailedError: the stream has an error event, the server gave up, or its tokenizer
+                is not of the dialect's family.
             ServerOverloadedError: an error event reports that the server is busy.
             ContextTooLongError: an error event reports that the prompt is too long.
             StreamBrokenError: this is not a stream of completions.
@@ -280,9 +292,19 @@ class ResponseReader:
                 yield from self._record_times(self._end_generation(reason), now_s)
 
     def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
-        """Keep the prompt's token ids, from a choice (completions) or event (chat)."""
+        """Keep the prompt's token ids, from a choice (completions) or event (chat).
+
+        Raises:
+            ServerFailedError: the tokenizer is not of the dialect's family.
+        """
         if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
+            if self._turn_id is not None and self._turn_id not in prompt_token_ids:
+                raise ServerFailedError(
+                    "the server's tokenizer does not know the control tokens of this dialect, so "
+                    "that the model cannot read the prompt: serve a Gemma with its own tokenizer, "
+                    "or choose --dialect openai"
+                )
 
     def _read_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
         """Keep the token ids of a choice and its time.

@@ -229,6 +229,11 @@ async def test_client_separates_concurrent_conversations() -> None:
         (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
         (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
         (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
+        (
+            streams([chunk.replace(b"105, ", b"236820, 236751, ") for chunk in HELLO]),
+            ServerFailedError,
+            "does not know the control tokens .* its own tokenizer",
+        ),
     ],
 )
 async def test_client_raises_typed_errors_with_advice(
