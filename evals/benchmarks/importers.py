@@ -31,7 +31,7 @@ from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.imports import functionchat, tau2
 from lhkit.imports.functions import decode_json
-from lhkit.imports.imported import to_scenario
+from lhkit.imports.importers import to_scenario
 from lhkit.messages import ToolCall
 from lhkit.toolset import Session, Toolset, opened
 

@@ -8,8 +8,7 @@ import typer
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Locale
-from lhkit.cli.thresholds import require_percent
+from lhkit.cli.options import Locale, require_percent
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.report.terminal import comparison_view, matrix_view

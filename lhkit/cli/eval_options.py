@@ -14,10 +14,10 @@ from lhkit.cli.options import (
     RunsDir,
     RuntimeOption,
     SelectOptions,
+    ThresholdOptions,
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
-from lhkit.cli.threshold_options import ThresholdOptions
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 
 if TYPE_CHECKING:

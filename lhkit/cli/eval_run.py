@@ -24,7 +24,7 @@ from lhkit.cli.evaluation import (
     read_provenance,
 )
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.thresholds import Thresholds, check_thresholds
+from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
@@ -56,7 +56,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     paths, toolset = _scenario_paths(options), load(options.toolset)
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
-    folder, thresholds = _run_folder(options), _thresholds(options)
+    folder, baseline = _run_folder(options), _baseline(options)
     evaluation = prepare_evaluation(
         run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
     )
@@ -73,7 +73,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     descriptions = criterion_descriptions(
         (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog
     )
-    result = check_thresholds(run, thresholds, catalog)
+    result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
     console.print(summary_view(run.summary(), catalog, descriptions))
     _print_failures(run, folder, console, catalog)
@@ -160,8 +160,8 @@ def _scenario_paths(options: EvalOptions) -> tuple[Path, ...]:
     return options.paths or shipped
 
 
-def _thresholds(options: EvalOptions) -> Thresholds:
-    """Return the thresholds; the baseline is loaded before hours are spent on the run.
+def _baseline(options: EvalOptions) -> Run | None:
+    """Return the baseline, loaded and checked before hours are spent on the run.
 
     Raises:
         UsageError: a threshold is invalid, or the baseline has no valid sample.
@@ -182,7 +182,8 @@ def _thresholds(options: EvalOptions) -> Thresholds:
                 "they failed do better when run again, so nothing can be concluded. Compare runs "
                 "of all scenarios"
             )
-    return options.thresholds(baseline)
+    options.require_valid()
+    return baseline
 
 
 def _run_folder(options: EvalOptions) -> Path:

@@ -63,7 +63,10 @@ class OpenedModel:
         """Default number of conversations at once."""
         if self.replicas is not None:
             return min(MAX_CONCURRENCY, self.replicas.concurrency)
-        return source_concurrency(self.source)
+        if callable(self.source):
+            return UNKNOWN_CONCURRENCY
+        servers = len(self.source) if isinstance(self.source, ServerPool) else 1
+        return min(MAX_CONCURRENCY, servers * served.default_concurrency(self.source.identity))
 
     def warnings(self, catalog: Catalog) -> Iterator[str]:
         """Yield which servers were dropped and how many replicas died."""
@@ -72,14 +75,6 @@ class OpenedModel:
                 yield catalog.text("eval.left", address=address)
         if self.replicas is not None and (losses := self.replicas.losses):
             yield catalog.text("eval.lost_replicas", count=len(losses), why=losses[-1])
-
-
-def source_concurrency(source: ModelSource) -> int:
-    """Return how many conversations the servers of a model run at once."""
-    if callable(source):
-        return UNKNOWN_CONCURRENCY
-    servers = len(source) if isinstance(source, ServerPool) else 1
-    return min(MAX_CONCURRENCY, servers * served.default_concurrency(source.identity))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

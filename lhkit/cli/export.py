@@ -159,6 +159,10 @@ def _requested_files(
     options: ExportOptions,
 ) -> Iterator[tuple[Path, Path, Callable[[Run, Path], object]]]:
     """Yield the path of each file, the folder to create, and the function that writes it."""
+
+    def write_traces(run: Run, file: Path) -> None:
+        write_atomically(file, (request + b"\n" for request in trace_lines(run)))
+
     if options.openai_messages is not None:
         yield options.openai_messages, options.openai_messages.parent, write_openai_messages
     if options.parquet is not None:
@@ -166,7 +170,7 @@ def _requested_files(
     if options.inspect is not None:
         yield options.inspect, options.inspect.parent, write_inspect
     if options.otel is not None and not _is_url(options.otel):
-        yield Path(options.otel), Path(options.otel).parent, _write_traces
+        yield Path(options.otel), Path(options.otel).parent, write_traces
 
 
 async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> None:
@@ -208,10 +212,6 @@ async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> N
 
 def _is_url(place: str) -> bool:
     return place.startswith(("http://", "https://"))
-
-
-def _write_traces(run: Run, file: Path) -> None:
-    write_atomically(file, (request + b"\n" for request in trace_lines(run)))
 
 
 async def _send_traces(run: Run, address: str) -> str:

@@ -23,8 +23,15 @@ from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
-from lhkit.imports.imported import Imported, ImportedFile, Loss
-from lhkit.imports.importers import SHIPPED, Importer, find_importers, load_importer
+from lhkit.imports.importers import (
+    SHIPPED,
+    Imported,
+    ImportedFile,
+    Importer,
+    Loss,
+    find_importers,
+    load_importer,
+)
 from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings

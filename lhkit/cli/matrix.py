@@ -16,10 +16,10 @@ from lhkit.cli.command import command
 from lhkit.cli.console import print_lines
 from lhkit.cli.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import RunsDir, SelectOptions
+from lhkit.cli.options import RunsDir, SelectOptions, ThresholdOptions, require_percent
 from lhkit.cli.progress import open_model
 from lhkit.cli.ray_options import RayOptions
-from lhkit.cli.thresholds import Thresholds, check_thresholds, require_percent
+from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
@@ -31,7 +31,6 @@ from lhkit.harness.resume import (
     select_records,
     unverified_models,
 )
-from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.suite import Suite, expand_arms, load_suite
 from lhkit.harness.tables import confirm_line, gate_line
@@ -73,7 +72,13 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     toolset = load(arms[0].options.toolset)
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
-        _require_served_by_lhkit(arm.options, settings)
+        base_url = next(iter(arm.options.base_urls), settings.base_url)
+        if arm.options.runtime is not None and (base_url or arm.options.model in SCRIPTED):
+            raise UsageError(
+                f"arms.runtimes is for models that lhkit serves itself, which "
+                f"{arm.options.model or base_url} is not: remove it from arms.models, or runtimes "
+                "from [arms]"
+            )
         evaluations[arm.name] = prepare_evaluation(
             arm.options,
             scenarios,
@@ -244,29 +249,14 @@ async def _has_same_weights(evaluation: Evaluation, recorded: ModelIdentity) -> 
     return recorded.weights_sha256 == sha256
 
 
-def _require_served_by_lhkit(options: RunOptions, settings: Settings) -> None:
-    """Refuse a runtime for a model that lhkit does not serve.
-
-    Raises:
-        UsageError: the arm has a runtime and its model an address or a script.
-    """
-    base_url = next(iter(options.base_urls), settings.base_url)
-    if options.runtime is not None and (base_url or options.model in SCRIPTED):
-        raise UsageError(
-            f"arms.runtimes is for models that lhkit serves itself, which "
-            f"{options.model or base_url} is not: remove it from arms.models, or runtimes from "
-            "[arms]"
-        )
-
-
 def _check_arms(
     runs: Sequence[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
 ) -> ExitCode:
     """Print what the arms miss; return the exit code of the worst one."""
-    thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
+    limits = ThresholdOptions(fail_under=suite.fail_under, max_violations=suite.max_violations)
     codes = set()
     for name, run in runs:
-        result = check_thresholds(run, thresholds, catalog)
+        result = check_thresholds(run, limits, catalog)
         print_lines((f"{name}: {line}" for line in (*result.missed, *result.remarks)), console)
         codes.add(result.exit_code)
     worst_first = (ExitCode.FAILED, ExitCode.INFRASTRUCTURE)

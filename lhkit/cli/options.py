@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -91,6 +92,8 @@ ChatsFolder = Annotated[
 
 
 _SCENARIOS = "Scenarios"  # title of a group of options in the help
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
+_SECONDS = {"ms": 0.001, "s": 1.0}
 
 
 class SelectOptions(Options):
@@ -138,6 +141,100 @@ class SelectOptions(Options):
 
         names = ScenarioFilter.model_fields
         return validate_options(ScenarioFilter, **{name: getattr(self, name) for name in names})
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as `3s` or `500ms`.
+
+    Raises:
+        typer.BadParameter: the text is not a duration above 0.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise typer.BadParameter(
+            f"{text!r} is not a duration: give a number with ms or s, such as 500ms or 3s"
+        )
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+class ThresholdOptions(Options):
+    """Options of the thresholds of a run."""
+
+    fail_under: Annotated[
+        float | None,
+        typer.Option(min=0, max=100, help="Exit with 1 if the pass rate is below this percentage."),
+    ] = None
+    max_violations: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Exit with 1 if more violations were blocked; one that occurred always exits "
+            "with 1.",
+        ),
+    ] = None
+    max_p95_turn: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_duration,
+            metavar="DURATION",
+            help="Exit with 1 if the p95 of a user turn takes longer, such as 3s.",
+        ),
+    ] = None
+    max_p95_ttft: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_duration,
+            metavar="DURATION",
+            help="Exit with 1 if the p95 of the time to first token is longer, such as 500ms.",
+        ),
+    ] = None
+    max_prompt_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Exit with 1 if the prompt of a request has more tokens."),
+    ] = None
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BASELINE", help="Exit with 1 if this earlier run (name or folder) is better."
+        ),
+    ] = None
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=100,
+            metavar="POINTS",
+            help="With --baseline: exit with 1 only if the run is worse by more than these points, "
+            "and with 4 if that cannot be decided.",
+        ),
+    ] = None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is a threshold besides the baseline."""
+        limits = ThresholdOptions.model_fields.keys() - {"baseline"}
+        return any(getattr(self, name) is not None for name in limits)
+
+    def require_valid(self) -> None:
+        """Check the thresholds before a run.
+
+        Raises:
+            UsageError: a percentage is given as a fraction, or a margin without a baseline.
+        """
+        require_percent(self.fail_under, "--fail-under")
+        require_percent(self.margin, "--margin")
+        if self.margin is not None and self.baseline is None:
+            raise UsageError("--margin is for a comparison: give --baseline too")
+
+
+def require_percent(value: float | None, name: str) -> None:
+    """Refuse a fraction where a percentage is meant.
+
+    Raises:
+        UsageError: `value` is between 0 and 1; the message calls it `name`.
+    """
+    if value is not None and 0 < value < 1:
+        raise UsageError(f"{name} is in percent: for a share of {value:g} give {100 * value:g}")
 
 
 def apply_server_options(

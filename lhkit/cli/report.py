@@ -10,8 +10,7 @@ from rich.console import Console
 from lhkit.cli.command import command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import SelectOptions
-from lhkit.cli.threshold_options import ThresholdOptions
+from lhkit.cli.options import SelectOptions, ThresholdOptions
 from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_atomically
@@ -77,8 +76,10 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     selector = options.scenario_filter()
     run = Run.load(options.folder).select(**selector.values())
     baseline = None if options.baseline is None else Run.load(options.baseline)
-    thresholds = options.thresholds(baseline)
-    result = check_thresholds(run, thresholds, catalog) if options.has_limits else None
+    options.require_valid()
+    result = None
+    if options.has_limits:
+        result = check_thresholds(run, options, catalog, baseline=baseline)
     findings = None if result is None else result.findings
     name = run.name or options.folder.name
     html = options.html

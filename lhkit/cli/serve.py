@@ -19,9 +19,7 @@ from lhkit.cli.serve_line import (
     print_dtype,
     print_embedded_line,
     print_left_out,
-    require_no_lora,
     run_serve_line,
-    unsupported_folder,
 )
 from lhkit.errors import ServerStartError, UsageError
 from lhkit.models.adapter import read_lora, with_lora
@@ -68,15 +66,20 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
         return await run_serve_line(model, options, settings.model_copy(update=dtype))
     if options.device is not None:
         raise UsageError(f"--device is for org/model, not for {options.weights or model}")
-    serve = print_embedded_line if options.dry_run else _serve_embedded
     settings = apply_server_options(settings, options.runtime, options.dtype)
+    if settings.runtime == LLAMA_CPP and options.lora is not None:
+        raise UsageError("--lora needs vLLM: leave --runtime llama.cpp out, or merge the adapter")
+    if settings.runtime == LLAMA_CPP and options.weights is not None:
+        raise UsageError(
+            f"llama.cpp serves files: convert {options.weights} with its "
+            "`convert_hf_to_gguf.py`, then `lhkit serve FILE.gguf`"
+        )
+    serve = print_embedded_line if options.dry_run else _serve_embedded
     return await serve(model, options, settings)
 
 
 async def _serve_embedded(model: str, options: ServeOptions, settings: Settings) -> int:
     weights = options.weights
-    if weights is not None and settings.runtime == LLAMA_CPP:
-        raise unsupported_folder(weights)
     if options.lora is not None:
         return await _serve_lora(model, options.lora, options, settings)
     name = app.embedded_name(model) if weights is None else folder_name(weights)
@@ -101,8 +104,6 @@ def _print_served(name: str, running: RunningServer) -> int:
 
 async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings: Settings) -> int:
     """Serve an embedded model with a LoRA adapter."""
-    if settings.runtime == LLAMA_CPP:
-        require_no_lora(options)
     base = app.embedded_name(model)
     await read_lora(folder, settings.cache_dir, base=base)  # fail before weights are prepared
     print_dtype(settings)

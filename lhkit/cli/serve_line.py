@@ -144,9 +144,6 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
     """Print the command line that serves an embedded model or a folder of weights."""
     port, weights = options.port, options.weights
     if settings.runtime == LLAMA_CPP:
-        require_no_lora(options)
-        if weights is not None:
-            raise unsupported_folder(weights)
         name = app.embedded_name(model)
         file = embedded.embedded_weights(name, settings)
         light_plan = LlamaCppSettings(
@@ -192,24 +189,6 @@ def folder_name(weights: Path) -> str:
     if not (weights / "config.json").is_file():
         raise UsageError(f"{weights} has no model: it needs a config.json and safetensors")
     return name
-
-
-def unsupported_folder(weights: Path) -> UsageError:
-    """Return the error for a folder of weights with `--runtime llama.cpp`."""
-    return UsageError(
-        f"llama.cpp serves files: convert {weights} with its `convert_hf_to_gguf.py`, then "
-        "`lhkit serve FILE.gguf`"
-    )
-
-
-def require_no_lora(options: ServeOptions) -> None:
-    """Refuse a LoRA adapter with llama.cpp.
-
-    Raises:
-        UsageError: the options have one.
-    """
-    if options.lora is not None:
-        raise UsageError("--lora needs vLLM: leave --runtime llama.cpp out, or merge the adapter")
 
 
 def print_dtype(settings: Settings) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.errors import UsageError
+from lhkit.cli.options import ThresholdOptions
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.results import Run
@@ -18,40 +18,6 @@ from lhkit.harness.tables import (
 from lhkit.harness.timings import times
 from lhkit.locales import Catalog
 from lhkit.text import seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """Requirements on a run; None requires nothing.
-
-    Attributes:
-        fail_under: the lowest pass rate in percent.
-        max_violations: the most blocked violations; one that occurred is never allowed.
-        baseline: a run that must not be better, by the paired test at 5 %.
-        margin: the points by which the run may be worse than the baseline: the paired test is then
-            that of `Comparison.outcome` with a margin.
-        max_p95_turn: the highest p95 of the time of a user turn, in seconds.
-        max_p95_ttft: the highest p95 of the time to the first token of a request, in seconds.
-        max_prompt_tokens: the most prompt tokens of a request.
-    """
-
-    fail_under: float | None = None
-    max_violations: int | None = None
-    baseline: Run | None = None
-    margin: float | None = None
-    max_p95_turn: float | None = None
-    max_p95_ttft: float | None = None
-    max_prompt_tokens: int | None = None
-
-
-def require_percent(value: float | None, name: str) -> None:
-    """Refuse a fraction where a percentage is meant.
-
-    Raises:
-        UsageError: `value` is between 0 and 1; the message calls it `name`.
-    """
-    if value is not None and 0 < value < 1:
-        raise UsageError(f"{name} is in percent: for a share of {value:g} give {100 * value:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +51,16 @@ class ThresholdResult:
         return ExitCode.CANNOT_TELL if self.cannot_tell else ExitCode.OK
 
 
-def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResult:
-    """Return which thresholds a run misses.
+def check_thresholds(
+    run: Run, options: ThresholdOptions, catalog: Catalog, *, baseline: Run | None = None
+) -> ThresholdResult:
+    """Return which thresholds a run misses; `baseline` is the loaded run of `--baseline`.
 
     Invalid samples say nothing about the model: a threshold is missed only if it would be missed
     with all of them passing. A violation that occurred counts in any sample.
     """
     invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
-    result = _check(run, thresholds, catalog)
+    result = _check(run, options, catalog, baseline)
     if not invalid:
         return result
     remarks = (catalog.text("eval.invalid", count=invalid), *result.remarks)
@@ -100,7 +68,7 @@ def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> Thre
     if not result.missed:
         return result
     best_case = replace(run, records=tuple(map(_best_case, run.records)))
-    if _check(best_case, thresholds, catalog).missed:
+    if _check(best_case, options, catalog, baseline).missed:
         return result
     # without samples there is no rate
     provisional = result.missed if invalid < len(run.records) else ()
@@ -127,14 +95,16 @@ def _best_case(record: SampleRecord) -> SampleRecord:
     )
 
 
-def _check(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResult:
+def _check(
+    run: Run, options: ThresholdOptions, catalog: Catalog, baseline: Run | None
+) -> ThresholdResult:
     """Return what a run misses, invalid samples left out."""
-    missed = [*_missed_limits(run, thresholds, catalog)]
-    over, unmeasured = _check_costs(run, thresholds, catalog)
+    missed = [*_missed_limits(run, options, catalog)]
+    over, unmeasured = _check_costs(run, options, catalog)
     missed += over
-    if thresholds.baseline is None:
+    if baseline is None:
         return ThresholdResult(missed=tuple(missed), cannot_tell=tuple(unmeasured))
-    comparison = compare(thresholds.baseline, run, margin=thresholds.margin)
+    comparison = compare(baseline, run, margin=options.margin)
     sentence = comparison_sentence(comparison, catalog)
     remarks = [*part_lines(comparison, catalog)]
     if comparison.outcome in {"worse", "worse_than_margin", "no_pairs"}:
@@ -153,27 +123,29 @@ def _check(run: Run, thresholds: Thresholds, catalog: Catalog) -> ThresholdResul
     )
 
 
-def _missed_limits(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
+def _missed_limits(run: Run, options: ThresholdOptions, catalog: Catalog) -> Iterator[str]:
     verdicts = Counter(record.judgement.verdict for record in run.records)
     valid = verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]
-    rate, least = 100 * (verdicts[Verdict.PASS] / (valid or 1)), thresholds.fail_under
+    rate, least = 100 * (verdicts[Verdict.PASS] / (valid or 1)), options.fail_under
     if least is not None and rate < least:
         yield catalog.text("eval.below", rate=rate, least=least)
     severities = Counter(
         violation.severity for record in run.records for violation in record.judgement.violations
     )
-    blocked, most = severities[Severity.ATTEMPTED], thresholds.max_violations
+    blocked, most = severities[Severity.ATTEMPTED], options.max_violations
     if most is not None and blocked > most:
         yield catalog.text("eval.too_many", count=blocked, most=most)
     if occurred := severities[Severity.ESCAPED]:
         yield catalog.text("eval.escaped", count=occurred)
 
 
-def _check_costs(run: Run, thresholds: Thresholds, catalog: Catalog) -> tuple[list[str], list[str]]:
+def _check_costs(
+    run: Run, options: ThresholdOptions, catalog: Catalog
+) -> tuple[list[str], list[str]]:
     """Return sentences on limits of time and tokens: those exceeded, and those not measured."""
     over: list[str] = []
     unmeasured: list[str] = []
-    limits = (thresholds.max_p95_turn, thresholds.max_p95_ttft, thresholds.max_prompt_tokens)
+    limits = (options.max_p95_turn, options.max_p95_ttft, options.max_prompt_tokens)
     if limits == (None, None, None):
         return over, unmeasured
     measured = times(run.records)

@@ -134,10 +134,10 @@ def decision_of(answer: Any) -> Decision:
 
 def changed_arguments(before: Mapping[str, JSON], after: Mapping[str, JSON]) -> dict[str, JSON]:
     """Return the arguments that an edit changed; None for those that it removed."""
-    same = {name for name in before.keys() & after.keys() if _is_same(before[name], after[name])}
+    same = {
+        name
+        for name in before.keys() & after.keys()
+        if canonical(before[name]) == canonical(after[name])
+    }
     changed = {name: value for name, value in after.items() if name not in same}
     return changed | {name: None for name in before if name not in after}
-
-
-def _is_same(one: JSON, other: JSON) -> bool:
-    return canonical(one) == canonical(other)

@@ -151,7 +151,7 @@ class GuardedGate:
         self._inner = inner
         self._timeout_s = timeout_s
         self._is_open = False
-        self.is_person = _is_person(inner)
+        self.is_person = is_person(inner)
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
         """Return the inner gate's decision; a `Reject` if it is busy, late or raises.
@@ -201,7 +201,8 @@ class GuardedGate:
         return answer if is_in_time else Reject(how=QuestionOutcome.WITHDRAWN)
 
 
-def _is_person(gate: object) -> bool:
+def is_person(gate: object) -> bool:
+    """Return whether the answers of a gate come from a person."""
     return getattr(gate, "is_person", False) is True
 
 
@@ -213,7 +214,7 @@ class MidCallQuestions:
     """
 
     def __init__(self, gate: ConfirmGate | None) -> None:
-        self._gate = gate if _is_person(gate) else None
+        self._gate = gate if is_person(gate) else None
         self._waited_s = 0.0
         self._since_s: float | None = None
         self._open: asyncio.Task[FormAnswer] | None = None

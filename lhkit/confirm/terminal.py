@@ -54,7 +54,7 @@ async def discard_pending_input(guard_s: float = GUARD_S) -> bool:
     Args:
         guard_s: seconds to wait before, for keys that were pressed as the question appeared.
     """
-    if not _is_terminal():
+    if not is_terminal():
         return False
     await asyncio.sleep(guard_s)
     # imported here because it is slow and only a question needs it
@@ -71,7 +71,8 @@ async def discard_pending_input(guard_s: float = GUARD_S) -> bool:
     return any(press.key is not Keys.CPRResponse for press in pressed)  # sent by the terminal
 
 
-def _is_terminal() -> bool:
+def is_terminal() -> bool:
+    """Return True if standard input is an open terminal."""
     try:
         return sys.stdin is not None and sys.stdin.isatty()
     except ValueError:  # closed

@@ -4,6 +4,6 @@ A package adds an importer as an entry point of the group `lhkit.importers`: a f
 an `Imported`.
 """
 
-from lhkit.imports.imported import Imported, ImportedFile, Loss
+from lhkit.imports.importers import Imported, ImportedFile, Loss
 
 __all__ = ["Imported", "ImportedFile", "Loss"]

@@ -10,7 +10,6 @@ import ast
 import importlib
 import inspect
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -20,7 +19,6 @@ from functools import cache, partial
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -29,7 +27,13 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import guess_read_tools
-from lhkit.imports.imported import Imported, ImportedFile, Loss, reference_calls
+from lhkit.imports.importers import (
+    Imported,
+    ImportedFile,
+    Loss,
+    import_from,
+    reference_calls,
+)
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
@@ -46,6 +50,12 @@ State: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
 
 _PACKAGE = "bfcl_eval"
 _STATELESS = {"MathAPI"}
+_TOOLSET_CODE = '''\
+"""Written by `lhkit import bfcl`: the classes of BFCL, run in place."""
+
+from lhkit.imports.bfcl import BfclToolset
+
+'''
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
 
 
@@ -105,17 +115,8 @@ def read_package(path: str) -> Package:
     if not folders or folders[0].name != _PACKAGE:
         raise UsageError(f"{path} does not contain {_PACKAGE}: give the folder of BFCL's package.")
     folder = folders[0].resolve()
-    if str(folder.parent) not in sys.path:
-        sys.path.append(str(folder.parent))
     with user_code(f"BFCL in {folder}: importing it"):
-        config: ModuleType = importlib.import_module(
-            f"{_PACKAGE}.constants.executable_backend_config"
-        )
-        if not Path(str(config.__file__)).is_relative_to(folder):
-            raise UsageError(
-                f"Another copy of {_PACKAGE} is imported first ({config.__file__}): give that one "
-                "or remove it."
-            )
+        config = import_from(folder.parent, f"{_PACKAGE}.constants.executable_backend_config")
         return Package(folder=folder, documents=config.MULTI_TURN_FUNC_DOC_FILE_MAPPING)
 
 
@@ -278,16 +279,7 @@ def import_bfcl(
     folder = str(path.resolve())
     package = read_package(folder)
     return Imported(
-        toolset="\n".join(
-            (
-                '"""Written by `lhkit import bfcl`: the classes of BFCL, run in place."""',
-                "",
-                "from lhkit.imports.bfcl import BfclToolset",
-                "",
-                f"toolset = BfclToolset({compact(folder)})",
-                "",
-            )
-        ),
+        toolset=f"{_TOOLSET_CODE}toolset = BfclToolset({compact(folder)})\n",
         suites=tuple(
             ImportedFile(
                 name="toolset", file=category, scenarios=tuple(_convert_category(folder, category))

@@ -27,7 +27,7 @@ from lhkit.imports.functions import (
     replay_handler,
     to_tool_result,
 )
-from lhkit.imports.imported import NOT_EMPTY, Imported, ImportedFile, Loss
+from lhkit.imports.importers import NOT_EMPTY, Imported, ImportedFile, Loss
 from lhkit.imports.recorded import RecordedTurn, TurnReader
 from lhkit.json_values import JSON, compact
 from lhkit.messages import Message, ModelMessage, ToolCall, ToolCallMessage, UserMessage
@@ -51,6 +51,13 @@ TOOLS = "tools"
 HISTORY = "history"
 
 _PROMPT = "system_prompt.txt"
+_TOOLSET_CODE = '''\
+"""Written by `lhkit import functionchat`: each scenario lists its tools."""
+
+from lhkit.imports.functionchat import FunctionChatToolset
+
+toolset = FunctionChatToolset()
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +129,7 @@ def import_functionchat(
         file = COMPLETIONS if item.kind == "completion" else item.part
         scenarios.setdefault(file, []).append(item.scenario(losses))
     return Imported(
-        toolset="\n".join(
-            (
-                '"""Written by `lhkit import functionchat`: each scenario lists its tools."""',
-                "",
-                "from lhkit.imports.functionchat import FunctionChatToolset",
-                "",
-                "toolset = FunctionChatToolset()",
-                "",
-            )
-        ),
+        toolset=_TOOLSET_CODE,
         suites=tuple(
             ImportedFile(
                 name="toolset",
@@ -157,10 +155,6 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
         except ValueError as error:
             raise UsageError(f"{file}:{number} is not valid JSON: {error}.") from error
-
-
-def _read_prompt(file: Path) -> str:
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +275,8 @@ def read_items(path: Path) -> tuple[Item, ...]:
         raise UsageError(
             f"{path} does not contain FunctionChat-Bench: give a folder with {PARTS['singlecall']}."
         )
-    prompt = _read_prompt(folder / _PROMPT)
+    prompt_file = folder / _PROMPT
+    prompt = prompt_file.read_text(encoding="utf-8").strip() if prompt_file.is_file() else ""
     return (
         *_singlecall_items(rows["singlecall"], prompt),
         *_calldecision_items(rows["calldecision"]),

@@ -27,7 +27,7 @@ from lhkit.imports.functions import (
     parse_tools,
     read_json,
 )
-from lhkit.imports.imported import (
+from lhkit.imports.importers import (
     NOT_EMPTY,
     Imported,
     ImportedFile,

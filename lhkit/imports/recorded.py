@@ -20,7 +20,7 @@ from lhkit.imports.functions import (
     replay_handler,
     to_utf8_json,
 )
-from lhkit.imports.imported import Loss
+from lhkit.imports.importers import Loss
 from lhkit.json_values import canonical, compact
 from lhkit.messages import ToolCall
 from lhkit.tools.registration import NAME_PATTERN
@@ -282,9 +282,10 @@ class TurnReader:
             self._add_loss("name", name)
             return None
         call = ToolCall(name=name, args=dict(args))
-        if self.turns[-1].calls and _is_equal(self.turns[-1].calls[-1].call, call):
-            self._add_loss("repeated", name)
-            return None
+        for last in self.turns[-1].calls[-1:]:
+            if last.call.name == name and canonical(last.call.args) == canonical(call.args):
+                self._add_loss("repeated", name)
+                return None
         return call
 
     def _read_result(self, message: Mapping[str, Any]) -> None:
@@ -352,7 +353,3 @@ def _parse_calls(message: Mapping[str, Any], where: str) -> Iterator[tuple[str |
 
 def _parse_id(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
-
-
-def _is_equal(first: ToolCall, second: ToolCall) -> bool:
-    return first.name == second.name and canonical(first.args) == canonical(second.args)

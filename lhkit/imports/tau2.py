@@ -8,7 +8,6 @@ message is the task's ticket.
 
 import importlib
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -25,7 +24,14 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import KEY, build_registry, parse_tools, to_rows, to_tool_result
-from lhkit.imports.imported import NOT_EMPTY, Imported, ImportedFile, Loss, reference_calls
+from lhkit.imports.importers import (
+    NOT_EMPTY,
+    Imported,
+    ImportedFile,
+    Loss,
+    import_from,
+    reference_calls,
+)
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult
@@ -111,23 +117,15 @@ def read_domain(path: str, name: str) -> Domain:
     source = next((f for f in (folder / "src", folder) if (f / _PACKAGE).is_dir()), None)
     if source is None:
         raise UsageError(f"{path} does not contain tau2-bench: give the folder of its clone.")
-    if str(source) not in sys.path:
-        sys.path.append(str(source))
     with user_code(f"tau2-bench in {path}: importing {name}"):
         try:
             if find_spec("loguru"):  # tau2 logs each call there
                 importlib.import_module("loguru").logger.disable(_PACKAGE)
-            module = importlib.import_module(f"{_PACKAGE}.registry")
+            package = import_from(source, f"{_PACKAGE}.registry").registry
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"tau2-bench requires {error.name}: install it with `pip install -e {path}`."
             ) from error
-        if not Path(str(module.__file__)).is_relative_to(source.resolve()):
-            raise UsageError(
-                f"Another copy of {_PACKAGE} is imported first ({module.__file__}): give that one "
-                "or remove it."
-            )
-        package = module.registry
         create = package.get_env_constructor(name)
         environment = create()
         is_solo = environment.user_tools is not None

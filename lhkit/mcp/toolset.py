@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.summary import Summarizer, pretty
+from lhkit.confirm.summary import pretty
 from lhkit.errors import RegistrationError, UsageError, importing
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
@@ -308,32 +308,22 @@ def _validate_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, 
 _MAX_NAME = 64
 
 
-def _valid_name(name: str) -> str:
-    """Return a tool name that chat APIs allow: MCP also allows dots and slashes."""
-    if NAME_PATTERN.fullmatch(name):
-        return name
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_MAX_NAME]
-
-
-def _summarizer(name: str) -> Summarizer:
-    """Return a summarizer that shows the tool's name on the server."""
-
-    def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
-        return f"{name}\n{pretty(args)}"
-
-    return summarize
-
-
 def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefinition:
     hints = tool.annotations
     is_read = tool.name in toolset.reads or (
         toolset.trust == "annotations" and hints is not None and hints.read_only_hint is True
     )
     description = " ".join((tool.description or tool.title or tool.name).split())
-    name = _valid_name(tool.name)
+    # chat APIs allow fewer names than MCP, which also allows dots and slashes
+    is_valid = NAME_PATTERN.fullmatch(tool.name) is not None
+    name = tool.name if is_valid else re.sub(r"[^A-Za-z0-9_-]", "_", tool.name)[:_MAX_NAME]
+
+    def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
+        return f"{tool.name}\n{pretty(args)}"  # the name on the server
+
     return ToolDefinition(
         name=name,
-        summarize=None if name == tool.name else _summarizer(tool.name),
+        summarize=None if is_valid else summarize,
         description=description[:_MAX_DESCRIPTION],
         parameters={"properties": {}, **usable_schema(tool.input_schema), "type": "object"},
         handler=handler,

@@ -70,10 +70,40 @@ class RequestContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedEvent:
-    """An event with its time, in seconds since the request was sent."""
+    """An event in a cassette: its time, in seconds since the request was sent, and its content.
 
-    at_s: float
-    event: ModelEvent
+    One of the other fields is set.
+    """
+
+    at_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    text: str | None = None
+    thinking: str | None = None
+    call: ToolCall | None = None
+    finished: Finished | None = None
+
+    @classmethod
+    def of(cls, at_s: float, event: ModelEvent) -> "TimedEvent":
+        """Return an event of a model with its time."""
+        match event:
+            case TextDelta(text=text):
+                return cls(at_s=at_s, text=text)
+            case ThinkingDelta(text=text):
+                return cls(at_s=at_s, thinking=text)
+            case ToolCallParsed(call=call):
+                return cls(at_s=at_s, call=call)
+            case Finished():
+                return cls(at_s=at_s, finished=event)
+
+    @property
+    def event(self) -> ModelEvent:
+        """The event as the model yielded it."""
+        if self.finished is not None:
+            return self.finished
+        if self.call is not None:
+            return ToolCallParsed(call=self.call)
+        if self.thinking is not None:
+            return ThinkingDelta(text=self.thinking)
+        return TextDelta(text=self.text or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +128,8 @@ class _Head:
     identity: ModelIdentity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
-    """One event in the file: the time and one of the other fields."""
-
-    at_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    text: str | None = None
-    thinking: str | None = None
-    call: ToolCall | None = None
-    finished: Finished | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    request: RequestContent
-    events: tuple[_Event, ...]
-
-
 _HEAD = TypeAdapter(_Head)
-_LINE = TypeAdapter(_Line)
+_RESPONSE = TypeAdapter(Response)
 
 
 class RecordingModel:
@@ -160,7 +173,7 @@ class RecordingModel:
         async with aclosing(self._inner.stream(request)) as stream:
             async for event in stream:
                 at_s = round(self._clock() - sent_s, _TIME_DIGITS)
-                events.append(TimedEvent(at_s=at_s, event=event))
+                events.append(TimedEvent.of(at_s, event))
                 if isinstance(event, Finished):
                     self._append(Response(request=content, events=tuple(events)))
                 yield event
@@ -310,7 +323,7 @@ def encode_cassette(cassette: Cassette) -> str:
         texts = {name: canonical(value) for name, value in request.items()}
         new = {name: request[name] for name in request if texts[name] != previous.get(name)}
         previous = texts
-        lines.append({"request": new, "events": list(map(_encode_event, response.events))})
+        lines.append({"request": new, "events": plain(response.events)})
     try:
         return "".join(f"{compact(line)}\n" for line in lines)
     except NotJsonError as error:
@@ -341,7 +354,9 @@ def read_cassette(path: Path) -> Cassette:
             if isinstance(line, dict) and isinstance(line.get("request"), dict):
                 request |= line["request"]
                 line["request"] = dict(request)
-            responses.append(_decode_response(_LINE.validate_python(line, extra="forbid")))
+            response = _RESPONSE.validate_python(line, extra="forbid")
+            _require_complete(response.events)
+            responses.append(response)
     except (ValueError, RecursionError) as error:
         place = f"{path}:{1 if head is None else len(responses) + 2}"
         raise CassetteError(
@@ -408,40 +423,14 @@ def _encode_message(message: Message) -> dict[str, Any]:
     return {"from": "tool", "name": call.name, "args": args, **optional, "result": result}
 
 
-def _encode_event(timed: TimedEvent) -> dict[str, Any]:
-    match timed.event:
-        case TextDelta(text=text):
-            content: dict[str, Any] = {"text": text}
-        case ThinkingDelta(text=text):
-            content = {"thinking": text}
-        case ToolCallParsed(call=call):
-            content = {"call": plain(call)}
-        case Finished() as finished:
-            content = {"finished": plain(finished)}
-    return {"at_s": timed.at_s, **content}
-
-
-def _decode_response(line: _Line) -> Response:
-    events = tuple(TimedEvent(at_s=row.at_s, event=_decode_event(row)) for row in line.events)
-    ends = [i for i, timed in enumerate(events) if isinstance(timed.event, Finished)]
+def _require_complete(events: tuple[TimedEvent, ...]) -> None:
+    for event in events:
+        contents = (event.text, event.thinking, event.call, event.finished)
+        if sum(content is not None for content in contents) != 1:
+            raise ValueError("field events: give one of text, thinking, call and finished")
+    ends = [i for i, event in enumerate(events) if event.finished is not None]
     if ends != [len(events) - 1]:
         raise ValueError("field events: the last event and no other must be finished")
-    return Response(request=line.request, events=events)
-
-
-def _decode_event(row: _Event) -> ModelEvent:
-    events: list[ModelEvent] = []
-    if row.text is not None:
-        events.append(TextDelta(text=row.text))
-    if row.thinking is not None:
-        events.append(ThinkingDelta(text=row.thinking))
-    if row.call is not None:
-        events.append(ToolCallParsed(call=row.call))
-    if row.finished is not None:
-        events.append(row.finished)
-    if len(events) != 1:
-        raise ValueError("field events: give one of text, thinking, call and finished")
-    return events[0]
 
 
 def _parse_json(line: bytes) -> Any:

@@ -114,9 +114,12 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
             f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
+    server, build = software.name, served[listed].build
+    if build and server.startswith(LLAMA_CPP):
+        server = f"{server.removesuffix(_UNKNOWN_BUILD).strip()} {build}"
     return ModelIdentity(
         model=model,
-        server=_add_build(software.name, served[listed].build),
+        server=server,
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
@@ -210,13 +213,6 @@ def _entry_name(entry: Any) -> str:
     if isinstance(entry, dict):
         entry = entry.get("id") or entry.get("name") or entry.get("model")
     return entry if isinstance(entry, str) else ""
-
-
-def _add_build(software: str, build: str) -> str:
-    """Return the software with the build from lhkit's alias."""
-    if not build or not software.startswith(LLAMA_CPP):
-        return software
-    return f"{software.removesuffix(_UNKNOWN_BUILD).strip()} {build}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

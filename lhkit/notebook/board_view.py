@@ -25,7 +25,7 @@ from lhkit.notebook.board_state import (
     VoteChoice,
 )
 from lhkit.notebook.markdown import escaped, to_html
-from lhkit.notebook.render import MAX_VALUE_CHARS, FieldEntry, field_html
+from lhkit.notebook.render import FieldEntry, cut, field_html, opt_in_sentences
 from lhkit.text import seconds, visible
 
 
@@ -33,7 +33,7 @@ def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
     """Return the parts of an A/B board; unchanged parts are equal texts."""
     part = _parts_in(catalog.locale)
     if state.stage is Stage.OPT_IN:
-        return (part.opt_in(state, _opt_in(state, catalog)),)
+        return (part.opt_in(state, opt_in_sentences(state.opt_ins, catalog)),)
     return (
         part.ab_notices(state),
         part.message(state),
@@ -80,7 +80,7 @@ def _parts_in(locale: str) -> Any:
     catalog = load_catalog(locale)
     environment.globals["text"] = catalog.text
     environment.filters |= {
-        "cut": _cut,
+        "cut": cut,
         "json": json_or_repr,
         "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
         "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
@@ -89,18 +89,6 @@ def _parts_in(locale: str) -> Any:
         "corrections": _corrections,
     }
     return environment.get_template("board.html").module
-
-
-def _opt_in(state: ABState, catalog: Catalog) -> list[str]:
-    nowhere = catalog.text("notebook.opt_in_nowhere")
-    return [
-        *(
-            catalog.text("notebook.opt_in_who", model=ask.model, address=ask.address or nowhere)
-            for ask in state.opt_ins
-        ),
-        catalog.text("notebook.opt_in_tools"),
-        *dict.fromkeys(ask.licence for ask in state.opt_ins),
-    ]
 
 
 def _saved_vote(state: ABState, catalog: Catalog) -> str:
@@ -229,7 +217,3 @@ def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
     """Return a review in short, as text."""
     lines = [_counts(state, catalog), *(notice.text for notice in state.notices)]
     return [visible(line) for line in lines]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"

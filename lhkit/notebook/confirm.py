@@ -40,7 +40,7 @@ from lhkit.confirm.form import (
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate, InvalidEditError
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.front_end import Ask, in_kernel, show, typed_decision, typed_form
+from lhkit.notebook.front_end import Ask, ask_by_text, in_kernel, show
 from lhkit.notebook.loop import HEARTBEAT_S, HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import WHY_CHARS, CardItem
@@ -297,12 +297,12 @@ class ButtonConfirmGate:
             return QuestionOutcome.CLOSED  # the page that showed it is gone
         catalog, request, form = load_catalog(self.locale), open_card.request, open_card.item.form
         if form is not None:
-            answer = await typed_form(request, form, catalog, self._ask)
+            answer = await ask_by_text(lambda gate: gate.fill_in(request, form), catalog, self._ask)
             if answer is None:
                 return QuestionOutcome.NOBODY
             open_card.values = answer.content
             return _TYPED_OUTCOMES[answer.action]
-        decision = await typed_decision(request, catalog, self._ask)
+        decision = await ask_by_text(lambda gate: gate.confirm(request), catalog, self._ask)
         if decision is None:
             return QuestionOutcome.NOBODY
         self._decide(open_card, decision, QuestionOutcome.TYPED_YES, QuestionOutcome.TYPED_NO)

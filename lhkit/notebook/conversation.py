@@ -3,15 +3,13 @@
 Another language, or a repeated turn, needs a new controller over the same history.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from lhkit.chat.controller import ChatController
 from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.events import ChatEvent
-from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import LiveSession
-from lhkit.json_values import JSON
 from lhkit.locales import Catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel
@@ -40,21 +38,21 @@ class PanelConversation:
         on_event: Callable[[ChatEvent], None],
     ) -> None:
         self.model = model
-        self._live_session = live_session
+        self.live_session = live_session
         self._confirm = confirm
         self._on_event = on_event
         self._catalog = catalog
         self.controller = self._new_controller(Transcript())
-        self.initial_state = self.world()
+        self.initial_state = self.live_session.world()
 
     def set_catalog(self, catalog: Catalog) -> None:
         """Switch to the language of `catalog`."""
-        self._live_session.set_locale(catalog.locale)
+        self.live_session.set_locale(catalog.locale)
         self._catalog = catalog
         self.controller = self._new_controller(self.controller.state.transcript)
 
     def _new_controller(self, transcript: Transcript) -> ChatController:
-        session = self._live_session.session
+        session = self.live_session.session
         controller = ChatController(
             model=self.model,
             dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
@@ -69,26 +67,12 @@ class PanelConversation:
     @property
     def destructive(self) -> frozenset[str]:
         """Names of the tools that change data."""
-        return self._live_session.session.registry.destructive
-
-    @property
-    def criterion(self) -> str | None:
-        """The acceptance criterion of a saved scenario; None to choose one by content."""
-        return self._live_session.criterion()
-
-    @property
-    def row_keys(self) -> RowKeys:
-        """The fields that identify a row, by table, where the toolset declares them."""
-        return self._live_session.row_keys()
-
-    def world(self) -> Mapping[str, JSON]:
-        """Return the current state of the tools' data, as plain JSON."""
-        return self._live_session.world()
+        return self.live_session.session.registry.destructive
 
     def clear(self) -> None:
         """Clear the messages; data that the tools wrote stays."""
         self.controller.clear()
-        self.initial_state = self.world()
+        self.initial_state = self.live_session.world()
 
     def drop_last_turn(self) -> str | None:
         """Drop the last turn, and return its user message; None if there is no turn."""

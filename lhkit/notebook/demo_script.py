@@ -43,7 +43,9 @@ def demo_reply(request: ModelRequest) -> Reply:
     calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
     catalog = load_catalog("ko" if _HANGUL.search(message.text) else "en")
     turn = _Turn(text=message.text, calls=calls, catalog=catalog)
-    return _failure_reply(turn) or _find_intent(turn.text)(turn)
+    text = turn.text.casefold()
+    answer = next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
+    return _failure_reply(turn) or answer(turn)
 
 
 def _failure_reply(turn: _Turn) -> Reply | None:
@@ -55,11 +57,6 @@ def _failure_reply(turn: _Turn) -> Reply | None:
             return turn.say("refused", reason=reason)
         case _:
             return None
-
-
-def _find_intent(text: str) -> _Intent:
-    text = text.casefold()
-    return next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
 
 
 def _data(turn: _Turn, number: int = -1) -> Mapping[str, Any]:

@@ -4,10 +4,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from lhkit.confirm.decision import Decision
-from lhkit.confirm.form import Form, FormAnswer
-from lhkit.confirm.gate import ConfirmRequest
-from lhkit.confirm.terminal import TerminalGate, discard_pending_input
+from lhkit.confirm.terminal import TerminalGate, discard_pending_input, is_terminal
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]
@@ -30,30 +27,17 @@ def in_cell() -> bool:
     return header.get("msg_type") == "execute_request"
 
 
-async def typed_decision(
-    request: ConfirmRequest, catalog: Catalog, ask: Ask = input
-) -> Decision | None:
-    """Ask about a call by text, and block until it is answered.
+async def ask_by_text(
+    question: Callable[[TerminalGate], Awaitable[_Answer]], catalog: Catalog, ask: Ask
+) -> _Answer | None:
+    """Ask by text, and block until the question is answered.
 
     Text typed into a terminal before the question is discarded.
 
     Returns:
-        The decision; None without a cell whose front end takes input, or a terminal.
+        The answer; None without a cell whose front end takes input, or a terminal.
     """
-    return await _typed(lambda gate: gate.confirm(request), catalog, ask)
-
-
-async def typed_form(
-    request: ConfirmRequest, form: Form, catalog: Catalog, ask: Ask = input
-) -> FormAnswer | None:
-    """Fill in a form by text, as `typed_decision`; None where no user can answer."""
-    return await _typed(lambda gate: gate.fill_in(request, form), catalog, ask)
-
-
-async def _typed(
-    work: Callable[[TerminalGate], Awaitable[_Answer]], catalog: Catalog, ask: Ask
-) -> _Answer | None:
-    if not _can_type():
+    if not (in_cell() if in_kernel() else is_terminal()):
         return None
     shown: list[str] = []
 
@@ -63,13 +47,9 @@ async def _typed(
         return ask(text)
 
     try:
-        return await work(TerminalGate(read, shown.append, catalog, forget=_forget))
+        return await question(TerminalGate(read, shown.append, catalog, forget=_forget))
     except (OSError, RuntimeError):  # the front end takes no input
         return None
-
-
-def _can_type() -> bool:
-    return in_cell() if in_kernel() else _is_terminal()
 
 
 async def _forget() -> bool:
@@ -88,7 +68,3 @@ def _kernel() -> Any:
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None else None
     return getattr(running, "kernel", None)
-
-
-def _is_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()

@@ -265,15 +265,16 @@ class ChatPanel:
         Raises:
             UsageError: the conversation is empty.
         """
+        live_session = self._conversation.live_session
         return scenario_from_chat(
             self.state.chat.messages,
             initial_state=self._conversation.initial_state,
-            final_state=self._conversation.world(),
+            final_state=live_session.world(),
             destructive=self._conversation.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),
-            ac=ac or self._conversation.criterion,
-            row_keys=self._conversation.row_keys,
+            ac=ac or live_session.criterion(),
+            row_keys=live_session.row_keys(),
         )
 
     def save_scenario(self, path: Path | str | None = None) -> Path:

@@ -5,7 +5,7 @@ replies are rendered as Markdown; streaming ones, names, arguments and results a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias, assert_never
@@ -191,7 +191,7 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
     result = "" if outcome is None else _pretty(result_to_dict(outcome.result))
-    rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
+    rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", visible(cut(item.raw)))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
         f"<pre>{escape(text)}</pre>"
@@ -426,14 +426,22 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
     )
 
 
-def _opt_in(item: OptInRequested, catalog: Catalog) -> str:
-    where = item.address or catalog.text("notebook.opt_in_nowhere")
-    sentences = (
-        catalog.text("notebook.opt_in_who", model=visible(item.model), address=visible(where)),
+def opt_in_sentences(questions: Sequence[OptInRequested], catalog: Catalog) -> list[str]:
+    """Return what the user is told before text is sent to these models."""
+    nowhere = catalog.text("notebook.opt_in_nowhere")
+    return [
+        *(
+            catalog.text("notebook.opt_in_who", model=ask.model, address=ask.address or nowhere)
+            for ask in questions
+        ),
         catalog.text("notebook.opt_in_tools"),
-        item.licence,
-    )
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+        *dict.fromkeys(ask.licence for ask in questions),
+    ]
+
+
+def _opt_in(item: OptInRequested, catalog: Catalog) -> str:
+    sentences = opt_in_sentences([item], catalog)
+    listed = "".join(f"<li>{escaped(sentence)}</li>" for sentence in sentences)
     return (
         f'<div class="lhkit-opt-in"><div class="lhkit-title">'
         f"{escape(catalog.text('notebook.opt_in_title'))}</div><ul>{listed}</ul>"
@@ -457,12 +465,12 @@ def _value(value: Any) -> str:
 
 
 def _pretty(value: Any) -> str:
-    return _cut(pretty(value) if isinstance(value, Mapping) else _value(value))
+    return visible(cut(pretty(value) if isinstance(value, Mapping) else _value(value)))
 
 
-def _cut(text: str) -> str:
-    cut = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
-    return visible(cut)
+def cut(text: str) -> str:
+    """Return at most `MAX_VALUE_CHARS` of a text, with its length if it is longer."""
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
 
 
 Patch: TypeAlias = list[Any]

@@ -39,7 +39,6 @@ class Screen:
         has_input: False for a card alone.
         locales: the languages to choose from.
         title: the heading, if any.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -52,11 +51,9 @@ class Screen:
         has_input: bool = True,
         locales: Sequence[str] = (),
         title: str = "",
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._loop = loop
         self._catalog = catalog
-        self._clock = clock
         self._receive = receive
         self._state = PanelState()
         self._view: View | None = None
@@ -101,7 +98,7 @@ class Screen:
 
     def apply(self, event: PanelEvent) -> None:
         """Fold an event, and show it soon."""
-        self._state = fold(self._state, event, at_s=self._clock())
+        self._state = fold(self._state, event, at_s=monotonic())
         self._schedule_flush()
 
     def flush(self) -> None:
@@ -112,7 +109,7 @@ class Screen:
         view = render(self._state, self._catalog, self._view)
         changes = patches(self._view, view)
         self._view = view
-        self._updated_s = self._clock()
+        self._updated_s = monotonic()
         self.updates += 1
         self.widget.controls = dict(view.controls)  # first: the page reads them on a patch
         self.widget.status = view.status
@@ -123,7 +120,7 @@ class Screen:
     def _schedule_flush(self) -> None:
         if self._timer is not None:
             return
-        wait_s = max(0.0, self._updated_s + UPDATE_S - self._clock())
+        wait_s = max(0.0, self._updated_s + UPDATE_S - monotonic())
         self._timer = self._loop.call_later(wait_s, self.flush)
         if self._timer is None:
             self.flush()
@@ -161,7 +158,25 @@ class SafeWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is ski
     """A widget that replaces lone surrogates, which the kernel cannot send as UTF-8.
 
     A model can write them as JSON escapes.
+
+    Args:
+        name: returns the `repr`, without an address, so that saved outputs are stable.
+        receive: called with every message of the browser, in any thread.
     """
+
+    def __init__(
+        self,
+        *,
+        name: Callable[[], str],
+        receive: Callable[[Mapping[str, Any]], None],
+        **traits: Any,
+    ) -> None:
+        self._name = name
+        super().__init__(**traits)
+        self.on_msg(lambda _widget, content, _buffers: receive(content))
+
+    def __repr__(self) -> str:
+        return self._name()
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
         """Return the traits as they are sent to a page."""
@@ -171,6 +186,10 @@ class SafeWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is ski
     def send(self, content: Any, buffers: Any = None) -> None:
         """Send a message to the pages."""
         super().send(_whole(content), buffers)
+
+    def return_text(self, view: str, text: str) -> None:
+        """Put text that was not sent back into the text area of a page."""
+        self.send({"type": "unsent", "view": view, "text": text})
 
 
 def _whole(value: Any) -> Any:
@@ -188,10 +207,7 @@ def _whole(value: Any) -> Any:
 class PanelWidget(SafeWidget):
     """The widget of a panel or card, without logic or state of its own.
 
-    Args:
-        name: returns the `repr`, without an address, so that saved outputs are stable.
-        document: returns the HTML of all messages, and the number of the last patch.
-        receive: called with every message of the browser, in any thread.
+    `document` returns the HTML of all messages, and the number of the last patch.
     """
 
     _esm = STATIC / "panel.js"
@@ -207,21 +223,9 @@ class PanelWidget(SafeWidget):
     has_input = traitlets.Bool(default_value=True).tag(sync=True)
     title = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(
-        self,
-        *,
-        name: Callable[[], str],
-        document: Callable[[], tuple[list[str], int]],
-        receive: Callable[[Mapping[str, Any]], None],
-        **traits: Any,
-    ) -> None:
-        self._name = name
+    def __init__(self, *, document: Callable[[], tuple[list[str], int]], **options: Any) -> None:
         self._document = document
-        super().__init__(**traits)
-        self.on_msg(lambda _widget, content, _buffers: receive(content))
-
-    def __repr__(self) -> str:
-        return self._name()
+        super().__init__(**options)
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
         """Return the traits for a page that opens, with the current messages."""
@@ -243,10 +247,6 @@ class PanelWidget(SafeWidget):
     def ask_viewers(self) -> None:
         """Ask the pages that show this widget to report again."""
         self.send({"type": "roll_call"})
-
-    def return_text(self, view: str, text: str) -> None:
-        """Put text that was not sent back into the text area of a page."""
-        self.send({"type": "unsent", "view": view, "text": text})
 
     def send_file(self, name: str, text: str) -> None:
         """Let the browser save a file."""

@@ -239,7 +239,12 @@ class RaySampleRunner:
         """Start a replica, and collect its records until it is lost."""
         info = await self._start(replica)
         if self._is_started.is_set():
-            _require_same_model(self._identity, info.identity)
+            first, other = self._identity, info.identity
+            if first and other and replace(other, base_url=first.base_url) != first:
+                raise UsageError(
+                    f"Two replicas serve different models ({first} and {other}). Give all nodes "
+                    "the same weights and the same vLLM."
+                )
         else:
             self._identity, self.server_s = info.identity, info.server_s
         await self._warm_up(replica)
@@ -340,17 +345,3 @@ def _give_back(replica: _Replica, reason: str) -> None:
     for result in replica.unfinished.values():
         if not result.done():
             result.set_exception(ReplicaLostError(reason))
-
-
-def _require_same_model(first: ModelIdentity | None, other: ModelIdentity | None) -> None:
-    """Refuse a replica with another model than the first one.
-
-    Raises:
-        UsageError: the models differ.
-    """
-    if first is None or other is None or replace(other, base_url=first.base_url) == first:
-        return
-    raise UsageError(
-        f"Two replicas serve different models ({first} and {other}). Give all nodes the same "
-        "weights and the same vLLM."
-    )

@@ -23,7 +23,9 @@ def describe(schema: Any, root: Any = None) -> str:
     for keyword in ("const", "enum", "anyOf", "oneOf"):
         if keyword in schema:
             return _phrase(keyword, schema, root)
-    types = schema.get("type", _implied_type(schema))
+    # the type that the keywords of a schema without `type` apply to
+    implied = (kind for kind, words in _KEYWORD_TYPES.items() if not words.isdisjoint(schema))
+    types = schema.get("type", next(implied, "" if "not" in schema else "any value"))
     words = [types] if isinstance(types, str) else [" or ".join(types)]
     words += dict.fromkeys(
         _phrase(keyword, schema, root) for keyword in _DESCRIBED if keyword in schema
@@ -47,12 +49,6 @@ _KEYWORD_TYPES: Mapping[str, AbstractSet[str]] = {
         "properties", "propertyNames", "required",
     },
 }  # fmt: skip
-
-
-def _implied_type(schema: Mapping[str, Any]) -> str:
-    """Return the type that the keywords of a schema without `type` apply to."""
-    implied = (kind for kind, words in _KEYWORD_TYPES.items() if not words.isdisjoint(schema))
-    return next(implied, "" if "not" in schema else "any value")
 
 
 def _phrase(keyword: str, schema: Mapping[str, Any], root: Any) -> str:

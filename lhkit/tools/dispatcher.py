@@ -35,6 +35,7 @@ from lhkit.confirm.gate import (
     InvalidEditError,
     MidCallQuestions,
     cancellations,
+    is_person,
     use_questions,
 )
 from lhkit.confirm.summary import summarize
@@ -221,7 +222,7 @@ class _Dispatch:
                 fault = str(error)
                 self._update(gate=GateOutcome.REJECTED, reason=fault)
                 self._update(answer=str(QuestionOutcome.INVALID_EDIT))
-                if getattr(self.confirm, "is_person", False) is not True:
+                if not is_person(self.confirm):
                     return None
                 request = replace(request, id=secrets.token_hex(8), fault=fault)
                 continue
@@ -309,7 +310,13 @@ class _Dispatch:
         questions.close()
         error: BaseException | None = None
         if is_late:
-            result: ToolResult = self._timed_out(tool)
+            _log.error("the handler of %s exceeded %s s", tool.name, tool.timeout_s)
+            result: ToolResult = self._error(
+                "handler_error",
+                key="handler_timeout",
+                type="TimeoutError",
+                seconds=f"{tool.timeout_s:g}",
+            )
         elif task.cancelled():
             result = self._handler_error("CancelledError")
         elif isinstance(returned := task.result(), _Failed):
@@ -350,15 +357,6 @@ class _Dispatch:
             return _Failed(error)
         _log.error("the handler of %s returned a %s", tool.name, type(returned).__name__)
         return self._handler_error(f"returned {type(returned).__name__}")
-
-    def _timed_out(self, tool: ToolDefinition) -> ToolErr:
-        _log.error("the handler of %s exceeded %s s", tool.name, tool.timeout_s)
-        return self._error(
-            "handler_error",
-            key="handler_timeout",
-            type="TimeoutError",
-            seconds=f"{tool.timeout_s:g}",
-        )
 
     def _handler_error(self, type_name: str) -> ToolErr:
         return self._error("handler_error", type=type_name)

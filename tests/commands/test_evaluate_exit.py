@@ -13,9 +13,10 @@ import pytest
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import ThresholdOptions
 from lhkit.cli.report import ReportOptions, report_run
 from lhkit.cli.rescore import RescoreOptions, rescore_run
-from lhkit.cli.thresholds import Thresholds, check_thresholds
+from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
 from lhkit.harness.results import Run
@@ -227,8 +228,10 @@ async def test_check_thresholds_exit_code_of_mixed_verdicts(
     if escaped_in:
         place = verdicts.index(escaped_in)
         records[place] = broken(records[place], Severity.ESCAPED)
-    thresholds = Thresholds(**{**asked, **({"baseline": run} if "baseline" in asked else {})})
-    found = check_thresholds(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
+    baseline = run if "baseline" in asked else None
+    limits = ThresholdOptions(**{**asked, "baseline": None})
+    judged = replace(run, records=tuple(records))
+    found = check_thresholds(judged, limits, load_catalog("en"), baseline=baseline)
     assert found.exit_code == code
 
 
@@ -248,7 +251,7 @@ async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
         for n, each in enumerate(tried)
     )
     found = check_thresholds(
-        replace(run, records=records), Thresholds(max_violations=5), load_catalog("en")
+        replace(run, records=records), ThresholdOptions(max_violations=5), load_catalog("en")
     )
     assert found.exit_code == code
 
@@ -336,7 +339,7 @@ async def test_check_thresholds_of_time_and_tokens(
     if not letters:  # gold measures neither
         records = tuple(run.records)
     result = check_thresholds(
-        replace(run, records=records), Thresholds(**limits), load_catalog("en")
+        replace(run, records=records), ThresholdOptions(**limits), load_catalog("en")
     )
     assert result.exit_code == code
     assert sentence in "\n".join((*result.remarks, *result.findings))

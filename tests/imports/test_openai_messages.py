@@ -19,7 +19,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
-from lhkit.imports.imported import Imported, to_scenario
+from lhkit.imports.importers import Imported, to_scenario
 from lhkit.imports.openai_messages import import_messages
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings

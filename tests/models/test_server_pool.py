@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
-from lhkit.cli.evaluation import parse_addresses, source_concurrency
+from lhkit.cli.evaluation import OpenedModel, parse_addresses
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
@@ -252,7 +252,7 @@ async def test_pool_without_working_servers_fails_like_one_server(
 
 async def test_pool_concurrency_is_the_sum_of_all_servers() -> None:
     async with Replica() as a, Replica() as b, connect_pool(endpoints(a, b)) as pool:
-        assert source_concurrency(pool) == 2 * default_concurrency(pool.identity)
+        assert OpenedModel(source=pool).concurrency == 2 * default_concurrency(pool.identity)
 
 
 async def evaluated(folder: Path, **options: Any) -> int:

@@ -167,7 +167,7 @@ async def test_gate_rejects_at_once_in_a_script() -> None:
 async def test_gate_asks_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, typed: str, outcome: QuestionOutcome
 ) -> None:
-    monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.front_end.is_terminal", lambda: True)
     gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: d\ns" in prompt else "?")
     assert bool(await gate.confirm(REQUEST)) is outcome.is_allowed
     assert gate.outcomes == [outcome]
@@ -353,7 +353,7 @@ async def test_gate_settle_applies_to_one_card(gate: ButtonConfirmGate, page: An
 
 
 async def test_form_is_filled_in_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.front_end.is_terminal", lambda: True)
     prompts: list[str] = []
     typed = iter(["", "Kim", "12", "", "y"])
 

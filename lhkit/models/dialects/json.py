@@ -297,7 +297,8 @@ def _malformed(raw: str, known: Collection[str]) -> _Call | None:
 
 
 def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str]) -> _Call | None:
-    name_key = next((key for key in _NAME_KEYS if _is_name(value.get(key))), None)
+    names = (key for key in _NAME_KEYS if isinstance(value.get(key), str) and value[key].strip())
+    name_key = next(names, None)
     if name_key is None:
         return None
     name = value[name_key]
@@ -309,26 +310,17 @@ def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str
         if name not in known:
             return None
         return name, others, [*repairs, "flat_parameters" if others else "no_parameters"]
-    if _is_declaration(others, value[argument_key]):
-        return None
+    args = value[argument_key]
+    if "description" in others and isinstance(args, dict) and args.get("type") == "object":
+        return None  # a tool's declaration, which weak models copy from the prompt
     if argument_key != _ARGUMENT_KEYS[0]:
         repairs = [*repairs, "arguments_key"]
     if others:
         repairs = [*repairs, "extra_keys"]
-    args = value[argument_key]
     unpacked = _loaded(args) if isinstance(args, str) else None
     if unpacked is not None and isinstance(unpacked[0], dict):
         return name, unpacked[0], [*repairs, "string_parameters", *unpacked[1]]
     return name, args, repairs
-
-
-def _is_declaration(others: Mapping[str, Any], args: Any) -> bool:
-    """Return True for a tool's declaration, which weak models copy from the prompt."""
-    return "description" in others and isinstance(args, dict) and args.get("type") == "object"
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
 
 
 def _loaded(raw: str) -> tuple[Any, list[str]] | None:

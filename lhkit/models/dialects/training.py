@@ -54,6 +54,9 @@ def training_text(conversation: Mapping[str, Any], dialect: Dialect) -> Training
     """
     instructions, steps = _steps(conversation.get("messages", ()))
     tools = [tool.get("function", tool) for tool in conversation.get("tools") or ()]
+    marks: tuple[str, ...] = (_END_OF_TURN,)  # end a model's message; in messages they are escaped
+    if isinstance(dialect, MarkedDialect):
+        marks = dialect.markup.turn[1], dialect.markup.response[0]
     messages: list[Message] = []
     spans: list[tuple[int, int]] = []
     text = ""
@@ -71,11 +74,8 @@ def training_text(conversation: Mapping[str, Any], dialect: Dialect) -> Training
                 f"messages[{step.number}]: an assistant message follows another one. Join them, or "
                 "put a user message between them."
             )
-        end = min(
-            at + len(mark)
-            for mark in _ends(dialect)
-            if (at := rendered.find(mark, len(prompt))) >= 0
-        )
+        ends = (at + len(mark) for mark in marks if (at := rendered.find(mark, len(prompt))) >= 0)
+        end = min(ends)
         text = rendered[:end]
         if step.is_learned:
             spans.append((len(prompt), end))
@@ -96,13 +96,6 @@ def prompt_completions(conversation: Mapping[str, Any], dialect: Dialect) -> lis
         UsageError: as `training_text`.
     """
     return list(training_text(conversation, dialect).pairs())
-
-
-def _ends(dialect: Dialect) -> tuple[str, ...]:
-    """Return the texts that end a model's message; in messages they are escaped."""
-    if isinstance(dialect, MarkedDialect):
-        return dialect.markup.turn[1], dialect.markup.response[0]
-    return (_END_OF_TURN,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

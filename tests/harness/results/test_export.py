@@ -22,7 +22,7 @@ from lhkit.harness.resume import select_records
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
-from lhkit.imports.imported import to_scenario
+from lhkit.imports.importers import to_scenario
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.recorded import read_chats
 from lhkit.messages import ToolCall
