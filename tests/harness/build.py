@@ -35,7 +35,7 @@ def turn_of(*model_calls: ModelCallRecord, **more: Any) -> TurnRecord:
 
 def sample(
     scenario: str = "s",
-    verdict: Verdict = PASS,
+    verdict: Verdict | str = PASS,
     repeat: int = 0,
     *turns: TurnRecord,
     ac: str = "AC-1",
@@ -51,7 +51,7 @@ def sample(
         locale=locale,
         tags=tags,
         evidence=Evidence(turns=turns),
-        judgement=Judgement(verdict=verdict, **judgement),
+        judgement=Judgement(verdict=Verdict(verdict), **judgement),
     )
 
 

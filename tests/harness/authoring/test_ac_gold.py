@@ -17,7 +17,7 @@ from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
@@ -46,7 +46,6 @@ def test_shipped_scenarios_match_schema(file: Path) -> None:
     Draft202012Validator(scenario_json_schema()).validate(read_yaml(text).value)
 
 
-@pytest.mark.anyio
 async def test_gold_passes_shipped_scenarios_without_violation() -> None:
     records = await played(gold_model)
     assert {
@@ -62,7 +61,6 @@ async def test_gold_passes_shipped_scenarios_without_violation() -> None:
 RECITED = instructions("ko")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "words",
     [
@@ -91,7 +89,6 @@ async def test_talking_model_fails_shipped_scenarios(words: str) -> None:
     } == set()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
 async def test_nodding_model_passes_only_small_talk(words: str) -> None:
     talker = ScriptedModel(lambda _: say(words))
@@ -99,6 +96,5 @@ async def test_nodding_model_passes_only_small_talk(words: str) -> None:
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
-@pytest.mark.anyio
 async def test_silent_model_fails_shipped_scenarios() -> None:
     assert {record.judgement.verdict for record in await played(silent_model())} == {Verdict.FAIL}

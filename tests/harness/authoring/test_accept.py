@@ -1,7 +1,6 @@
 """Accepting what a model did: only that value changes in the YAML, and only if it may."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -234,13 +234,13 @@ def test_accept_phrase_refuses_missing_or_accepted_phrase(tmp_path: Path) -> Non
         accept_phrase("나", 0, "가나다", origin, text)
 
 
-async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
+async def failing(load: Load) -> tuple[Any, SampleRecord]:
     scenario = load(FILE.replace("QUERY", "호흡").replace("PHRASES", '["네모 호흡"]'))[0]
     model = ScriptedModel([call("search_catalog", query="숨", limit=3), say("네모 호흡")])
     return scenario, await run_sample(scenario, model, LifeHelperToolset())
 
 
-async def test_observed_arguments_lists_wrong_arguments(load: Callable[[str], Any]) -> None:
+async def test_observed_arguments_lists_wrong_arguments(load: Load) -> None:
     _, record = await failing(load)
     assert record.judgement.verdict is Verdict.FAIL
     found = {(each.name, each.value) for each in observed_arguments(record)}
@@ -248,7 +248,7 @@ async def test_observed_arguments_lists_wrong_arguments(load: Callable[[str], An
 
 
 async def test_require_unchanged_refuses_changed_scenario(
-    load: Callable[[str], Any],
+    load: Load,
 ) -> None:
     scenario, _ = await failing(load)
     model = ScriptedModel([])

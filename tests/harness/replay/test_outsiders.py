@@ -32,9 +32,9 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
-Load = Callable[[str], tuple[Scenario, ...]]
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 

@@ -22,6 +22,8 @@ from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
 
+pytestmark = pytest.mark.anyio
+
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
 
@@ -137,7 +139,6 @@ def test_content_hash_covers_weights_by_hash_or_name(
     assert asked("tuned", "") != asked("renamed", "")
 
 
-@pytest.mark.anyio
 async def test_failing_context_makes_only_its_sample_invalid(
     toolset: MakeToolset,
 ) -> None:
@@ -192,7 +193,6 @@ def changed(
 HASH = "[0-9a-f]{12}"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("what", "where", "before", "after"),
     [

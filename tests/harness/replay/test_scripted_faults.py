@@ -1,7 +1,5 @@
 """Scripted `faults` of tools, through the real dispatcher."""
 
-from collections.abc import Callable
-
 import pytest
 
 from lhkit.confirm.gate import ScriptedGate
@@ -15,8 +13,7 @@ from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset
-
-Load = Callable[[str], tuple[Scenario, ...]]
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,6 @@
 """Stress tests: distractor tools and the order of tools."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST
 from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.harness.tool_injection import NOT_APPLICABLE, distractors
@@ -22,8 +20,10 @@ from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 EVERYTHING = Stress(distractors=10, shuffle=True)
 
 FIND = """
@@ -41,7 +41,6 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "label",
     ["distractors=20", "shuffle", "distractors=10,shuffle,seed=7"],
@@ -74,7 +73,6 @@ def listening(seen: list[ModelRequest], *replies: Reply) -> ScriptedModel:
     return ScriptedModel(answer, name="listening")
 
 
-@pytest.mark.anyio
 async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, load: Load) -> None:
     replies = [call("get_weather", city="Seoul"), call("find_notes", query="milk"), say("none")]
     stress = Stress(distractors=1)
@@ -88,7 +86,6 @@ async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, lo
     assert record.judgement.verdict is Verdict.PASS
 
 
-@pytest.mark.anyio
 async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
     orders = set()
     for seed in (0, 0, 1, 2, 3):
@@ -100,7 +97,6 @@ async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
     assert len({frozenset(names) for _, names in orders}) == 1
 
 
-@pytest.mark.anyio
 async def test_stress_changes_content_hash_and_manifest(
     toolset: Any, load: Load, tmp_path: Path
 ) -> None:
@@ -115,7 +111,6 @@ async def test_stress_changes_content_hash_and_manifest(
     assert manifest["models"][0]["stress"] == "distractors=10,shuffle,seed=1"
 
 
-@pytest.mark.anyio
 async def test_stress_closes_only_models_of_factory(toolset: Any, load: Load) -> None:
     class Closing(ScriptedModel):
         closed = 0

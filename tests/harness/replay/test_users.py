@@ -2,7 +2,6 @@
 
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,13 @@ from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scenario import User
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
+from tests.harness.build import Load, Play
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
 
-Load = Callable[[str], tuple[Scenario, ...]]
-Play = Callable[..., Any]
 
 SCENARIO = """
 - id: add
@@ -42,15 +39,6 @@ SCENARIO = """
   final: {notes: [{text: milk}, {text: bread}]}
 """
 MILK, BREAD, EGGS = (call("add_note", text=text) for text in ("milk", "bread", "eggs"))
-
-
-@pytest.fixture
-def play(toolset: Any, clock: Any) -> Play:
-    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "clock": clock}
-        return await replay(scenarios, model, **(defaults | options))
-
-    return run
 
 
 def asked(run: Run) -> list[tuple[str, bool]]:
@@ -205,7 +193,6 @@ async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset:
     assert again.summary().confirm.unexpected_rejected == 1
 
 
-@pytest.mark.anyio
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -23,13 +23,12 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from evals.benchmarks import peers
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError
-from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings
+from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, record, record_run, run_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
-Load = Callable[[str], tuple[Scenario, ...]]
 
 KNOWN = {
     value

@@ -1,7 +1,6 @@
 """Training conversations: from runs, references and reviewed chats, without held-out messages."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,11 +36,11 @@ from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset
+from tests.harness.build import Load
 from tests.harness.results.runs import lines, record_run
 
 pytestmark = pytest.mark.anyio
 
-Load = Callable[[str], tuple[Scenario, ...]]
 
 NOTES = r"""
 - id: notes-1

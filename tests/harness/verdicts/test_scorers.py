@@ -28,8 +28,7 @@ from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
-
-Load = Callable[[str], tuple[Scenario, ...]]
+from tests.harness.build import Load
 
 OK = {"status": "ok", "data": {}}
 CANCELLED = {"status": "cancelled", "reason": "user did not confirm"}
