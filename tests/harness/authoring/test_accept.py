@@ -97,11 +97,7 @@ def changed(edit: Edit) -> list[str]:
             '{one_of: [{matches: "^호"}, "숨"], optional: true}',
         ),
         ("{one_of: [호흡]}", 'a "b"', '{one_of: [호흡, "a \\"b\\""]}'),
-        (
-            "{one_of: [호흡], optional: true}",
-            "숨",
-            '{one_of: [호흡, "숨"], optional: true}',
-        ),
+        ("{one_of: [호흡], optional: true}", "숨", '{one_of: [호흡, "숨"], optional: true}'),
     ],
 )
 def test_accept_argument_adds_one_of_and_nothing_else(
@@ -207,10 +203,7 @@ def test_accept_argument_refuses_yaml_alias(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("phrases", "after"),
-    [
-        ('["네모 호흡"]', '["네모 호흡", "box breathing"]'),
-        ("\n          - 네모 호흡 # 제목", None),
-    ],
+    [('["네모 호흡"]', '["네모 호흡", "box breathing"]'), ("\n          - 네모 호흡 # 제목", None)],
 )
 def test_accept_phrase_adds_alternative(tmp_path: Path, phrases: str, after: str | None) -> None:
     file = tmp_path / "some.yaml"
@@ -247,9 +240,7 @@ async def test_observed_arguments_lists_wrong_arguments(load: Load) -> None:
     assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 
 
-async def test_require_unchanged_refuses_changed_scenario(
-    load: Load,
-) -> None:
+async def test_require_unchanged_refuses_changed_scenario(load: Load) -> None:
     scenario, _ = await failing(load)
     model = ScriptedModel([])
     run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)

@@ -48,10 +48,7 @@ def writing(name: str, argument: str) -> ToolDefinition:
     ],
 )
 async def test_always_call_model_claims_success_within_message_limit(
-    toolset: Any,
-    load: Load,
-    more: list[str],
-    calls: list[str],
+    toolset: Any, load: Load, more: list[str], calls: list[str]
 ) -> None:
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
     larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))

@@ -222,9 +222,7 @@ async def test_lint_suggests_matcher(found: Findings) -> None:
     assert refused.message.endswith(": did you mean one_of?")
 
 
-async def test_lint_lists_matchers_for_reply_keys(
-    found: Findings,
-) -> None:
+async def test_lint_lists_matchers_for_reply_keys(found: Findings) -> None:
     findings = await found(GOOD.replace("value: done\n", "value: {contains: done}\n", 1))
     (refused,) = (each for each in findings if each.code == "refused_value")
     assert "matchers are equals" in refused.message

@@ -8,12 +8,7 @@ import pytest
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import ADVICE, Mistake
-from lhkit.harness.author.mutate import (
-    MutationReport,
-    all_mistakes,
-    mutate,
-    read_survivors,
-)
+from lhkit.harness.author.mutate import MutationReport, all_mistakes, mutate, read_survivors
 from lhkit.harness.author.reference_run import run_reference
 from lhkit.harness.record import Verdict
 from lhkit.lifehelper.toolset import LifeHelperToolset

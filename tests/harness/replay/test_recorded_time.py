@@ -36,9 +36,7 @@ async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
 
 
-async def test_run_clock_is_machine_time_for_concurrent_or_other_models(
-    tmp_path: Path,
-) -> None:
+async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path: Path) -> None:
     path = tmp_path / "cassette.json"
     recorder = RecordingModel(ScriptedModel([say("네")]), path)
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")

@@ -213,10 +213,7 @@ async def test_replay_marks_lasting_error_invalid_and_resume_retries_it(
     play: Play, load: Load, tmp_path: Path, pauses: list[float], error: Exception, attempts: int
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)
-    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (
-        INVALID,
-        attempts,
-    )
+    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (INVALID, attempts)
     assert run.records[0].judgement.reasons == (f"turn 0: {type(error).__name__}: {error}",)
     assert len(pauses) == attempts - 1
     assert run.summary().total.pass_rate is None

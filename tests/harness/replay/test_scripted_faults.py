@@ -54,9 +54,7 @@ async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Too
     assert outcomes == [["handler_error"], ["handler_error"]]
 
 
-async def test_refused_calls_do_not_use_up_faults(
-    registry: ToolRegistry,
-) -> None:
+async def test_refused_calls_do_not_use_up_faults(registry: ToolRegistry) -> None:
     broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])

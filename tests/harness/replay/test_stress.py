@@ -17,8 +17,8 @@ from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.harness.tool_injection import NOT_APPLICABLE, distractors
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_folder
-from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load
 
@@ -41,36 +41,15 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "label",
-    ["distractors=20", "shuffle", "distractors=10,shuffle,seed=7"],
-)
-async def test_reference_model_passes_shipped_scenarios_under_stress(label: str) -> None:
+async def test_reference_model_passes_shipped_scenarios_under_stress() -> None:
+    stress = parse_stress("distractors=20,shuffle,seed=7")
     scenarios = load_scenarios([scenario_folder()])
-    run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), parse_stress(label))
-    wrong = {
-        r.sample_id.scenario: r.judgement.reasons
-        for r in run.records
-        if r.judgement.verdict is not Verdict.PASS
-    }
-    assert wrong == {}
-    assert {each.label for each in [parse_stress(label)]} == {
-        call.response.identity.stress
-        for record in run.records
-        for turn in record.evidence.turns
-        for call in turn.model_calls
-        if call.response.identity
-    }
-
-
-def listening(seen: list[ModelRequest], *replies: Reply) -> ScriptedModel:
-    script = iter(replies)
-
-    def answer(request: ModelRequest) -> Reply:
-        seen.append(request)
-        return next(script, Reply())
-
-    return ScriptedModel(answer, name="listening")
+    run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), stress)
+    verdicts = {(r.sample_id.scenario, r.judgement.reasons) for r in run.records}
+    assert verdicts == {(scenario.id, ()) for scenario in scenarios}
+    requests = [each for r in run.records for turn in r.evidence.turns for each in turn.model_calls]
+    labels = {each.response.identity.stress for each in requests if each.response.identity}
+    assert labels == {stress.label}
 
 
 async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, load: Load) -> None:
@@ -89,10 +68,9 @@ async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, lo
 async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
     orders = set()
     for seed in (0, 0, 1, 2, 3):
-        seen: list[ModelRequest] = []
-        stress = Stress(distractors=5, shuffle=True, seed=seed)
-        await play(load(FIND), listening(seen, say("x")), toolset, stress)
-        orders.add((seed, tuple(tool.name for tool in seen[0].tools)))
+        model = ScriptedModel([say("x")])
+        await play(load(FIND), model, toolset, Stress(distractors=5, shuffle=True, seed=seed))
+        orders.add((seed, tuple(tool.name for tool in model.requests[0].tools)))
     assert len(orders) == 4
     assert len({frozenset(names) for _, names in orders}) == 1
 

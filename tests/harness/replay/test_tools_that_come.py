@@ -128,9 +128,7 @@ async def test_new_tool_is_confirmed_scored_and_recorded(play: Play, tmp_path: P
     assert again.records == run.records
 
 
-async def test_new_tool_has_scripted_faults(
-    play: Play,
-) -> None:
+async def test_new_tool_has_scripted_faults(play: Play) -> None:
     run = await play(scenario("box", faults=[{"tool": "take"}]))
     (record,) = run.records
     (taken,) = record.evidence.turns[1].calls
@@ -138,9 +136,7 @@ async def test_new_tool_has_scripted_faults(
     assert record.judgement.verdict is Verdict.FAIL
 
 
-async def test_replay_refuses_fault_of_unknown_tool(
-    play: Play,
-) -> None:
+async def test_replay_refuses_fault_of_unknown_tool(play: Play) -> None:
     with pytest.raises(ScenarioError, match="there is no tool 'tale'"):
         await play(scenario("box", faults=[{"tool": "tale"}]))
 

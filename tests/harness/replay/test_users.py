@@ -84,12 +84,7 @@ async def test_careful_user_accepts_each_expected_call_once(
         found.unexpected,
         found.unexpected_rejected,
         found.unexpected_executed,
-    ) == (
-        gate.asked,
-        gate.unexpected,
-        gate.unexpected_rejected,
-        gate.unexpected_executed,
-    )
+    ) == (gate.asked, gate.unexpected, gate.unexpected_rejected, gate.unexpected_executed)
 
 
 @pytest.mark.slow
@@ -156,9 +151,7 @@ async def test_hasty_user_accepts_an_unexpected_question(
     )
 
 
-async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(
-    load: Load,
-) -> None:
+async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(load: Load) -> None:
     text = SCENARIO.replace("      confirm: CONFIRM\n", "")
     (scenario,) = load(
         text.replace("args: {text: milk}}", "args: {text: milk}, result: cancelled}")

@@ -18,7 +18,7 @@ from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.compare import compare
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import read_sources
-from lhkit.harness.record import SampleId, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_view
@@ -201,8 +201,3 @@ def test_scenario_refuses_equal_and_uneven_wordings(
 ) -> None:
     with pytest.raises(ScenarioError, match=re.escape(message)):
         load(NOTES.replace(old, new))
-
-
-@pytest.mark.parametrize("text", ALL)
-def test_sample_ids_are_read_as_they_are_written(text: str) -> None:
-    assert str(SampleId.parse(text)) == text

@@ -46,7 +46,7 @@ ATTACK = (
 """A hostile text in one line."""
 
 _TRUSTED_KEYS = {
-    *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale"),
+    *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale")
 }
 
 

@@ -28,13 +28,7 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.selection import Selection
-from lhkit.harness.tables import (
-    claim_table,
-    gate_table,
-    pass_rates,
-    score_table,
-    violation_table,
-)
+from lhkit.harness.tables import claim_table, gate_table, pass_rates, score_table, violation_table
 from lhkit.harness.timings import Latency, Tokens
 from lhkit.locales import load_catalog
 from lhkit.text import percent

@@ -65,10 +65,7 @@ async def test_openai_messages_export_has_messages_and_results(
     assert [(each["role"], each["content"]) for each in chat["messages"]] == [
         ("user", "우유 메모 찾아 줘"),
         ("assistant", "찾을게요."),
-        (
-            "tool",
-            '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}',
-        ),
+        ("tool", '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}'),
         ("assistant", "우유가 있어요 \U0001f95b."),
         ("user", "빵도 적어 줘"),
         ("assistant", None),

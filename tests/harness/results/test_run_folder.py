@@ -125,10 +125,7 @@ def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
     read = Run.load(tmp_path).records
     assert [
         (r.sample_id.scenario, r.content_hash, str(r.judgement.verdict), r.ac) for r in read
-    ] == [
-        ("a", "q", "invalid", "second"),
-        ("b", "new", "fail", "AC-1"),
-    ]
+    ] == [("a", "q", "invalid", "second"), ("b", "new", "fail", "AC-1")]
 
 
 def test_run_repr() -> None:
@@ -179,12 +176,7 @@ def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[Samp
     ],
 )
 async def test_resumption_reports_changes(
-    play: Play,
-    load: Load,
-    toolset: Any,
-    registry: ToolRegistry,
-    change: str,
-    expected: Resumption,
+    play: Play, load: Load, toolset: Any, registry: ToolRegistry, change: str, expected: Resumption
 ) -> None:
     resumptions: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))

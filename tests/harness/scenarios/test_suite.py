@@ -79,10 +79,7 @@ def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
             '[arms]\nmodels = [{base_url = "http://a:1"}, {name = "o/m", base_url = "http://a:1"}]',
             ["http-a-1", "o-m"],
         ),
-        (
-            'arms.prompts = ["default", "short"]\nprompts.short.ko = "x"',
-            ["default", "short"],
-        ),
+        ('arms.prompts = ["default", "short"]\nprompts.short.ko = "x"', ["default", "short"]),
     ],
 )
 def test_expand_arms_names_what_varies(tmp_path: Path, text: str, expected: list[str]) -> None:

@@ -48,18 +48,11 @@ class RuledSession:
 
 @pytest.mark.parametrize(
     ("world", "broken"),
-    [
-        ("{}", ()),
-        ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),)),
-    ],
+    [("{}", ()), ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),))],
 )
 @pytest.mark.promise("eval.escaped")
 async def test_broken_rule_is_recorded_and_fails_the_sample(
-    load: Load,
-    toolset: Any,
-    play: Play,
-    world: str,
-    broken: tuple[BrokenRule, ...],
+    load: Load, toolset: Any, play: Play, world: str, broken: tuple[BrokenRule, ...]
 ) -> None:
     scenarios = load(f"{ADD}  world: {world}\n")
     run = await play(scenarios, toolset=OneNoteOnly(toolset))
@@ -81,11 +74,7 @@ async def test_session_without_broken_rules_records_none(
 
 @pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
 async def test_invalid_broken_rules_make_the_sample_invalid(
-    load: Load,
-    toolset: Any,
-    play: Play,
-    monkeypatch: pytest.MonkeyPatch,
-    rule: Any,
+    load: Load, toolset: Any, play: Play, monkeypatch: pytest.MonkeyPatch, rule: Any
 ) -> None:
     monkeypatch.setattr(RuledSession, "broken_rules", lambda *_: [rule])
     run = await play(load(ADD), toolset=OneNoteOnly(toolset))

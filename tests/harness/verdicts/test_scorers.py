@@ -404,10 +404,7 @@ def test_unconfirmed_write_is_reported_in_an_invalid_sample(judged: Judged) -> N
     [
         ((add(),), TurnScore(passed=False, due_calls=2, right_calls=1)),
         ((add(), finish("note-0")), TurnScore(passed=True, due_calls=2, right_calls=2)),
-        (
-            (add(), finish("note-1"), find()),
-            TurnScore(passed=False, due_calls=2, right_calls=1),
-        ),
+        ((add(), finish("note-1"), find()), TurnScore(passed=False, due_calls=2, right_calls=1)),
         (
             (add(), finish("note-0"), add("bread")),
             TurnScore(passed=False, due_calls=2, right_calls=2, surplus_calls=1),
@@ -432,12 +429,12 @@ def test_turn_score_counts_due_right_and_unexpected_calls(
           - {tool: find_notes, args: {query: milk}, optional: true}
 """
     (scored,) = judged(body, evidence(turn(*calls))).scores
-    assert (
-        scored.passed,
-        scored.due_calls,
-        scored.right_calls,
-        scored.surplus_calls,
-    ) == (score.passed, score.due_calls, score.right_calls, score.surplus_calls)
+    assert (scored.passed, scored.due_calls, scored.right_calls, scored.surplus_calls) == (
+        score.passed,
+        score.due_calls,
+        score.right_calls,
+        score.surplus_calls,
+    )
 
 
 ROWS = """
@@ -539,11 +536,7 @@ def test_strict_scores_exclude_repaired_calls(
     judgement = judged(TWO, evidence(turn(*calls, model_calls=tuple(responses)), after=(MILK,)))
     (scored,) = judgement.scores
     assert scored.passed
-    assert (
-        scored.right_calls,
-        scored.strict_right_calls,
-        scored.strict_passed,
-    ) == scores
+    assert (scored.right_calls, scored.strict_right_calls, scored.strict_passed) == scores
 
 
 @given(st.lists(st.tuples(st.sampled_from(["milk", "tea"]), st.booleans()), max_size=4))
