@@ -109,12 +109,6 @@ def test_sample_html_of_hostile_text_has_no_foreign_element() -> None:
         assert shown.text.count("window.pwned=1") > 20  # all of it can be read
 
 
-def test_sample_html_tables_have_scoped_headers() -> None:
-    heads = Parsed(sample_html(full_record())).all("th")
-    assert heads
-    assert all(head.get("scope") in {"col", "row", "rowgroup"} for head in heads)
-
-
 def test_run_html_shows_rates_with_intervals_and_failures_first() -> None:
     html = html_of(FULL_RUN)
     assert "50% " in html

@@ -26,7 +26,6 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
-from lhkit.harness.similarity import HeldOut
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
@@ -197,21 +196,6 @@ async def test_reviewed_conversations_reject_a_failing_call(toolset: Any) -> Non
         UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
     ):
         list(await reviewed_conversations([talk(turn)], toolset))
-
-
-@pytest.mark.parametrize(
-    ("message", "is_near"),
-    [
-        ("빵도 적어 줘", True),
-        ("빵도 적어줘!", True),
-        ("우유 메모를 찾아 줘", True),
-        ("내일 날씨가 어때?", False),
-    ],
-)
-def test_held_out_near_duplicates_are_found(message: str, *, is_near: bool) -> None:
-    held_out = HeldOut(["우유 메모 찾아 줘", "빵도 적어 줘"])
-    assert held_out.has_near([message]) is is_near
-    assert not HeldOut().has_near([message])
 
 
 async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(

@@ -86,10 +86,9 @@ def test_expand_arms_names_what_varies(tmp_path: Path, text: str, expected: list
     assert names(tmp_path, text) == expected
 
 
-@pytest.mark.parametrize("text", ['[arms]\nmodels = ["gold", "gold"]'])
-def test_expand_arms_refuses_duplicate_names(tmp_path: Path, text: str) -> None:
+def test_expand_arms_refuses_duplicate_names(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Two arms have the name 'gold'"):
-        names(tmp_path, text)
+        names(tmp_path, '[arms]\nmodels = ["gold", "gold"]')
 
 
 def test_expand_arms_reads_prompt_files(tmp_path: Path) -> None:
