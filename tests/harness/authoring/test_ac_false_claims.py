@@ -19,7 +19,7 @@ from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
@@ -122,7 +122,6 @@ async def judged(
 
 
 @pytest.mark.promise("eval.claims")
-@pytest.mark.anyio
 @pytest.mark.parametrize("number", [0, 6])
 @pytest.mark.parametrize("model", [talker, reader])
 async def test_false_claims_without_a_write_pass_nothing(model: object, number: int) -> None:
@@ -132,7 +131,6 @@ async def test_false_claims_without_a_write_pass_nothing(model: object, number: 
 
 
 @pytest.mark.promise("eval.claims")
-@pytest.mark.anyio
 @pytest.mark.parametrize("number", [0, 6])
 async def test_false_claims_after_rejections_pass_nothing(number: int) -> None:
     records = await judged(refused(SCENARIOS), asker, number)

@@ -1,6 +1,5 @@
 """The always-call baseline in a toolset with more writing tools than a turn has room for."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,10 +7,10 @@ import pytest
 
 from lhkit.harness.author.reference import always_call_model
 from lhkit.harness.sample import run_sample
-from lhkit.harness.scenario import Scenario
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -49,10 +48,7 @@ def writing(name: str, argument: str) -> ToolDefinition:
     ],
 )
 async def test_always_call_model_claims_success_within_message_limit(
-    toolset: Any,
-    load: Callable[[str], tuple[Scenario, ...]],
-    more: list[str],
-    calls: list[str],
+    toolset: Any, load: Load, more: list[str], calls: list[str]
 ) -> None:
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
     larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))

@@ -2,22 +2,22 @@
 
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.reference import gold_model, gold_models, silent_model
-from lhkit.harness.scenario import Scenario
 from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.responses import Finished
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 
 HEAD = """
 - id: s
@@ -39,7 +39,6 @@ def after(*tools: str) -> list[Message]:
     return [UserMessage(text="hello"), *calls]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("matcher", "value"),
     [
@@ -65,7 +64,6 @@ async def test_gold_derives_value_from_matcher(
     assert response.calls[0].args == {"v": value}
 
 
-@pytest.mark.anyio
 async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolRegistry) -> None:
     args = "{text: {any: true}, tag: {any: true}}"
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
@@ -73,7 +71,6 @@ async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolR
     assert response.calls[0].args == {"text": "sample", "tag": "home"}
 
 
-@pytest.mark.anyio
 async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
@@ -96,7 +93,6 @@ async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegi
     assert other.text == "OK."
 
 
-@pytest.mark.anyio
 async def test_gold_uses_given_calls_and_reply(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
@@ -145,7 +141,6 @@ def test_gold_names_field_that_cannot_be_derived(
         gold_model(scenario, registry)
 
 
-@pytest.mark.anyio
 async def test_silent_model_does_nothing() -> None:
     response = await next_message(silent_model(), *after())
     assert (response.text, response.calls) == ("", ())
@@ -172,7 +167,6 @@ def only_add(kind: str) -> ToolRegistry:
     return registry
 
 
-@pytest.mark.anyio
 async def test_gold_models_plan_per_tools(load: Load) -> None:
     """One of whatever the tool names: another tool of that name, asked later, is another plan."""
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
@@ -186,7 +180,6 @@ async def test_gold_models_plan_per_tools(load: Load) -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_gold_models_raise_every_time(load: Load) -> None:
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()

@@ -1,7 +1,6 @@
 """The mutation report: mistakes that matter are made, noticed by a tight scenario, and listed."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,16 +8,11 @@ import pytest
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.mistakes import ADVICE, Mistake
-from lhkit.harness.author.mutate import (
-    MutationReport,
-    all_mistakes,
-    mutate,
-    read_survivors,
-)
+from lhkit.harness.author.mutate import MutationReport, all_mistakes, mutate, read_survivors
 from lhkit.harness.author.reference_run import run_reference
 from lhkit.harness.record import Verdict
-from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -67,8 +61,6 @@ TIGHT = """\
       reply: {contains_any: ["알겠"], excludes: ["기록했", "저장했"]}
   final: {habits: [{id: box-breathing}]}
 """
-
-Load = Callable[[str], tuple[Scenario, ...]]
 
 
 def reported(load: Load, text: str) -> asyncio.Future[MutationReport]:

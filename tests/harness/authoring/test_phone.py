@@ -37,9 +37,7 @@ async def test_phone_scenarios_lint_clean() -> None:
 
 
 @pytest.mark.slow
-async def test_mutate_phone_detects_nearly_all_mistakes(
-    report: MutationReport,
-) -> None:
+async def test_mutate_phone_detects_nearly_all_mistakes(report: MutationReport) -> None:
     assert report.total.share >= MOST_NOTICED, report.survivors
     assert (report.broken, report.untried) == ((), ())
 

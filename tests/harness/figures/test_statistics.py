@@ -183,9 +183,7 @@ tries = st.integers(1, 9).flatmap(
 
 
 @given(tries)
-def test_pass_at_k_and_pass_hat_k_equal_enumeration(
-    numbers: tuple[int, int, int],
-) -> None:
+def test_pass_at_k_and_pass_hat_k_equal_enumeration(numbers: tuple[int, int, int]) -> None:
     n, c, k = numbers
     draws = list(combinations([True] * c + [False] * (n - c), k))
     assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(draw) for draw in draws]))

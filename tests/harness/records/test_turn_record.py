@@ -99,11 +99,7 @@ def test_turn_record_has_text_requests_and_times() -> None:
 
 def test_turn_record_has_call_with_outcome() -> None:
     (call,) = turn_record("hello", EVENTS, destructive={"add_note"}).calls
-    assert (call.tool, call.args, call.extra_args) == (
-        "add_note",
-        {"text": "milk"},
-        ("zzz",),
-    )
+    assert (call.tool, call.args, call.extra_args) == ("add_note", {"text": "milk"}, ("zzz",))
     assert (call.gate, call.ran, call.destructive) == (GateOutcome.ACCEPTED, True, True)
     assert (call.validation_s, call.waiting_s, call.handler_s) == (0.1, 2.0, 0.2)
     assert (call.raw_text, call.model_call, call.outcome, call.answer) == (CALL.raw, 0, "ok", "run")

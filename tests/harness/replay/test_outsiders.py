@@ -32,9 +32,9 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
-Load = Callable[[str], tuple[Scenario, ...]]
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 
@@ -211,10 +211,7 @@ class Cars:
     def open(self, world: Any, _locale: str) -> Session:
         car = Car(world["car"][0])
         return Session(
-            registry=self.registry,
-            deps=car,
-            seen=lambda: {"car": [vars(car)]},
-            keys={"car": ()},
+            registry=self.registry, deps=car, seen=lambda: {"car": [vars(car)]}, keys={"car": ()}
         )
 
 
@@ -443,9 +440,7 @@ async def test_replay_refuses_row_keys_that_do_not_identify_rows(
     assert words in str(caught.value)
 
 
-async def test_final_state_that_is_not_json_makes_sample_invalid(
-    load: Load,
-) -> None:
+async def test_final_state_that_is_not_json_makes_sample_invalid(load: Load) -> None:
     price: Any = 1
 
     def seen() -> Any:

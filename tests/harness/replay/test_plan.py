@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness import fingerprint, manifest
+from lhkit.harness import manifest
 from lhkit.harness.plan import plan_run
 from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
@@ -21,6 +21,8 @@ from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
+
+pytestmark = pytest.mark.anyio
 
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
@@ -44,10 +46,7 @@ def toolset(toolset: Toolset) -> MakeToolset:
 
 
 def hash_of(
-    toolset: Toolset,
-    *,
-    scenario: Scenario = SCENARIO,
-    identity: ModelIdentity = IDENTITY,
+    toolset: Toolset, *, scenario: Scenario = SCENARIO, identity: ModelIdentity = IDENTITY
 ) -> str:
     (sample,) = plan_run(
         [scenario], ScriptedModel((), identity=identity), toolset, repeats=1
@@ -71,9 +70,7 @@ def test_content_hash_covers_fields_of_assistant(toolset: MakeToolset, name: str
     assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
 
 
-def test_content_hash_covers_context_lines_only(
-    toolset: MakeToolset,
-) -> None:
+def test_content_hash_covers_context_lines_only(toolset: MakeToolset) -> None:
     def one(message: str) -> str:
         return "[now]" if message == "and now" else ""
 
@@ -94,11 +91,7 @@ def test_content_hash_covers_context_lines_only(
     ],
 )
 def test_content_hash_covers_rendering_of_dialect(
-    toolset: MakeToolset,
-    monkeypatch: pytest.MonkeyPatch,
-    dialect: str,
-    module: Any,
-    name: str,
+    toolset: MakeToolset, monkeypatch: pytest.MonkeyPatch, dialect: str, module: Any, name: str
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
     before = hash_of(toolset(), identity=identity)
@@ -123,9 +116,7 @@ def test_content_hash_covers_order_of_tools_and_keys(
     assert len(asked) == 3
 
 
-def test_content_hash_covers_weights_by_hash_or_name(
-    toolset: MakeToolset,
-) -> None:
+def test_content_hash_covers_weights_by_hash_or_name(toolset: MakeToolset) -> None:
     def asked(name: str, sha256: str, port: int = 1) -> str:
         identity = replace(
             IDENTITY, weights=name, weights_sha256=sha256, base_url=f"http://h:{port}"
@@ -137,10 +128,7 @@ def test_content_hash_covers_weights_by_hash_or_name(
     assert asked("tuned", "") != asked("renamed", "")
 
 
-@pytest.mark.anyio
-async def test_failing_context_makes_only_its_sample_invalid(
-    toolset: MakeToolset,
-) -> None:
+async def test_failing_context_makes_only_its_sample_invalid(toolset: MakeToolset) -> None:
     def context(message: str) -> str:
         return {"hi": "[now]"}[message]
 
@@ -159,20 +147,14 @@ async def test_failing_context_makes_only_its_sample_invalid(
 
 
 def changed(
-    what: str,
-    toolset: MakeToolset,
-    registry: ToolRegistry,
-    monkeypatch: pytest.MonkeyPatch,
+    what: str, toolset: MakeToolset, registry: ToolRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Toolset, ModelIdentity]:
     """Return toolset and model where one thing is otherwise."""
     variant, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
     match what:
         case "weights" | "dtype":
-            field, other = {
-                "weights": ("weights_sha256", "b" * 64),
-                "dtype": ("dtype", "float32"),
-            }[what]
-            identity = replace(identity, **{field: other})
+            other = {"weights": {"weights_sha256": "b" * 64}, "dtype": {"dtype": "float32"}}
+            identity = replace(identity, **other[what])
         case "context":
             variant = toolset(context=lambda _message: "[now]")
         case "rendering":
@@ -192,7 +174,6 @@ def changed(
 HASH = "[0-9a-f]{12}"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("what", "where", "before", "after"),
     [
@@ -240,8 +221,3 @@ async def test_resumption_names_change_of_content_hashes(
     assert (change.what, change.where) == (what, where)
     assert re.fullmatch(before, change.before)
     assert re.fullmatch(after, change.after)
-
-
-def test_fingerprint_skips_existing_fields_of_assistant() -> None:
-    left_out = set(fingerprint._NOT_LIMITS)
-    assert left_out <= {each.name for each in fields(Assistant)}

@@ -1,7 +1,6 @@
 """The recorded time of cassettes."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,9 @@ from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.scripted import ScriptedModel, say
+from tests.harness.build import SteppingClock
 
 pytestmark = pytest.mark.anyio
-
-
-def ticking(step_s: float) -> Callable[[], float]:
-    """Return a clock that every look moves on by a step."""
-    seconds = [0.0]
-
-    def look() -> float:
-        seconds[0] += step_s
-        return seconds[0]
-
-    return look
 
 
 async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None:
@@ -34,7 +23,7 @@ async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None
     recorder = RecordingModel(
         ScriptedModel([say("안녕하세요!"), say("그건 도와드릴 수 없어요.")]),
         path,
-        clock=ticking(7.0),
+        clock=SteppingClock(7.0),
     )
     await replay(scenarios, recorder, toolset=toolset, progress=False)
     runs = [
@@ -47,9 +36,7 @@ async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
 
 
-async def test_run_clock_is_machine_time_for_concurrent_or_other_models(
-    tmp_path: Path,
-) -> None:
+async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path: Path) -> None:
     path = tmp_path / "cassette.json"
     recorder = RecordingModel(ScriptedModel([say("네")]), path)
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")

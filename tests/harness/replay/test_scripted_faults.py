@@ -1,7 +1,5 @@
 """Scripted `faults` of tools, through the real dispatcher."""
 
-from collections.abc import Callable
-
 import pytest
 
 from lhkit.confirm.gate import ScriptedGate
@@ -15,8 +13,7 @@ from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset
-
-Load = Callable[[str], tuple[Scenario, ...]]
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -57,9 +54,7 @@ async def test_fault_counts_start_anew_with_each_sample(load: Load, toolset: Too
     assert outcomes == [["handler_error"], ["handler_error"]]
 
 
-async def test_refused_calls_do_not_use_up_faults(
-    registry: ToolRegistry,
-) -> None:
+async def test_refused_calls_do_not_use_up_faults(registry: ToolRegistry) -> None:
     broken = inject_faults(registry, [ScriptedFault(tool="add_note")])
     dispatch = ToolDispatcher(broken).dispatch
     asked = ScriptedGate([False, True, True])

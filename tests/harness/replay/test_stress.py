@@ -1,7 +1,6 @@
 """Stress tests: distractor tools and the order of tools."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,18 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST
 from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.harness.tool_injection import NOT_APPLICABLE, distractors
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_folder
-from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 EVERYTHING = Stress(distractors=10, shuffle=True)
 
 FIND = """
@@ -41,40 +41,17 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
 
 
 @pytest.mark.slow
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    "label",
-    ["distractors=20", "shuffle", "distractors=10,shuffle,seed=7"],
-)
-async def test_reference_model_passes_shipped_scenarios_under_stress(label: str) -> None:
+async def test_reference_model_passes_shipped_scenarios_under_stress() -> None:
+    stress = parse_stress("distractors=20,shuffle,seed=7")
     scenarios = load_scenarios([scenario_folder()])
-    run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), parse_stress(label))
-    wrong = {
-        r.sample_id.scenario: r.judgement.reasons
-        for r in run.records
-        if r.judgement.verdict is not Verdict.PASS
-    }
-    assert wrong == {}
-    assert {each.label for each in [parse_stress(label)]} == {
-        call.response.identity.stress
-        for record in run.records
-        for turn in record.evidence.turns
-        for call in turn.model_calls
-        if call.response.identity
-    }
+    run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), stress)
+    verdicts = {(r.sample_id.scenario, r.judgement.reasons) for r in run.records}
+    assert verdicts == {(scenario.id, ()) for scenario in scenarios}
+    requests = [each for r in run.records for turn in r.evidence.turns for each in turn.model_calls]
+    labels = {each.response.identity.stress for each in requests if each.response.identity}
+    assert labels == {stress.label}
 
 
-def listening(seen: list[ModelRequest], *replies: Reply) -> ScriptedModel:
-    script = iter(replies)
-
-    def answer(request: ModelRequest) -> Reply:
-        seen.append(request)
-        return next(script, Reply())
-
-    return ScriptedModel(answer, name="listening")
-
-
-@pytest.mark.anyio
 async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, load: Load) -> None:
     replies = [call("get_weather", city="Seoul"), call("find_notes", query="milk"), say("none")]
     stress = Stress(distractors=1)
@@ -88,19 +65,16 @@ async def test_distractor_call_is_not_applicable_and_unexpected(toolset: Any, lo
     assert record.judgement.verdict is Verdict.PASS
 
 
-@pytest.mark.anyio
 async def test_shuffle_depends_on_seed(toolset: Any, load: Load) -> None:
     orders = set()
     for seed in (0, 0, 1, 2, 3):
-        seen: list[ModelRequest] = []
-        stress = Stress(distractors=5, shuffle=True, seed=seed)
-        await play(load(FIND), listening(seen, say("x")), toolset, stress)
-        orders.add((seed, tuple(tool.name for tool in seen[0].tools)))
+        model = ScriptedModel([say("x")])
+        await play(load(FIND), model, toolset, Stress(distractors=5, shuffle=True, seed=seed))
+        orders.add((seed, tuple(tool.name for tool in model.requests[0].tools)))
     assert len(orders) == 4
     assert len({frozenset(names) for _, names in orders}) == 1
 
 
-@pytest.mark.anyio
 async def test_stress_changes_content_hash_and_manifest(
     toolset: Any, load: Load, tmp_path: Path
 ) -> None:
@@ -115,7 +89,6 @@ async def test_stress_changes_content_hash_and_manifest(
     assert manifest["models"][0]["stress"] == "distractors=10,shuffle,seed=1"
 
 
-@pytest.mark.anyio
 async def test_stress_closes_only_models_of_factory(toolset: Any, load: Load) -> None:
     class Closing(ScriptedModel):
         closed = 0

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,30 +9,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lhkit.errors import UsageError
-from lhkit.events import EndReason
 from lhkit.harness.compare import compare, compare_arms
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.pairs import Comparison, ViolationChange
-from lhkit.harness.record import (
-    CallRecord,
-    Evidence,
-    Judgement,
-    ModelCallRecord,
-    SampleId,
-    SampleRecord,
-    Severity,
-    TurnRecord,
-    Verdict,
-    Violation,
-)
+from lhkit.harness.record import CallRecord, SampleId, SampleRecord, Severity, Violation
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
 from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog
-from lhkit.responses import Finished, ModelIdentity, Timing
+from lhkit.responses import ModelIdentity, Timing
+from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
-LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
+LETTERS = {"p": PASS, "f": FAIL, "i": INVALID}
 
 
 def record(
@@ -45,29 +33,16 @@ def record(
     violations: tuple[Violation, ...] = (),
 ) -> SampleRecord:
     call = CallRecord(tool="add", raw_args={"x": 1}, result={"status": "ok"}, waiting_s=100.0)
-    request = ModelCallRecord(
-        response=Finished(reason="stop", timing=Timing(first_token_s=turn_s / 2))
-    )
-    turn = TurnRecord(
+    turn = turn_of(
+        model_call(timing=Timing(first_token_s=turn_s / 2)),
         user="please",
-        ended=EndReason.ANSWERED,
         calls=(call,),
-        model_calls=(request,),
         reply="done",
         duration_s=turn_s + 100.0,
     )
-    return SampleRecord(
-        sample_id=SampleId(scenario=scenario, repeat=repeat),
-        content_hash="q",
-        ac="AC-1",
-        locale="ko",
-        judgement=Judgement(
-            verdict=LETTERS[letter],
-            reasons=() if letter == "p" else ("wrong",),
-            violations=violations,
-        ),
-        evidence=Evidence(turns=(turn,)),
-    )
+    reasons = () if letter == "p" else ("wrong",)
+    verdict = LETTERS[letter]
+    return sample(scenario, verdict, repeat, turn, reasons=reasons, violations=violations)
 
 
 def run(*columns: str, name: str = "", manifest: Manifest | None = None) -> Run:
@@ -351,10 +326,4 @@ def test_compare_names_runs_without_folder_by_model() -> None:
 
 def answered_by(identity: ModelIdentity) -> Run:
     """Return a run with one request to this model."""
-    sample = record("s0", "p")
-    request = replace(
-        sample.evidence.turns[0].model_calls[0],
-        response=replace(sample.evidence.turns[0].model_calls[0].response, identity=identity),
-    )
-    turn = replace(sample.evidence.turns[0], model_calls=(request,))
-    return Run(records=(replace(sample, evidence=replace(sample.evidence, turns=(turn,))),))
+    return Run(records=(sample("s0", PASS, 0, turn_of(model_call(identity=identity))),))

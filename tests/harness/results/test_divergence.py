@@ -6,49 +6,25 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from lhkit.events import EndReason
 from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Divergence, first_divergence
-from lhkit.harness.record import (
-    Evidence,
-    Judgement,
-    ModelCallRecord,
-    SampleId,
-    SampleRecord,
-    TurnRecord,
-    Verdict,
-)
+from lhkit.harness.record import Judgement, ModelCallRecord, SampleRecord, Verdict
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.responses import Finished
+from tests.harness.build import FAIL, PASS, model_call, sample, turn_of
 
+Turn = tuple[ModelCallRecord, ...]
 CALL = '{"name": "search_protocols", "parameters": {"query": "'
 
 
-def response(text: str, *ids: int) -> Finished:
-    return Finished(reason="stop", raw_text=text, token_ids=ids)
+def response(text: str, *ids: int) -> ModelCallRecord:
+    return model_call(raw_text=text, token_ids=ids)
 
 
-def conversation(*turns: tuple[Finished, ...], verdict: Verdict = Verdict.PASS) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario="s"),
-        content_hash="q",
-        ac="AC-1",
-        locale="en",
-        judgement=Judgement(verdict=verdict),
-        evidence=Evidence(
-            turns=tuple(
-                TurnRecord(
-                    user="hi",
-                    ended=EndReason.ANSWERED,
-                    model_calls=tuple(ModelCallRecord(response=each) for each in turn),
-                )
-                for turn in turns
-            )
-        ),
-    )
+def conversation(*turns: Turn, verdict: Verdict = PASS) -> SampleRecord:
+    return sample("s", verdict, 0, *(turn_of(*responses) for responses in turns))
 
 
 SAME = (response("same", 1, 2),)
@@ -74,8 +50,8 @@ SAME = (response("same", 1, 2),)
     ],
 )
 def test_divergence_is_the_first_differing_token_or_character(
-    a: tuple[tuple[Finished, ...], ...],
-    b: tuple[tuple[Finished, ...], ...],
+    a: tuple[Turn, ...],
+    b: tuple[Turn, ...],
     turn: int,
     message: int,
     token: int | None,
@@ -106,7 +82,7 @@ def test_divergence_quotes_text_around_the_place() -> None:
 def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words: str) -> None:
     a = conversation((response(f"{CALL}coffee", *ids),))
     b = conversation((response(f"{CALL}tea", *(each * 3 - 2 for each in ids)),))
-    failed = replace(b, judgement=Judgement(verdict=Verdict.FAIL))
+    failed = replace(b, judgement=Judgement(verdict=FAIL))
     old, new = (Run(records=(each,), name=n) for n, each in (("old", a), ("new", failed)))
     console = Console(file=StringIO(), width=100)
     console.print(comparison_view(compare(old, new), load_catalog("en")), soft_wrap=True)

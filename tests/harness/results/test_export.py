@@ -3,7 +3,6 @@
 import json
 import subprocess
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from lhkit.harness.record import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import select_records
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.importers import to_scenario
 from lhkit.imports.openai_messages import import_messages
@@ -29,11 +27,10 @@ from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load as load_toolset
+from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, lines, record, record_run, run_of
 
 pytestmark = pytest.mark.anyio
-
-Load = Callable[[str], tuple[Scenario, ...]]
 
 
 async def exported(folder: Path, **places: Path) -> None:
@@ -68,10 +65,7 @@ async def test_openai_messages_export_has_messages_and_results(
     assert [(each["role"], each["content"]) for each in chat["messages"]] == [
         ("user", "우유 메모 찾아 줘"),
         ("assistant", "찾을게요."),
-        (
-            "tool",
-            '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}',
-        ),
+        ("tool", '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}'),
         ("assistant", "우유가 있어요 \U0001f95b."),
         ("user", "빵도 적어 줘"),
         ("assistant", None),

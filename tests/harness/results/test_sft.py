@@ -1,7 +1,6 @@
 """Training conversations: from runs, references and reviewed chats, without held-out messages."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
-from lhkit.harness.similarity import HeldOut
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
@@ -37,11 +35,11 @@ from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset
+from tests.harness.build import Load
 from tests.harness.results.runs import lines, record_run
 
 pytestmark = pytest.mark.anyio
 
-Load = Callable[[str], tuple[Scenario, ...]]
 
 NOTES = r"""
 - id: notes-1
@@ -198,21 +196,6 @@ async def test_reviewed_conversations_reject_a_failing_call(toolset: Any) -> Non
         UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
     ):
         list(await reviewed_conversations([talk(turn)], toolset))
-
-
-@pytest.mark.parametrize(
-    ("message", "is_near"),
-    [
-        ("빵도 적어 줘", True),
-        ("빵도 적어줘!", True),
-        ("우유 메모를 찾아 줘", True),
-        ("내일 날씨가 어때?", False),
-    ],
-)
-def test_held_out_near_duplicates_are_found(message: str, *, is_near: bool) -> None:
-    held_out = HeldOut(["우유 메모 찾아 줘", "빵도 적어 줘"])
-    assert held_out.has_near([message]) is is_near
-    assert not HeldOut().has_near([message])
 
 
 async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(

@@ -473,9 +473,7 @@ ANSWER = say("It was 17.5.")
         (call("warmth", room="attic"), call("warmest"), call("warmest"), HEAT),
     ],
 )
-async def test_expected_results_allow_any_calls_that_return_them(
-    calls: Sequence[Reply],
-) -> None:
+async def test_expected_results_allow_any_calls_that_return_them(calls: Sequence[Reply]) -> None:
     record = await played(how_warm(), Houses(), *calls, ANSWER, ANSWER)
     assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
 

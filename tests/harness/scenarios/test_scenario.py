@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ import lhkit.harness
 from lhkit.errors import ScenarioError
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.scenario import Before, ExpectedReply, Scenario
+from lhkit.harness.scenario import Before, ExpectedReply
 from lhkit.harness.scenario_schema import scenario_json_schema
-
-Load = Callable[[str], tuple[Scenario, ...]]
+from tests.harness.build import Load
 
 SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenario.schema.json"
 

@@ -1,12 +1,9 @@
 """Runs to report: one with all parts of a record, and one whose every text is hostile."""
 
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
-
-import pytest
 
 from lhkit.events import EndReason
 from lhkit.harness.manifest import Manifest
@@ -29,13 +26,15 @@ from lhkit.harness.record import (
     encode_record,
 )
 from lhkit.harness.results import Run
-from lhkit.locales import Catalog, load_catalog
+from lhkit.locales import load_catalog
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished, ModelIdentity, Timing, Usage
 
 GEMMA = ModelIdentity(
     model="gemma", server="vllm 0.32", base_url="http://127.0.0.1:8000", dialect="json"
 )
+
+KOREAN, ENGLISH = load_catalog("ko"), load_catalog("en")
 
 ATTACK = (
     "</script><script>window.pwned=1</script>"
@@ -47,12 +46,12 @@ ATTACK = (
 """A hostile text in one line."""
 
 _TRUSTED_KEYS = {
-    *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale"),
+    *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale")
 }
 
 
 def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) -> SampleRecord:
-    """Return a failed sample with every part of a record."""
+    """Return a failed sample with every part of a record, with other values of some."""
     call = CallRecord(
         tool="add_note",
         raw_args={"text": "우유 사기", "tag": "home"},
@@ -168,17 +167,10 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
             fault="a fault",
         ),
     )
-    return changed(record, **changes)
-
-
-def changed(record: SampleRecord, **changes: Any) -> SampleRecord:
-    """Return a record with changed fields of it, its judgement or its evidence."""
     for part in ("judgement", "evidence"):
         inner = getattr(record, part)
-        values = {
-            each.name: changes.pop(each.name) for each in fields(inner) if each.name in changes
-        }
-        changes[part] = replace(inner, **values)
+        own = {each.name for each in fields(inner)} & changes.keys()
+        changes[part] = replace(inner, **{name: changes.pop(name) for name in own})
     return replace(record, **changes)
 
 
@@ -208,42 +200,6 @@ def run_of(*records: SampleRecord, name: str = "gemma-json") -> Run:
     return Run(records=records, manifest=Manifest.model_validate(manifest), name=name)
 
 
-@pytest.fixture
-def make_record() -> Callable[..., SampleRecord]:
-    return full_record
-
-
-@pytest.fixture
-def make_run() -> Callable[..., Run]:
-    return run_of
-
-
-@pytest.fixture
-def full_run() -> Run:
-    """Return a run of one pass, one fail and one invalid sample, failures last."""
-    return run_of(
-        full_record("pass-ko-01", verdict=Verdict.PASS, reasons=(), violations=(), fault=None),
-        full_record("invalid-ko-01", verdict=Verdict.INVALID, violations=(), ac="AC-10"),
-        full_record("fail-ko-01"),
-    )
-
-
-@pytest.fixture
-def hostile_run() -> Run:
-    """Return a run in which every text is an attack."""
-    return run_of(poisoned(full_record()), poisoned(full_record(verdict=Verdict.PASS, repeat=1)))
-
-
-@pytest.fixture
-def korean() -> Catalog:
-    return load_catalog("ko")
-
-
-@pytest.fixture
-def english() -> Catalog:
-    return load_catalog("en")
-
-
 class Parsed(HTMLParser):
     """What a reader without scripts gets from HTML: elements with attributes, and the words."""
 
@@ -268,6 +224,12 @@ class Parsed(HTMLParser):
         return " ".join(self.words)
 
 
-@pytest.fixture
-def parse() -> Callable[[str], Parsed]:
-    return Parsed
+FULL_RUN = run_of(
+    full_record("pass-ko-01", verdict=Verdict.PASS, reasons=(), violations=(), fault=None),
+    full_record("invalid-ko-01", verdict=Verdict.INVALID, violations=(), ac="AC-10"),
+    full_record("fail-ko-01"),
+)
+"""One pass, one fail and one invalid sample, failures last."""
+
+HOSTILE_RUN = run_of(poisoned(full_record()), poisoned(full_record(verdict=Verdict.PASS, repeat=1)))
+"""A run in which every text is an attack."""
