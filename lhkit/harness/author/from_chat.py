@@ -15,7 +15,7 @@ from lhkit.confirm.decision import QuestionOutcome, changed_arguments
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import CallRecord, RowKeys, State
-from lhkit.harness.state_diff import NO_KEYS
+from lhkit.harness.scoring.state import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import (
     GateOutcome,

@@ -19,8 +19,8 @@ from lhkit.harness.author.reference_run import ReferenceRun, run_reference
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.scoring.verdict import judge
-from lhkit.harness.state_diff import state_diff
 from lhkit.harness.values import hashable_form
 from lhkit.toolset import Toolset, require_isolated
 

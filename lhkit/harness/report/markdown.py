@@ -21,7 +21,6 @@ from lhkit.harness.tables import (
     Table,
     comparison_sentence,
     comparison_table,
-    criterion_descriptions,
     divergence_line,
     pass_rates,
 )
@@ -106,8 +105,7 @@ def _head_lines(
         sentences = findings or (catalog.text("report.thresholds_reached"),)
         yield from _block(printable("\n".join(sentences)))
         yield ""
-    descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
-    yield from table_lines(pass_rates(summary, catalog, descriptions))
+    yield from table_lines(pass_rates(summary, catalog, toolset=run.toolset))
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:

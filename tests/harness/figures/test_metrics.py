@@ -12,7 +12,9 @@ from lhkit.harness.metrics import (
     ConfirmScore,
     Flips,
     Repeats,
+    Selection,
     confirm_score,
+    count_selection,
     flips,
     repeats,
     summarise,
@@ -35,7 +37,6 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.selection import Selection, count_selection
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 

@@ -7,9 +7,10 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.html import MAX_CHARS, SampleView, catalog_of
+from lhkit.harness.html import MAX_CHARS, SampleView
 from lhkit.harness.record import SampleRecord, TurnScore, Verdict
 from lhkit.harness.results import Run
+from lhkit.harness.transcript import catalog_in
 
 ELEMENTS = {
     *("div", "p", "b", "ul", "li", "span", "code", "section", "h3", "h4", "small", "pre", "i"),
@@ -204,7 +205,5 @@ def test_comparison_html_limits_flips_and_counts_the_rest(
 @pytest.mark.parametrize(
     ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
 )
-def test_catalog_of_samples_is_their_language(
-    locales: list[str], chosen: str, make_record: Callable[..., SampleRecord]
-) -> None:
-    assert catalog_of([make_record(locale=each) for each in locales]).locale == chosen
+def test_catalog_of_samples_is_their_language(locales: list[str], chosen: str) -> None:
+    assert catalog_in(locales).locale == chosen
