@@ -177,7 +177,6 @@ class ChatRecorder:
         )
 
     def _update_manifest(self, locale: str) -> None:
-        """Add the tools of a language to the manifest."""
         before = self._manifest()
         tools = tool_specs(self._live.session.registry)
         metadata: dict[str, Any] = {

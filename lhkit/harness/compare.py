@@ -149,7 +149,6 @@ def _votes(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
 
 
 def _models(run: Run) -> str:
-    """Return the models of a run with their constraints."""
     return ", ".join(
         model.model if model.constraint == "off" else f"{model.model} {model.constraint}"
         for model in run.summary().models

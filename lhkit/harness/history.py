@@ -232,7 +232,6 @@ def _point(run: Run, folder: Path) -> HistoryPoint:
 
 
 def _suite(manifest: Manifest) -> tuple[str, frozenset[str]]:
-    """Return the toolset and the scenarios of a run."""
     return manifest.toolset or DEFAULT_TOOLSET, frozenset(manifest.scenarios)
 
 

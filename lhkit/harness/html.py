@@ -129,7 +129,6 @@ def asset(name: str) -> "Markup":
 
 
 def _macros(catalog: Catalog) -> Any:
-    """Return the template macros in a language."""
     return _environment().get_template("macros.html.j2").make_module(_context(catalog))
 
 
@@ -183,7 +182,6 @@ def _json_text(value: Any) -> str:
 
 
 def _turn_times(turn: TurnRecord) -> dict[str, float]:
-    """Return the seconds of a turn by stage."""
     times = {
         "model": sum(request.duration_s for request in turn.model_calls),
         "tool": sum(call.validation_s + call.handler_s for call in turn.calls),

@@ -185,11 +185,6 @@ class Expect(StrictModel):
     )
     least: int = Field(default=0, ge=0, description="The least number of calls, of any tools.")
 
-    @property
-    def needs_unlisted_calls(self) -> bool:
-        """Whether it requires calls without listing which."""
-        return bool(self.results or self.least)
-
     @field_validator("order")
     @classmethod
     def _check_order(cls, order: str | Before, info: ValidationInfo) -> str | Before:

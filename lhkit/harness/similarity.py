@@ -54,7 +54,6 @@ _EDIT_WORTH_TRYING = 0.2  # the least similarity for which the slower difflib is
 
 
 def _is_near(message: str, other: str) -> bool:
-    """Return True if two user messages are near-duplicates."""
     index = similarity(message, other)
     if index >= NEAR:
         return True

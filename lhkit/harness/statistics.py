@@ -21,6 +21,7 @@ _Numbers: TypeAlias = NDArray[np.float64]
 MAX_SCENARIOS = 100_000
 """The most scenarios that `needed_scenarios` proposes."""
 
+_POWER = 0.8
 _RESAMPLES = 2_000
 _CELLS = 2_000_000
 """The most counts that are drawn at once."""
@@ -159,9 +160,7 @@ def difference_limits(
     return np.maximum(-1.0, low), np.minimum(1.0, high)
 
 
-def needed_scenarios(
-    clusters: Iterable[Sequence[int]], margin: float, power: float = 0.8
-) -> int | None:
+def needed_scenarios(clusters: Iterable[Sequence[int]], margin: float) -> int | None:
     """Return the number of scenarios that tell on which side of a margin a difference lies.
 
     The observed clusters are drawn with replacement, so the difference, its spread and the repeats
@@ -170,10 +169,10 @@ def needed_scenarios(
     Args:
         clusters: as for `difference_interval`; at least one with a pair.
         margin: the margin, 0 to 1: a decrease of this size.
-        power: the probability that `difference_interval` does not contain `-margin`.
 
     Returns:
-        None if `MAX_SCENARIOS` do not suffice: the difference is too close to the margin.
+        The number with which `difference_interval` does not contain `-margin` with a probability of
+        80 %; None if `MAX_SCENARIOS` do not suffice: the difference is too close to the margin.
     """
     filled = [each for each in clusters if each]
     improved, regressed, sizes = _flip_counts(filled)
@@ -183,7 +182,8 @@ def needed_scenarios(
     kinds = Counter(zip(improved, regressed, sizes, strict=True))
     kind_counts = np.array(list(kinds), dtype=float).T
     odds = np.array(list(kinds.values())) / len(filled)
-    least = power + 2 * (power * (1 - power) / _RESAMPLES) ** 0.5  # the simulation's own error
+    error = (_POWER * (1 - _POWER) / _RESAMPLES) ** 0.5  # of the simulation
+    least = _POWER + 2 * error
 
     def is_enough(n: int) -> bool:
         counts = np.random.default_rng(0).multinomial(n, odds, size=_RESAMPLES).astype(float)

@@ -273,7 +273,6 @@ def _append(text: str, path: Path, source: str) -> str:
 
 
 def _value_at(text: str, path: Path) -> Any:
-    """Return the value at a path of an edited file."""
     document = read_yaml(text)
     if document.faults:
         raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.faults[0]}")

@@ -158,18 +158,14 @@ def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]
     yield from _block(printable(comparison_sentence(comparison, catalog)))
     yield ""
     yield from table_lines(comparison_table(comparison, catalog))
-    for key, pairs in (
-        ("regressions", comparison.regressions),
-        ("improvements", comparison.improvements),
-    ):
-        if pairs:
-            names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
-            more = " …" if len(pairs) > _MAX_FLIPS else ""
-            yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
-            for pair in pairs[:_MAX_FLIPS]:
-                if divergence := first_divergence(pair.a, pair.b):
-                    place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
-                    yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
+    for key, pairs in comparison.flips.items():
+        names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
+        more = " …" if len(pairs) > _MAX_FLIPS else ""
+        yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
+        for pair in pairs[:_MAX_FLIPS]:
+            if divergence := first_divergence(pair.a, pair.b):
+                place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
+                yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
     yield ""
 
 

@@ -157,7 +157,6 @@ def _sections(
 def _filter_choices(
     run: Run, summary: Summary, catalog: Catalog
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return the options of each sample filter, as (value, label)."""
     tags = sorted({tag for record in run.records for tag in record.tags})
     return {
         "verdict": [(verdict, catalog.text(f"report.verdict.{verdict}")) for verdict in Verdict],

@@ -78,12 +78,7 @@ def table_view(table: Table, *, width: int | None = None, title: str = "") -> Re
 
 def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     """Yield the pairs whose verdicts differ by scenario, regressions first."""
-    for key, pairs in (
-        ("regressions", comparison.regressions),
-        ("improvements", comparison.improvements),
-    ):
-        if not pairs:
-            continue
+    for key, pairs in comparison.flips.items():
         yield catalog.text(f"compare.{key}", count=len(pairs))
         by_scenario: dict[str, list[Pair]] = {}
         for pair in pairs:  # repeats are similar, so only one of them is shown
