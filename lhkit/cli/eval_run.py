@@ -34,7 +34,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, reusable_samples
 from lhkit.harness.store import RECORDS, require_run_name, stored_statuses
 from lhkit.harness.stress import parse_stress
-from lhkit.harness.tables import change_text, criterion_descriptions, shortened_list
+from lhkit.harness.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.scale import Placement, Resources
@@ -70,12 +70,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     choice, settings = evaluation.choice, evaluation.settings
     async with open_source(choice, settings, is_complete, replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
-    descriptions = criterion_descriptions(
-        (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog
-    )
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
-    console.print(summary_view(run.summary(), catalog, descriptions))
+    console.print(summary_view(run.summary(), catalog, toolset=options.toolset))
     _print_failures(run, folder, console, catalog)
     counts = {"played": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])

@@ -53,7 +53,9 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
     paired = {pair.sample_id for pair in pairs}
     gains = _clustered_gains(pairs)
     differences = [sum(cluster) for cluster in gains]
-    names = _names(run_a, run_b)
+    names = [run.name or _models(run) for run in (run_a, run_b)]
+    if names[0] == names[1] or not all(names):
+        names = [run_a.name or "a", run_b.name or "b"]
     comparison = _NotebookComparison(
         name_a=names[0],
         name_b=names[1],
@@ -146,14 +148,7 @@ def _votes(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
     return tuple(votes)
 
 
-def _names(run_a: Run, run_b: Run) -> tuple[str, str]:
-    """Return the names of two runs: their folders, else their models, else a and b."""
-    a, b = (run.name or _models(run) for run in (run_a, run_b))
-    return (a, b) if a and b and a != b else (run_a.name or "a", run_b.name or "b")
-
-
 def _models(run: Run) -> str:
-    """Return the models of a run with their constraints."""
     return ", ".join(
         model.model if model.constraint == "off" else f"{model.model} {model.constraint}"
         for model in run.summary().models

@@ -5,7 +5,6 @@ text. Anchors are allowed, with a bounded expansion.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.faults import Fault, Path, paths_in
-from lhkit.json_values import plain_json
+from lhkit.json_values import parse_json, plain_json
 
 MAX_FILE_BYTES = 10_000_000
 """A larger file would take minutes to read."""
@@ -103,14 +102,7 @@ def read_json(text: str) -> Document:
         return dict(pairs)
 
     try:
-        value = plain_json(
-            json.loads(
-                text,
-                object_pairs_hook=to_dict,
-                parse_constant=_reject_constant,
-                parse_float=_finite_float,
-            )
-        )
+        value = plain_json(parse_json(text, to_object=to_dict))
     except json.JSONDecodeError as error:
         fault = Fault((), f"not JSON: {error.msg}")
         return Document(value=None, lines={(): error.lineno}, faults=(fault,))
@@ -199,11 +191,7 @@ class _Reader:
         if node.tag == _TAG + "null":
             return None
         try:
-            return json.loads(
-                text.lower() if node.tag == _TAG + "bool" else text,
-                parse_constant=_reject_constant,
-                parse_float=_finite_float,
-            )
+            return parse_json(text.lower() if node.tag == _TAG + "bool" else text)
         except ValueError:
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
             return self._add_fault(
@@ -212,15 +200,6 @@ class _Reader:
 
     def _add_fault(self, path: Path, message: str) -> None:
         self.faults.append(Fault(path, message))
-
-
-def _reject_constant(constant: str) -> Any:
-    raise ValueError(constant)
-
-
-def _finite_float(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _reject_constant(digits)
 
 
 def read_document(file: FilePath) -> Document:

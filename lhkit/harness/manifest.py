@@ -51,7 +51,14 @@ class AssistantLimits(_Part):
 
 
 class Prompt(_Part):
-    """The prompt in one language: hashes, limits and the tools in full."""
+    """The prompt in one language: hashes, limits and the tools in full.
+
+    Attributes:
+        tools_sha256: of the tools as rendered, including their order and that of their keys.
+        rendering_sha256: of the request for a conversation with all kinds of messages, which
+            covers dialect, tool results, stop texts and constraint; empty for a scripted model.
+        texts_sha256: of the dispatcher's error messages.
+    """
 
     instructions_sha256: str = ""
     tools_sha256: str = ""

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.arguments import parse
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -21,7 +20,7 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.matchers import arguments_reasons, parse
 from lhkit.harness.scenario import ExpectedCall
 from lhkit.harness.values import equal
 from lhkit.json_values import shown

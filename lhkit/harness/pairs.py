@@ -5,6 +5,7 @@ A pair is the same scenario and repeat in both runs, valid in both. `compare.com
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
@@ -165,6 +166,12 @@ class Comparison:
     def regressions(self) -> tuple[Pair, ...]:
         """The pairs that passed only in a."""
         return tuple(pair for pair in self.pairs if pair.gain < 0)
+
+    @property
+    def flips(self) -> Mapping[str, tuple[Pair, ...]]:
+        """The regressions, then the improvements, by these names, without empty ones."""
+        flips = {"regressions": self.regressions, "improvements": self.improvements}
+        return {name: pairs for name, pairs in flips.items() if pairs}
 
     @property
     def newly_occurred(self) -> tuple[Pair, ...]:

@@ -13,12 +13,11 @@ from typing import Any, TypeAlias
 from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
 from lhkit.harness.fingerprint import (
     Fingerprints,
-    PromptFingerprint,
     contexts_sha256,
     model_sha256,
     scenario_hash,
 )
-from lhkit.harness.manifest import Manifest, versions
+from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import SCHEMA, SampleId
 from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
@@ -63,7 +62,7 @@ class PlannedScenario:
     scenario: Scenario
     identity: ModelIdentity
     sampling: Sampling
-    prompt: PromptFingerprint
+    prompt: Prompt
     scenario_sha256: str
     contexts_sha256: str
     hashes: tuple[str, ...]
@@ -103,7 +102,8 @@ class Plan:
         counts: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for sample in samples:
             planned = scenarios[sample.scenario.name]
-            prefix = (planned.identity, planned.prompt.instructions, planned.prompt.tools_sha256)
+            prompt = planned.prompt
+            prefix = (planned.identity, prompt.instructions_sha256, prompt.tools_sha256)
             first.setdefault(prefix, sample)
             counts[prefix] += 1
         return tuple(sample for prefix, sample in first.items() if counts[prefix] > 1)
@@ -111,7 +111,7 @@ class Plan:
     @property
     def manifest(self) -> Manifest:
         """The manifest of the plan: models, sampling and hashes, without invocations."""
-        prompts: dict[str, PromptFingerprint] = {}
+        prompts: dict[str, Prompt] = {}
         tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
         scenarios, contexts, hashes = {}, {}, {}
         for planned in self.scenarios:
@@ -139,7 +139,7 @@ class Plan:
             toolset=self.toolset,
             user=self.user,
             locales={
-                locale: prompt.manifest_prompt(list(tools[locale].values()))
+                locale: prompt.model_copy(update={"tools": list(tools[locale].values())})
                 for locale, prompt in prompts.items()
             },
             scenarios=scenarios,

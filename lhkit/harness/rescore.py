@@ -27,10 +27,10 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Answer, Scenario, Turn, decide
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import answers_of
-from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.tool_injection import real_tools
 from lhkit.messages import GateOutcome
 from lhkit.tool_results import ToolErr

@@ -18,10 +18,10 @@ from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.export.otel import trace_lines
 from lhkit.harness.export.parquet import write_parquet
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.manifest import Provenance
-from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page

@@ -11,7 +11,9 @@ from lhkit.harness.metrics import (
     ConfirmScore,
     Flips,
     Repeats,
+    Selection,
     confirm_score,
+    count_selection,
     flips,
     repeats,
     summarise,
@@ -30,7 +32,6 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.selection import Selection, count_selection
 from lhkit.messages import GateOutcome
 from tests.harness import build
 from tests.harness.build import FAIL, INVALID, PASS, model_call, turn_of

@@ -24,7 +24,7 @@ from lhkit.harness.record import (
     decode_record,
     encode_record,
 )
-from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.store import (
     MANIFEST,
     RECORDS,

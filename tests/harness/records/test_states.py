@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state

@@ -83,7 +83,7 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
     assert gate.rejected_interval == rate_interval([[True, True]])
     assert gate.executed_interval == rate_interval([[False, False]])
     table = io.StringIO()
-    Console(file=table, width=120).print(summary_view(run.summary(), english))
+    Console(file=table, width=120).print(summary_view(run.summary(), english, toolset=""))
     page = html_page(run, english, name="x")
     for shown in (
         table.getvalue(),

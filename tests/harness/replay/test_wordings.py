@@ -146,7 +146,7 @@ async def test_summary_compares_spread_over_wordings_with_repeats(play: Play, lo
     assert run.scenarios.groupby("wording")["passed"].sum().tolist() == [0, 2, 0]
     catalog = load_catalog("en")
     console = Console(record=True, width=100, file=io.StringIO())
-    console.print(summary_view(summary, catalog))
+    console.print(summary_view(summary, catalog, toolset=""))
     shown = (
         (console.export_text(), "1 scenario in several wordings: passed by wording 0/2 0%"),
         (markdown(run, catalog, name="r"), "differ in verdict 67%, two repeats of one wording 0%"),

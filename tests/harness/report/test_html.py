@@ -6,8 +6,9 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.html import MAX_CHARS, SampleView, catalog_of
+from lhkit.harness.html import MAX_CHARS, SampleView
 from lhkit.harness.record import SampleRecord, TurnScore, Verdict
+from lhkit.harness.transcript import catalog_in
 from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, Parsed, full_record, run_of
 
 ELEMENTS = {
@@ -174,4 +175,4 @@ def test_comparison_html_limits_flips_and_counts_the_rest() -> None:
     ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
 )
 def test_catalog_of_samples_is_their_language(locales: list[str], chosen: str) -> None:
-    assert catalog_of([full_record(locale=each) for each in locales]).locale == chosen
+    assert catalog_in(locales).locale == chosen

@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Summary, Tally
+from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Selection, Summary, Tally
 from lhkit.harness.rates import Interval, Share
 from lhkit.harness.record import FalseClaim
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
-from lhkit.harness.selection import Selection
-from lhkit.harness.tables import claim_table, gate_table, pass_rates, score_table, violation_table
+from lhkit.harness.tables import (
+    claim_table,
+    gate_table,
+    pass_rates,
+    score_table,
+    violation_table,
+)
 from lhkit.harness.timings import Latency, Tokens
 from lhkit.locales import load_catalog
 from lhkit.text import percent
@@ -120,13 +125,13 @@ def _another(value: Any) -> Any:
 
 
 def page(summary: Summary) -> str:
-    tables = (pass_rates(summary, CATALOG), violation_table(summary.total, CATALOG),
+    tables = (pass_rates(summary, CATALOG, toolset=""), violation_table(summary.total, CATALOG),
               score_table(summary, CATALOG), gate_table(summary, CATALOG))  # fmt: skip
     return repr([(table.rows, table.totals) for table in tables if table])
 
 
 def terminal(summary: Summary) -> str:
-    table = pass_rates(summary, CATALOG)
+    table = pass_rates(summary, CATALOG, toolset="")
     return repr((table.totals, table.notes))
 
 
@@ -174,7 +179,7 @@ RUN = Run(records=(RECORD,), name="r")
 
 def terminal_text() -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(summary_view(RUN.summary(), CATALOG))
+    console.print(summary_view(RUN.summary(), CATALOG, toolset=""))
     return str(console.file.getvalue())  # type: ignore[attr-defined] - a StringIO
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.harness.matching import values_equal
-from lhkit.harness.scoring.state import StateVerdict, check_state
-from lhkit.harness.state_diff import state_diff
+from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
 from lhkit.harness.values import hashable_form
 
 A = {"id": "a", "n": 1}
