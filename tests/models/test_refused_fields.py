@@ -207,12 +207,6 @@ async def test_client_leaves_out_a_refused_field_and_records_it(
     assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
 
 
-async def test_client_sends_all_fields_by_default() -> None:
-    results, bodies = await results_of(picky(), REQUEST)
-    assert [each.refused_fields for each in results if isinstance(each, Finished)] == [()]
-    assert [fields_of(each) for each in bodies] == [ALL]
-
-
 async def test_client_leaves_out_a_temperature_only_if_it_is_zero() -> None:
     warm = replace(REQUEST, sampling=Sampling(temperature=0.7))
     results, bodies = await results_of(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
