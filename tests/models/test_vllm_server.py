@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_server_is_ready_when_health_answers(
+async def test_server_runs_offline_on_loopback_and_is_ready_when_health_answers(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
     seen: list[StartProgress] = []
@@ -70,28 +70,23 @@ async def test_server_is_ready_when_health_answers(
         if progress.stage == "setting up the KV cache" and len(seen) > 1:
             loading.unlink(missing_ok=True)
 
-    async with VllmServer(settings(), report=report) as server:
+    started_with = settings(env={"HF_HUB_OFFLINE": "0"}, kv_cache_gib=3)
+    async with VllmServer(started_with, report=report) as server:
         assert server.running
+        process = psutil.Process(started(tmp_path)[0])
+        environment, arguments = process.environ(), process.cmdline()
         assert server.base_url == f"http://{HOST}:{server.port}/v1"
         async with aiohttp.ClientSession() as session:
             response = await session.get(f"http://{HOST}:{server.port}/health")
             assert response.status == 200
-    assert seen[0].elapsed_s < seen[-1].elapsed_s
-    assert seen[-1].stage == "setting up the KV cache"
-    assert seen[-1].log_path == tmp_path / "server.log"
-    assert not server.running
-
-
-async def test_server_runs_offline_and_on_loopback(
-    settings: Callable[..., ServerSettings], tmp_path: Path
-) -> None:
-    async with VllmServer(settings(env={"HF_HUB_OFFLINE": "0"}, kv_cache_gib=3)):
-        process = psutil.Process(started(tmp_path)[0])
-        environment, arguments = process.environ(), process.cmdline()
     assert environment["VLLM_NO_USAGE_STATS"] == environment["DO_NOT_TRACK"] == "1"
     assert environment["VLLM_CPU_KVCACHE_SPACE"] == "3"
     assert environment["HF_HUB_OFFLINE"] == "0"  # the caller's word is the last
     assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+    assert seen[0].elapsed_s < seen[-1].elapsed_s
+    assert seen[-1].stage == "setting up the KV cache"
+    assert seen[-1].log_path == tmp_path / "server.log"
+    assert not server.running
 
 
 async def test_server_block_ends_every_process_of_a_stubborn_server(
@@ -102,17 +97,10 @@ async def test_server_block_ends_every_process_of_a_stubborn_server(
         assert all(map(alive, [*started(tmp_path), server.pid]))
         tree = psutil.Process(server.pid).children(recursive=True)
         pids = [server.pid, *(process.pid for process in tree)]
+        shared = Path("/dev/shm") / (tmp_path / "shared-memory").read_text()  # noqa: S108
+        assert shared.exists() == (sys.platform == "linux")
     assert len(pids) == 5  # the reaper, the three, and Python's resource tracker
     assert not any(map(alive, pids))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="shared memory has no folder elsewhere")
-async def test_server_kill_frees_shared_memory(
-    settings: Callable[..., ServerSettings], tmp_path: Path
-) -> None:
-    async with VllmServer(settings("stubborn")):
-        shared = Path("/dev/shm") / (tmp_path / "shared-memory").read_text()  # noqa: S108
-        assert shared.exists()
     assert not shared.exists()
 
 
