@@ -27,13 +27,11 @@ from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
+from tests.models.test_vllm_options import help_of
 
 pytestmark = pytest.mark.anyio
 
 REAL_PRINTED = vllm_server.read_help
-
-
-HELP = Path(__file__).parent.parent / "models" / "vllm_help"
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +39,7 @@ def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the installed vLLM print its help without the seconds of its import."""
 
     async def printed(_command: Sequence[str]) -> str:
-        return (HELP / "0.32.txt").read_text(encoding="utf-8")
+        return help_of("0.32")
 
     monkeypatch.setattr(vllm_server, "read_help", printed)
 
@@ -50,7 +48,8 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     """Put an executable `vllm` on the path that knows what a version knows and ends at the rest."""
     program = folder / "bin" / "vllm"
     program.parent.mkdir(parents=True)
-    known = HELP / f"{version}.txt"
+    known = folder / "help.txt"
+    known.write_text(help_of(version), encoding="utf-8")
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
         "from lhkit.models.vllm_server import parse_help\n"
@@ -114,7 +113,6 @@ FAKE_API_SERVER = """
 import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from lhkit.models.vllm_server import parse_help
-text = open(HELP).read()
 if "--help=all" in sys.argv:
     sys.exit(print(text))
 options = [word for word in sys.argv if word.startswith("--")]
@@ -138,7 +136,7 @@ async def test_serve_on_gpu_starts_a_vllm_from_a_folder_on_the_python_path(tmp_p
     module.parent.mkdir(parents=True)
     for parent in list(module.parents)[:3]:
         (parent / "__init__.py").touch()
-    module.write_text(f"HELP = {str(HELP / '0.24.txt')!r}{FAKE_API_SERVER}", encoding="utf-8")
+    module.write_text(f"text = {help_of('0.24')!r}{FAKE_API_SERVER}", encoding="utf-8")
     metadata = packages / "vllm-0.24.0.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.24.0\n", encoding="utf-8")

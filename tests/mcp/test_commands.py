@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -53,13 +52,6 @@ SCENARIOS = """
       reply: {contains_any: [nothing], claims: none}
       gold: {say: "You cancelled, so nothing was done."}
 """
-SUITE = """
-scenarios = ["notes.yaml"]
-toolset = "mcp:notes.toml"
-[arms]
-models = ["gold", "silent"]
-constraints = ["off"]
-"""
 FILES_SERVER = shlex.join([sys.executable, str(Path(__file__).with_name("files_server.py"))])
 
 Lhkit = Callable[..., str]
@@ -73,7 +65,6 @@ def folder(tmp_path: Path) -> Path:
     files = {"toml": declared, "yaml": SCENARIOS}
     for ending, text in files.items():
         (tmp_path / f"notes.{ending}").write_text(text, encoding="utf-8")
-    (tmp_path / "suite.toml").write_text(SUITE, encoding="utf-8")
     return tmp_path
 
 
@@ -132,13 +123,6 @@ def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
     }
     assert verdicts["gold"] == {"write-it": "pass", "leave-it": "pass"}
     assert verdicts["again"] == {"write-it": "fail", "leave-it": "pass"}
-
-
-def test_matrix_finds_the_declaration_next_to_the_suite(lhkit: Lhkit, folder: Path) -> None:
-    output = lhkit("matrix", "suite.toml")
-    assert re.search(r"gold.*2/2", output)
-    assert re.search(r"silent.*0/2", output)
-    assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
 
 
 @pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])

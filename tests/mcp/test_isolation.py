@@ -14,7 +14,6 @@ import pytest
 from lhkit.errors import NotIsolatedError, UsageError
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import always_call_model, gold_model, gold_models, silent_model
 from lhkit.harness.corrections import (
     CorrectedCall,
@@ -178,29 +177,17 @@ def test_eval_with_a_baseline_writes_nothing_on_a_shared_server(
     assert ("isolated = true" in done.stderr) is (model == "gold")
 
 
-async def test_mutate_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    with pytest.raises(NotIsolatedError, match=r"isolated = true") as refused:
-        await mutate([rent()], ledger())
-    assert "\n" not in str(refused.value)
-    assert written(file) == ""
-
-
-@pytest.mark.parametrize("maker", [gold_model, gold_models()])
 @pytest.mark.parametrize("stress", ["", "shuffle"])
-async def test_reference_calls_are_refused_on_a_shared_server(
-    ledger: Ledger, file: Path, maker: Any, stress: str
+async def test_baselines_are_refused_on_a_shared_server(
+    ledger: Ledger, file: Path, stress: str
 ) -> None:
-    model, toolset = stressed(maker, ledger(), parse_stress(stress))
+    makers: list[Any] = [gold_model, gold_models(), always_call_model(rent(), ledger())]
+    for maker in makers:
+        model, toolset = stressed(maker, ledger(), parse_stress(stress))
+        record = await run_sample(rent(), model, toolset)
+        assert record.judgement.verdict is Verdict.INVALID
     with pytest.raises(NotIsolatedError):
-        await replay([rent(), rent(id="more")], model, toolset=toolset, progress=False)
-    record = await run_sample(rent(), model, toolset)
-    assert record.judgement.verdict is Verdict.INVALID
-    assert written(file) == ""
-
-
-async def test_always_call_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    record = await run_sample(rent(), always_call_model(rent(), ledger()), ledger())
-    assert record.judgement.verdict is Verdict.INVALID
+        await replay([rent(), rent(id="more")], gold_model, toolset=ledger(), progress=False)
     assert written(file) == ""
 
 

@@ -147,13 +147,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "cassette.jsonl"
 
 
-async def test_cassette_replays_all_events_and_data(path: Path) -> None:
-    assert await record(path, Playing(EVENTS), REQUEST) == [list(EVENTS)]
-    model = CassetteModel.open(path)
-    assert await collect(model) == list(EVENTS)
-    assert model.identity == IDENTITY
-
-
 characters = st.text(st.characters(exclude_categories=()), max_size=80)
 texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_from(
     [
@@ -212,26 +205,22 @@ async def test_cassette_replays_any_events_for_any_request(
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
 
 
-async def test_recording_counts_times_from_the_request(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
-    (response,) = read_cassette(path).responses
-    assert [each.at_s for each in response.events] == [0.5, 1.0, 1.5, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("pace", "slept"), [(0, []), (1, [0.5, 0.5, 0.5, 0.5]), (0.5, [0.25, 0.25, 0.25, 0.25])]
-)
-async def test_cassette_pace_scales_the_recorded_time(
-    path: Path, pace: float, slept: list[float]
+@pytest.mark.parametrize("pace", [0.0, 0.5, 2.0])
+async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
+    path: Path, pace: float
 ) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
-    waits: list[float] = []
+    assert await record(path, Playing(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
+    waited_s: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
+    async def wait(seconds: float) -> None:
+        waited_s.append(seconds)
 
-    assert await collect(CassetteModel.open(path, pace=pace, sleep=sleep)) == list(EVENTS)
-    assert waits == slept
+    model = CassetteModel.open(path, pace=pace, sleep=wait)
+    assert (model.identity, model.clock()) == (IDENTITY, 0.0)
+    for request, clock_s in ((REQUEST, 2.0), (HELLO, 4.0)):  # an event takes half a second
+        assert await collect(model, request) == list(EVENTS)
+        assert model.clock() == pytest.approx(clock_s)
+    assert waited_s == [pytest.approx(0.5 * pace)] * 8 if pace else waited_s == []
 
 
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
@@ -362,13 +351,6 @@ async def test_cassette_diff_shows_the_change_in_a_long_line(path: Path) -> None
     assert [("old" in line, "new" in line) for line in shown] == [(True, False), (False, True)]
 
 
-async def test_cassette_diff_explains_unicode_normalization(path: Path) -> None:
-    await record(path, ScriptedModel([]), HELLO)
-    asked = ModelRequest(messages=(UserMessage(text=normalize("NFD", "안녕")),))
-    with pytest.raises(CassetteError, match=r"they look the same: one has composed Korean"):
-        await collect(CassetteModel.open(path), asked)
-
-
 async def test_cassette_diff_escapes_control_characters(path: Path) -> None:
     await record(path, ScriptedModel([]), HELLO)
     with pytest.raises(CassetteError) as caught:
@@ -397,8 +379,9 @@ def spoken(text: str) -> ModelRequest:
             spoken("오늘 기분 나빠"),
             "오늘 기분 좋아",
         ),
+        ([HELLO], spoken(normalize("NFD", "안녕")), "look the same: one has composed Korean"),
     ],
-    ids=["longest shared conversation", "fewest changes", "most alike words"],
+    ids=["longest shared conversation", "fewest changes", "most alike words", "normalization"],
 )
 async def test_cassette_diff_takes_the_most_similar_request(
     path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
@@ -571,23 +554,3 @@ async def test_cassette_reports_that_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(encode_cassette(Cassette(identity=IDENTITY)))
     with pytest.raises(CassetteError, match=r"a\.jsonl is empty: record it again"):
         await collect(CassetteModel.open(tmp_path / "a.jsonl"))
-
-
-@pytest.mark.parametrize("pace", [0.0, 2.0])
-async def test_cassette_clock_advances_by_recorded_durations_at_any_pace(
-    path: Path, pace: float
-) -> None:
-    await record(path, Playing(EVENTS), REQUEST, HELLO)
-    took_s = [each.events[-1].at_s for each in read_cassette(path).responses]
-    waited_s: list[float] = []
-
-    async def wait(seconds: float) -> None:
-        waited_s.append(seconds)
-
-    model = CassetteModel.open(path, pace=pace, sleep=wait)
-    assert model.clock() == 0.0
-    await collect(model)
-    assert model.clock() == pytest.approx(took_s[0])
-    await collect(model, HELLO)
-    assert model.clock() == pytest.approx(sum(took_s))
-    assert sum(waited_s) == pytest.approx(pace * sum(took_s))

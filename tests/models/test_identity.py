@@ -3,14 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from lhkit.errors import UnknownModelError
 from lhkit.models import gemma
 from lhkit.models.gemma import expected_identity, served_dtype
-from lhkit.models.identity import server_aliases, weights_alias
+from lhkit.models.identity import server_aliases
 from lhkit.models.served import connect, default_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import ServerSettings
@@ -52,29 +52,29 @@ async def test_identity_names_the_weights_if_the_served_name_differs(
     assert model.identity.weights == weights
 
 
-@pytest.mark.parametrize("name", [None, "mine"])
-async def test_identity_reads_the_weights_hash_from_the_alias(
-    name: str | None,
+@pytest.mark.parametrize("dtype", [*DTYPES, "auto"])
+async def test_identity_reads_hash_and_dtype_from_the_aliases(
+    dtype: Dtype | Literal["auto"],
 ) -> None:
-    names = ({"id": each, "root": "/home/ann/mine"} for each in ("mine", weights_alias(HASH)))
-    async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
-        model = await connect(Endpoint(base_url=server.base_url, model=name))
-        await model.aclose()
-    assert (model.identity.model, model.identity.weights_sha256) == ("mine", HASH)
-    assert model.identity.title == "mine@3fa93fa93fa9"
-    assert model.identity.dtype == ""
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-async def test_identity_reads_the_dtype_from_the_alias(dtype: Dtype) -> None:
     aliases = server_aliases(weights_sha256=HASH, dtype=dtype)
     names = [{"id": each, "root": "/home/ann/mine"} for each in ("mine", *aliases)]
     adapter = {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"}
-    async with FakeVllm(routes={"/v1/models": listed(*names, adapter)}) as server:
-        for name, sha256 in (("mine", HASH), ("adapter", "")):
+    cases = [
+        (names, None, HASH),
+        ([*names, adapter], "mine", HASH),
+        ([*names, adapter], "adapter", ""),
+    ]
+    for entries, name, sha256 in cases:
+        async with FakeVllm(routes={"/v1/models": listed(*entries)}) as server:
             model = await connect(Endpoint(base_url=server.base_url, model=name))
             await model.aclose()
-            assert (model.identity.dtype, model.identity.weights_sha256) == (dtype, sha256)
+        identity = model.identity
+        assert (identity.model, identity.weights_sha256) == (name or "mine", sha256)
+        assert identity.dtype == ("" if dtype == "auto" else dtype)
+        assert identity.title == (f"mine@{HASH[:12]}" if sha256 else "adapter")
+    async with FakeVllm(routes={"/v1/models": listed(*names, adapter)}) as server:
+        with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
+            await connect(server.base_url)
 
 
 def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,22 +83,6 @@ def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch
     assert server_aliases(weights_sha256="", dtype="auto") == ()
     monkeypatch.setattr(gemma, "installed_version", {"vllm": "0.32.0+cpu"}.get)
     assert served_dtype(None) == choose_precision().dtype
-
-
-async def test_identity_of_a_served_adapter_has_its_own_hash() -> None:
-    routes = {
-        "/v1/models": listed(
-            {"id": "mine", "root": "/home/ann/mine"},
-            {"id": weights_alias(HASH), "root": "/home/ann/mine"},
-            {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"},
-        )
-    }
-    async with FakeVllm(routes=routes) as server:
-        model = await connect(Endpoint(base_url=server.base_url, model="adapter"))
-        await model.aclose()
-        assert model.identity.weights_sha256 == ""
-        with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
-            await connect(server.base_url)
 
 
 async def test_expected_identity_equals_the_identity_of_the_server(

@@ -9,12 +9,16 @@ import pytest
 from aiohttp import web
 
 from lhkit.errors import ModelError, RequestRefusedError
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.errors import refused_field
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, Sampling
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
 from tests.models.fake_vllm import (
     NOT_FOUND,
     Behaviour,
@@ -207,17 +211,24 @@ async def test_client_leaves_out_a_refused_field_and_records_it(
     assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
 
 
-async def test_client_sends_all_fields_by_default() -> None:
-    results, bodies = await results_of(picky(), REQUEST)
-    assert [each.refused_fields for each in results if isinstance(each, Finished)] == [()]
-    assert [fields_of(each) for each in bodies] == [ALL]
-
-
 async def test_client_leaves_out_a_temperature_only_if_it_is_zero() -> None:
     warm = replace(REQUEST, sampling=Sampling(temperature=0.7))
     results, bodies = await results_of(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
     assert [type(each) for each in results] == [RequestRefusedError, Finished, RequestRefusedError]
     assert [each.get("temperature") for each in bodies] == [0.7, 0.0, None, 0.7]
+
+
+async def test_run_records_the_refused_fields() -> None:
+    turn = {"user": "Hello?", "reply": {"contains_any": ["네"]}}
+    scenario = Scenario.from_data({"id": "hi", "ac": "a", "locale": "en", "turns": [turn]})
+    behaviours = [picky(("max_tokens", 400, NO_MAX_TOKENS))] * 3
+    async with FakeVllm(*behaviours, routes={"/version": answers(404, NOT_FOUND)}) as server:
+        model = await connect(Endpoint(base_url=server.base_url, dialect="openai", retries=0))
+        tools = ToolRegistry([echo_tool()])
+        (record,) = (await replay([scenario], model, toolset=tools, progress=False)).records
+        await model.aclose()
+    [made] = record.evidence.turns[0].model_calls
+    assert (record.judgement.verdict, made.response.refused_fields) == ("pass", ("max_tokens",))
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,6 @@ def test_parse_takes_any_tool_name(name: str) -> None:
     assert only_call(marked(f"call:{name}{{a:1}}"))[0] == name
 
 
-def test_parse_returns_a_fragment_without_the_end_token() -> None:
-    raw = f"<start_function_call>call:f{{a:{E}x{E}}}"
-    result = DIALECT.parse(raw)
-    assert (result.calls, result.fragment) == ((), raw)
-
-
 def test_generation_stops_at_a_response_token() -> None:
     assert DIALECT.stop_texts == ("<start_function_response>",)
 
@@ -157,12 +151,3 @@ def test_encode_keeps_nested_types_and_default_values() -> None:
         f"enum:[{E}type{E},{E}string{E}],type:[{E}STRING{E},{E}NULL{E}]}},type:{E}ARRAY{E}}}}},"
         f"type:{E}OBJECT{E}}}"
     ) in prompt
-
-
-def test_parse_handles_an_escape_across_chunks() -> None:
-    raw = marked(r'call:f{a:"\"<end_function_call>\\"}')
-    parser = DIALECT.incremental()
-    events = [event for char in raw for event in parser.feed(char)]
-    [call] = parser.close().calls
-    assert call.args == {"a": '"<end_function_call>\\'}
-    assert len(events) == 1

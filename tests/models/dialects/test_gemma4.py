@@ -67,30 +67,6 @@ def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> No
     assert (call.args, call.repairs) == (args, ())
 
 
-def test_parse_repairs_a_value_without_delimiters() -> None:
-    [call] = DIALECT.parse(marked("call:f{a:서울}")).calls
-    assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "args"),
-    [
-        ("refs:['ds_1','ds_2']", {"refs": ["ds_1", "ds_2"]}),
-        ("tags:['red, dark','blue']", {"tags": ["red, dark", "blue"]}),
-        ("mode:'fast',n:1", {"mode": "fast", "n": 1}),
-    ],
-)
-def test_parse_strips_single_quotes(arguments: str, args: dict[str, Any]) -> None:
-    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
-    assert (call.args, call.repairs) == (args, ("single_quoted",))
-
-
-def test_parse_returns_a_fragment_for_a_truncated_string() -> None:
-    # vLLM's gemma4 parser reports it as complete.
-    result = DIALECT.parse(f"<|tool_call>call:f{{a:{Q}서")
-    assert (result.calls, result.truncated) == ((), True)
-
-
 def test_render_call_quotes_a_delimiter_as_json() -> None:
     raw = DIALECT.render_call("f", {"a": f"x{Q}y"})
     assert raw == marked(r'call:f{a:"x\u003c|\"|>y"}')
