@@ -55,7 +55,8 @@ BAD: list[tuple[str, str]] = [
     ),
     # unknown names and invalid texts
     (f"{EVAL} --model gpt", "Invalid embedded model 'gpt'"),
-    (f"{EVAL} --dialect xml", "Invalid dialect 'xml'"),
+    ("chat --model gpt", "Invalid embedded model 'gpt': choose one of gemma"),
+    (f"{EVAL} --model gold --dialect xml", "Invalid dialect 'xml': choose one of"),
     (f"{EVAL} --constrain maybe", "'maybe' is not one of 'off', 'auto'"),
     (f"{EVAL} --dtype int8", "'int8' is not one of"),
     (f"{EVAL} --dtype float32 --base-url http://127.0.0.1:1", "serves already: leave one"),
@@ -86,7 +87,11 @@ BAD: list[tuple[str, str]] = [
     ("serve --weights adapter", "adapter has no model"),
     ("serve gemma-base --weights adapter", "--weights"),
     ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),
+    (f"{EVAL} --fail-under 0.85", "--fail-under is in percent: for a share of 0.85 give 85"),
+    (f"{EVAL} --margin 0.03", "--margin is in percent: for a share of 0.03 give 3"),
+    ("serve x --dry-run --device tpu", "'tpu' is not one of 'gpu', 'cpu'"),
     # contradicting options
+    (f"{EVAL} --margin 3", "--margin is for a comparison: give --baseline too"),
     (f"{EVAL} --replicas 2", "--replicas is for --ray: give both, or neither"),
     ("matrix suite.toml --cpus-per-replica 1", "--cpus-per-replica is for --ray"),
     ("serve google/gemma-3-4b-it --runtime llama.cpp", "--runtime is for gemma and gemma-base"),
