@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
-from lhkit.cli.evaluation import parse_addresses
+from lhkit.cli.evaluation import OpenedModel, parse_addresses
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
@@ -140,7 +140,7 @@ async def test_pool_binds_conversations_and_sends_new_ones_to_the_least_busy() -
         await ask(third, asked(3))
         await ask(second, asked(2))
         assert (a.talks(), b.talks()) == ([1, 1, 3], [2, 2])
-        assert source_concurrency(pool) == 2 * default_concurrency(pool.identity)
+        assert OpenedModel(source=pool).concurrency == 2 * default_concurrency(pool.identity)
 
 
 async def test_pool_moves_samples_from_a_killed_server(
