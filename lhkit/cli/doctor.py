@@ -206,7 +206,6 @@ async def _check_constraint(endpoint: Endpoint, catalog: Catalog) -> Check:
 
 
 async def _check_server_parser(endpoint: Endpoint, catalog: Catalog) -> Check:
-    """Check whether the server parses tool calls itself."""
     try:
         await _request_once(replace(endpoint, dialect=OPENAI), _FEW_TOKENS)
     except RequestRefusedError:

@@ -140,11 +140,6 @@ async def _run(
 
 
 def _scenario_paths(options: EvalOptions) -> tuple[Path, ...]:
-    """Return the paths of the scenarios.
-
-    Raises:
-        UsageError: the split is unknown or combined with paths, or a custom toolset has no paths.
-    """
     shipped = scenario_paths(options.split or "dev")
     has_own_tools = options.toolset != DEFAULT
     if options.split is not None and (options.paths or has_own_tools):
@@ -158,11 +153,7 @@ def _scenario_paths(options: EvalOptions) -> tuple[Path, ...]:
 
 
 def _baseline(options: EvalOptions) -> Run | None:
-    """Return the baseline, loaded and checked before hours are spent on the run.
-
-    Raises:
-        UsageError: a threshold is invalid, or the baseline has no valid sample.
-    """
+    """Return the baseline, loaded and checked before hours are spent on the run."""
     baseline = None
     if options.baseline is not None:
         named = options.runs_dir / options.baseline

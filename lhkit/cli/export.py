@@ -174,12 +174,7 @@ def _requested_files(
 
 
 async def _export_sft(options: ExportOptions, file: Path, catalog: Catalog) -> None:
-    """Write training conversations and print how many were left out.
-
-    Raises:
-        UsageError: there is no source, a source is invalid, or no conversation remains.
-        RunError: the run cannot be read, or the file cannot be written.
-    """
+    """Write training conversations and print how many were left out."""
     if options.folder is None and not (options.scenarios or options.reviewed):
         raise UsageError("--sft: give the folder of a RUN, --scenarios or --reviewed")
     toolset = load(options.toolset or DEFAULT)
@@ -215,11 +210,7 @@ def _is_url(place: str) -> bool:
 
 
 async def _send_traces(run: Run, address: str) -> str:
-    """Send the traces to a receiver of OTLP over HTTP; return its URL.
-
-    Raises:
-        RunError: the receiver cannot be reached or refuses the traces.
-    """
+    """Send the traces to a receiver of OTLP over HTTP; return its URL."""
     parts = urlsplit(address)
     path = parts.path if parts.path.strip("/") else _TRACES_PATH
     url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

@@ -15,6 +15,7 @@ from lhkit.cli.progress import setup_progress
 from lhkit.cli.serve_line import (
     GGUF,
     ServeOptions,
+    fitted_plan,
     folder_name,
     print_dtype,
     print_embedded_line,
@@ -23,10 +24,10 @@ from lhkit.cli.serve_line import (
 )
 from lhkit.errors import ServerStartError, UsageError
 from lhkit.models.adapter import read_lora, with_lora
-from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES, served_dtype, serving_plan
+from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES
 from lhkit.models.identity import weights_alias
 from lhkit.models.server import LocalServer, RunningServer, find_running_server, register_server
-from lhkit.models.vllm_server import ServerSettings, fit_installed_vllm
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import LLAMA_CPP, Settings
 from lhkit.text import printable
@@ -103,7 +104,6 @@ def _print_served(name: str, running: RunningServer) -> int:
 
 
 async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings: Settings) -> int:
-    """Serve an embedded model with a LoRA adapter."""
     base = app.embedded_name(model)
     await read_lora(folder, settings.cache_dir, base=base)  # fail before weights are prepared
     print_dtype(settings)
@@ -167,19 +167,9 @@ async def _create_server(
             server_parser=options.server_parser,
             compiled=options.compiled,
         )
-    folder, now = await asyncio.to_thread(options.weights.resolve), settings.now()
-    plan = serving_plan(
-        name,
-        folder,
-        settings.cache_dir,
-        now,
-        dtype=served_dtype(settings.dtype),
-        port=options.port,
-        server_parser=options.server_parser,
-        compiled=options.compiled,
-        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
-    )
-    plan = await fit_installed_vllm(plan, settings.cache_dir)
+    folder = await asyncio.to_thread(options.weights.resolve)
+    sha256 = await weights_sha256(folder, settings.cache_dir, report=reports.weights)
+    plan = await fitted_plan(name, folder, options, settings, weights_sha256=sha256)
     return LocalServer(plan, report=reports.server)
 
 

@@ -27,6 +27,7 @@ from lhkit.models.llama_cpp_server import LlamaCppSettings, light_adapter, requi
 from lhkit.models.vllm_server import (
     CPU_SERVER,
     Device,
+    ServerSettings,
     filter_options,
     fit_installed_vllm,
     known_options,
@@ -156,18 +157,7 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
         folder = embedded.embedded_folder(name, settings)
     else:
         name, folder = folder_name(weights), await asyncio.to_thread(weights.resolve)
-    now = settings.now()
-    plan = serving_plan(
-        name,
-        folder,
-        settings.cache_dir,
-        now,
-        dtype=served_dtype(settings.dtype),
-        port=port,
-        server_parser=options.server_parser,
-        compiled=options.compiled,
-    )
-    plan = await fit_installed_vllm(plan, settings.cache_dir)
+    plan = await fitted_plan(name, folder, options, settings)
     if options.lora is not None:
         plan = with_lora(plan, await read_lora(options.lora, settings.cache_dir, base=name))
     print_left_out(plan.left_out, settings)
@@ -175,6 +165,24 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
     print_dtype(settings)
     _print_line(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
     return ExitCode.OK
+
+
+async def fitted_plan(
+    name: str, folder: Path, options: ServeOptions, settings: Settings, *, weights_sha256: str = ""
+) -> ServerSettings:
+    """Return how the installed vLLM serves a folder of weights under a name."""
+    plan = serving_plan(
+        name,
+        folder,
+        settings.cache_dir,
+        settings.now(),
+        dtype=served_dtype(settings.dtype),
+        port=options.port,
+        server_parser=options.server_parser,
+        compiled=options.compiled,
+        weights_sha256=weights_sha256,
+    )
+    return await fit_installed_vllm(plan, settings.cache_dir)
 
 
 def folder_name(weights: Path) -> str:

@@ -5,7 +5,7 @@ import os
 import select
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from lhkit.confirm.terminal import discard_pending_input
 
@@ -16,18 +16,6 @@ Raises EOFError at the end of input, KeyboardInterrupt on Ctrl-C.
 """
 
 _CHUNK_BYTES = 4096
-
-
-class InputLines(Protocol):
-    """A source of input lines."""
-
-    async def read(self, prompt: str) -> str:
-        """Show a prompt and return one line, as `LineReader`."""
-        ...
-
-    async def forget(self) -> bool:
-        """Discard lines typed before a question; return whether there were any."""
-        ...
 
 
 class TypedLines:
@@ -106,6 +94,9 @@ class PipedLines:
             await readable.wait()
         finally:
             loop.remove_reader(self._descriptor)
+
+
+InputLines: TypeAlias = TypedLines | PipedLines
 
 
 def input_lines() -> InputLines:

@@ -333,11 +333,7 @@ def edited_arguments(
 
 
 def _parse_kind(part: Any) -> tuple[FieldKind, dict[str, str]]:
-    """Return the kind of a property's field, and its choices: value to title.
-
-    Raises:
-        UnsupportedFormError: no kind fits; the message is the reason.
-    """
+    """Return the kind of a property's field, and its choices: value to title."""
     if not isinstance(part, Mapping):
         raise UnsupportedFormError("its schema is not an object")
     if union := part.keys() & {"anyOf", "allOf", "$ref"}:
@@ -352,11 +348,7 @@ def _parse_kind(part: Any) -> tuple[FieldKind, dict[str, str]]:
 
 
 def _parse_choices(part: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the choices of `enum` (with `enumNames`) or of `oneOf`: value to title.
-
-    Raises:
-        UnsupportedFormError: they are not strings, or too many.
-    """
+    """Return the choices of `enum` (with `enumNames`) or of `oneOf`: value to title."""
     pairs: list[tuple[Any, Any]]
     if "oneOf" in part:
         listed = part["oneOf"] if isinstance(part["oneOf"], list) else []

@@ -4,7 +4,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, read_only_json
 from lhkit.locales import Catalog
@@ -20,23 +20,13 @@ With a parameter named `deps` it also receives the dependencies, to look up name
 not copied, so it must not change them."""
 
 
-class Summarizable(Protocol):
-    """A tool, as far as `summarize` needs it."""
-
-    @property
-    def summarize(self) -> Summarizer | None:
-        """The tool's own summary function, or None."""
-        ...
-
-
 def summarize(
-    tool: Summarizable, args: Mapping[str, JSON], catalog: Catalog, deps: Any = None
+    summarizer: Summarizer | None, args: Mapping[str, JSON], catalog: Catalog, deps: Any = None
 ) -> str:
-    """Return the tool's own summary of `args`, or the arguments as indented JSON.
+    """Return a tool's own summary of `args`; without a summarizer, the arguments as indented JSON.
 
-    If the tool's own summary raises, the arguments follow a sentence that says so.
+    If the summarizer raises, the arguments follow a sentence that says so.
     """
-    summarizer = tool.summarize
     if summarizer is None:
         return pretty(args)
     try:

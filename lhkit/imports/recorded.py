@@ -331,11 +331,7 @@ def _is_part(part: Any, is_result: bool) -> bool:
 
 
 def _parse_calls(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str, Any]]:
-    """Yield id, name and encoded arguments of each call, including the older `function_call`.
-
-    Raises:
-        UsageError: a call is not an object with a function name.
-    """
+    """Yield id, name and encoded arguments of each call, including the older `function_call`."""
     calls = decode_json(message.get("tool_calls") or [])
     if not isinstance(calls, list):
         raise UsageError(f"{where} is not a valid conversation: tool_calls must be a list.")

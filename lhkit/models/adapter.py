@@ -82,8 +82,7 @@ def base_sha256(folder: Path) -> str:
     """Return the hash of a base model's configuration and weights."""
     digest = hashlib.sha256()
     for path in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(bytes.fromhex(file_sha256(path)))
     return digest.hexdigest()
 
 

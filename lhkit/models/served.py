@@ -82,9 +82,6 @@ def _require_chat_constraint(constraint: Constraint) -> None:
 
     `required` is its `tool_choice`. Its `auto` guarantees nothing about a call's arguments, so the
     constraint `auto` is not supported.
-
-    Raises:
-        UsageError: the constraint is not supported.
     """
     if constraint not in ("off", "required"):
         raise UsageError(

@@ -66,7 +66,6 @@ def _common_options(
     dtype: ServedDtype = "auto",
     port: int | None = None,
 ) -> tuple[str, ...]:
-    """Return the options of every vLLM command line."""
     return (
         # The only backend that supports all of lhkit's grammars and schemas; with another one, a
         # required call may consist of white space.

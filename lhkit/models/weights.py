@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from lhkit.errors import AdapterError, MissingPackageError, WeightsError
+from lhkit.errors import AdapterError, LhkitError, MissingPackageError, WeightsError
 from lhkit.files import file_sha256
 from lhkit.models.adapter import adapter_hashes
 from lhkit.models.conversion import INVALID_INPUT
@@ -131,15 +131,9 @@ async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
 
     Raises:
         WeightsError: as `convert`, or it fails; the message contains its last line.
+        OSError: the disk is full.
     """
-    code, last_line = await run_python(*_SCRIPT, "convert", str(gguf), str(folder))
-    if code == INVALID_INPUT:
-        raise WeightsError(last_line)
-    if code:
-        raise WeightsError(
-            f"Converting the weights failed (exit {code}: {last_line}); run the same command "
-            "again, and `make venv` first if packages were changed."
-        )
+    await _run_script("convert", gguf, folder, what="Converting the weights", invalid=WeightsError)
 
 
 async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
@@ -150,16 +144,20 @@ async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
         WeightsError: it fails; the message contains its last line.
         OSError: the disk is full.
     """
-    paths = map(str, (base, adapter, target))
-    code, last_line = await run_python(*_SCRIPT, "merge", *paths)
+    paths = (base, adapter, target)
+    await _run_script("merge", *paths, what="Merging the adapter", invalid=AdapterError)
+
+
+async def _run_script(command: str, *paths: Path, what: str, invalid: type[LhkitError]) -> None:
+    code, last_line = await run_python(*_SCRIPT, command, *map(str, paths))
     if code == INVALID_INPUT:
-        raise AdapterError(last_line)
+        raise invalid(last_line)
     if "No space left" in last_line:
         raise OSError(errno.ENOSPC, last_line)
     if code:
         raise WeightsError(
-            f"Merging the adapter failed (exit {code}: {last_line}); run the same command again, "
-            "and `make venv` first if packages were changed."
+            f"{what} failed (exit {code}: {last_line}); run the same command again, and `make "
+            "venv` first if packages were changed."
         )
 
 

@@ -210,24 +210,21 @@ async def _build(folder: Path, build: Build, needed_bytes: int, packages: tuple[
     try:
         new = partial / folder.name
         await build(new)
-        await asyncio.to_thread(_write_manifest, new, packages)
-        _swap(new, folder)
+        await asyncio.to_thread(_complete, new, folder, packages)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _swap(new: Path, folder: Path) -> None:
-    if folder.exists():  # a damaged one: a rename does not replace a folder
-        folder.rename(new.with_name("damaged"))
-    new.rename(folder)
-
-
-def _write_manifest(folder: Path, packages: tuple[str, ...]) -> None:
+def _complete(new: Path, folder: Path, packages: tuple[str, ...]) -> None:
+    """Write the manifest of a new folder, and put it in the place of `folder`."""
     manifest = {
         "versions": {package: version(package) for package in packages},
         "files": {
             path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-            for path in sorted(folder.iterdir())
+            for path in sorted(new.iterdir())
         },
     }
-    (folder / FOLDER_MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (new / FOLDER_MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    if folder.exists():  # a damaged one: a rename does not replace a folder
+        folder.rename(new.with_name("damaged"))
+    new.rename(folder)

@@ -5,7 +5,6 @@ import copy
 import re
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,14 @@ from lhkit.notebook.board import Board, Press, stack_board
 from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoice, blinded
 from lhkit.notebook.board_view import ab_lines, ab_parts
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.conversation import PanelConversation
+from lhkit.notebook.conversation import PanelConversation, with_store
 from lhkit.notebook.loop import HomeLoop, PanelTasks
 from lhkit.notebook.opt_in import NO_CONSENT, OptIns, opt_in_request
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, load_toolset
+from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
 
 def folder_names(identities: Sequence[ModelIdentity]) -> tuple[str, ...]:
@@ -177,7 +176,7 @@ class ABPanel(Board[ABState]):
 
         def open_session() -> LiveSession:
             return LiveSession(
-                _with_store(tools, store),
+                with_store(tools, copy.deepcopy(store)),
                 copy.deepcopy(world),
                 None,
                 now=now or settings.now,
@@ -341,7 +340,6 @@ class ABPanel(Board[ABState]):
         self._box.close()
 
     def _draw_sides(self) -> None:
-        """Draw the sides, and begin a conversation on each."""
         self._sides = self._chats[::-1] if self._draw() else [*self._chats]
         for side, chat in zip(SIDES, self._sides, strict=True):
             chat.begin(self._catalog.text(f"ab.{side}"))
@@ -403,9 +401,3 @@ async def _all(turns: Sequence[Coroutine[Any, Any, None]]) -> None:
     async with asyncio.TaskGroup() as group:
         for turn in turns:
             group.create_task(turn)
-
-
-def _with_store(toolset: Toolset, store: Any) -> Toolset:
-    if not isinstance(toolset, BareToolset) or store is None:
-        return toolset
-    return replace(toolset, assistant=replace(toolset.assistant, deps=copy.deepcopy(store)))

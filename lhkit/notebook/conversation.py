@@ -4,6 +4,8 @@ Another language, or a repeated turn, needs a new controller over the same histo
 """
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from lhkit.chat.controller import ChatController
 from lhkit.chat.state import Transcript
@@ -14,7 +16,14 @@ from lhkit.locales import Catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import assistant_of
+from lhkit.toolset import BareToolset, Toolset, assistant_of
+
+
+def with_store(toolset: Toolset, store: Any) -> Toolset:
+    """Return a toolset whose handlers get `store` as `deps`, if it is a bare registry's."""
+    if not isinstance(toolset, BareToolset) or store is None:
+        return toolset
+    return replace(toolset, assistant=replace(toolset.assistant, deps=store))
 
 
 class PanelConversation:

@@ -45,7 +45,6 @@ def is_active(text: str) -> bool:
 
 
 def _is_closed(fence: Token, text: str) -> bool:
-    """Return whether a code fence is closed."""
     if fence.map is None or fence.level:
         return True
     last = _LINE_END.split(text)[fence.map[1] - 1 : fence.map[1]]

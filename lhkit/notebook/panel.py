@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.conversation import PanelConversation
+from lhkit.notebook.conversation import PanelConversation, with_store
 from lhkit.notebook.export import to_json, to_markdown
 from lhkit.notebook.loop import HomeLoop, PanelTasks, Work
 from lhkit.notebook.opt_in import NO_CONSENT, OptIns, opt_in_request
@@ -33,7 +32,6 @@ from lhkit.notebook.state import (
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import (
     DEFAULT,
-    BareToolset,
     ToolsetSource,
     closing_session,
     is_blocking,
@@ -79,9 +77,7 @@ class ChatPanel:
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
-        tools = load_toolset(toolset)
-        if isinstance(tools, BareToolset) and store is not None:
-            tools = replace(tools, assistant=replace(tools.assistant, deps=store))
+        tools = with_store(load_toolset(toolset), store)
         live_session = LiveSession(
             tools,
             world,

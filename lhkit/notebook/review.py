@@ -362,7 +362,6 @@ _STEPS = {
 
 
 def _write_files(texts: Mapping[Path, str]) -> tuple[Path, ...]:
-    """Write files atomically, and return their paths."""
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())

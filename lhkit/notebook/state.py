@@ -134,9 +134,7 @@ class TurnFigures:
     """Tokens and seconds of a turn; `duration_s` excludes the time that the user takes."""
 
     prompt_tokens: int = 0
-    cached_tokens: int = 0
     completion_tokens: int = 0
-    first_token_s: float | None = None
     duration_s: float | None = None
 
 
@@ -266,15 +264,10 @@ def _fold_chat_event(state: PanelState, event: ChatEvent, at_s: float) -> PanelS
     match event:
         case TurnStarted():
             return replace(after, figures=TurnFigures(), started_s=at_s)
-        case Finished(usage=usage, timing=timing):
-            figures = state.figures
-            first_s = figures.first_token_s
-            figures = replace(
-                figures,
-                prompt_tokens=figures.prompt_tokens + usage.prompt_tokens,
-                cached_tokens=figures.cached_tokens + (usage.cached_tokens or 0),
-                completion_tokens=figures.completion_tokens + usage.completion_tokens,
-                first_token_s=timing.first_token_s if first_s is None else first_s,
+        case Finished(usage=usage):
+            figures = TurnFigures(
+                prompt_tokens=state.figures.prompt_tokens + usage.prompt_tokens,
+                completion_tokens=state.figures.completion_tokens + usage.completion_tokens,
             )
             return replace(after, figures=figures, identity=event.identity or state.identity)
         case TurnEnded():

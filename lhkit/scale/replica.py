@@ -149,11 +149,6 @@ class Replica:
         return self._context
 
     def _planned_sample(self, request: SampleRequest) -> PlannedSample:
-        """Return the sample of a request.
-
-        Raises:
-            UsageError: it has another content hash here than in the plan.
-        """
         scenario, context = self._scenarios[request.scenario], self._require_context()
         if request.scenario not in self._planned:
             repeats = self._config.options.repeats
@@ -207,11 +202,6 @@ class Replica:
 
 
 def _require_versions(required: Mapping[str, str]) -> None:
-    """Refuse a node with other versions than the driver.
-
-    Raises:
-        UsageError: a version differs; the message names all that do.
-    """
     installed = versions()
     different = [
         f"{name} {installed.get(name, 'not installed')} instead of {version}"

@@ -230,7 +230,7 @@ class _Dispatch:
             self._update(reason=decision.reason)
             if not changed_arguments(proposed.args, edited.args):
                 return proposed
-            summary = summarize(tool, edited.args, self.catalog, self.deps)
+            summary = summarize(tool.summarize, edited.args, self.catalog, self.deps)
             self._update(summary=summary, shown_args=shown_args, run_args=edited.args)
             return edited
         else:
@@ -250,13 +250,13 @@ class _Dispatch:
     def _request(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> ConfirmRequest:
         def revise(arguments: Any) -> tuple[Mapping[str, JSON], str]:
             edited = self._edited(tool, arguments)[1].args
-            return edited, summarize(tool, edited, self.catalog, self.deps)
+            return edited, summarize(tool.summarize, edited, self.catalog, self.deps)
 
         return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
             args=args,
-            summary=summarize(tool, args, self.catalog, self.deps),
+            summary=summarize(tool.summarize, args, self.catalog, self.deps),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
             revise=revise,

@@ -207,11 +207,8 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
 
 def _resolve_types(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the types of the arguments, those written as strings resolved."""
-    annotated: Any = SimpleNamespace(__annotations__=dict(annotations))
     try:
-        return get_type_hints(
-            annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
-        )
+        return _type_hints(body, annotations)
     except NameError as error:
         raise RegistrationError(
             f"tool {tool_name!r}: the type {error.name!r} of an argument is unknown: define it "
@@ -222,6 +219,12 @@ def _resolve_types(tool_name: str, body: Any, annotations: Mapping[str, Any]) ->
             f"tool {tool_name!r}: the type of an argument is invalid: {error}. Annotate it with a "
             "type, such as str"
         ) from error
+
+
+def _type_hints(body: Any, annotations: Mapping[str, Any]) -> dict[str, Any]:
+    annotated: Any = SimpleNamespace(__annotations__=dict(annotations))
+    names = getattr(body, "__globals__", {})
+    return get_type_hints(annotated, globalns=names, include_extras=True)
 
 
 def _with_descriptions(hint: Any) -> Any:
@@ -251,10 +254,7 @@ def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] |
     function = function.func if isinstance(function, partial) else function
     try:
         annotations = {"return": inspect.signature(function).return_annotation}
-        annotated: Any = SimpleNamespace(__annotations__=annotations)
-        hint = get_type_hints(
-            annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
-        )["return"]
+        hint = _type_hints(body, annotations)["return"]
     except Exception:  # noqa: BLE001 - boundary: an annotation may be any text or object
         return None
     if get_origin(hint) in {Awaitable, Coroutine}:

@@ -220,11 +220,7 @@ def read_state(
 
 
 def _plain_copy(value: Any, name: str) -> dict[str, Any]:
-    """Return a mapping of user code as plain JSON.
-
-    Raises:
-        UsageError: a value is not JSON; the message says where.
-    """
+    """Return a mapping of user code as plain JSON."""
     if not isinstance(value, Mapping):
         kind = _type_name(value)
         raise UsageError(f"{name} is {kind}: give an object with a list of rows per table")

@@ -30,7 +30,7 @@ def properties(registry: ToolRegistry) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def question(catalog: ProtocolCatalog, tool: str, args: dict[str, Any], locale: str) -> str:
-    return summarize(build_registry(catalog, "ko")[tool], args, load_catalog(locale))
+    return summarize(build_registry(catalog, "ko")[tool].summarize, args, load_catalog(locale))
 
 
 @pytest.mark.promise("lifehelper.six_tools")

@@ -32,7 +32,7 @@ from lhkit.notebook.state import (
     TurnDropped,
     fold,
 )
-from lhkit.responses import Finished, TextDelta, Timing, ToolCallParsed, Usage
+from lhkit.responses import Finished, TextDelta, ToolCallParsed, Usage
 from lhkit.tool_results import ToolOk
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
@@ -147,8 +147,8 @@ def test_fold_marks_a_lost_server_and_a_retry() -> None:
 
 
 def test_fold_sums_figures_without_waiting_time() -> None:
-    usage = Usage(prompt_tokens=100, completion_tokens=7, cached_tokens=64)
-    first = Finished(reason="stop", usage=usage, timing=Timing(first_token_s=0.2), calls=(CALL,))
+    usage = Usage(prompt_tokens=100, completion_tokens=7)
+    first = Finished(reason="stop", usage=usage, calls=(CALL,))
     state = folded(
         started(),  # at 0 s
         ModelCalled(turn=1),
@@ -156,16 +156,12 @@ def test_fold_sums_figures_without_waiting_time() -> None:
         first,
         settled(CALL, waiting_s=3.0),
         ModelCalled(turn=2),
-        Finished(reason="stop", usage=usage, timing=Timing(first_token_s=0.1)),
+        Finished(reason="stop", usage=usage),
         TurnEnded(reason=EndReason.ANSWERED),  # at 7 s
     )
     figures = state.figures
-    assert (figures.prompt_tokens, figures.completion_tokens, figures.cached_tokens) == (
-        200,
-        14,
-        128,
-    )
-    assert (figures.first_token_s, figures.duration_s) == (0.2, 4.0)
+    assert (figures.prompt_tokens, figures.completion_tokens) == (200, 14)
+    assert figures.duration_s == 4.0
 
 
 def test_fold_drops_a_turn_and_clears() -> None:

@@ -25,9 +25,7 @@ def list_items(deps: list[str]) -> ToolResult:
 
 
 @registry.tool(destructive=True, claims={"en": ["added", "put"]})
-def add_item(
-    name: Annotated[str, Field(min_length=1, max_length=40)], deps: list[str]
-) -> ToolResult:
+def add_item(name: ItemName, deps: list[str]) -> ToolResult:
     """Add an item to the shopping list."""
     if name in deps:
         return ToolErr("r1_duplicate", f"{name} is on the list already. Nothing has to be added.")

@@ -113,11 +113,6 @@ class _Step:
 
 
 def _steps(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[_Step]]:
-    """Return the instructions and the steps of a conversation.
-
-    Raises:
-        UsageError: a message is invalid.
-    """
     results = {
         str(message.get("tool_call_id")): str(message.get("content"))
         for message in messages

@@ -8,6 +8,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import assert_never
 
 from lhkit.json_values import compact
@@ -59,10 +60,10 @@ def render_turns(turns: Iterable[PromptTurn]) -> str:
     The prompt of a continued conversation starts with that of the shorter one up to its open model
     turn, for the server's prefix cache (up to the end of the text where turns are merged).
     """
-    blocks = [
-        f"{_TURN_START}{turn.role}\n{escape_control_tokens(turn.text)}{_TURN_END}"
-        for turn in _merged(turns)
-    ]
+    blocks = []
+    for role, group in groupby(turns, key=lambda turn: turn.role):
+        text = escape_control_tokens("\n\n".join(turn.text for turn in group))
+        blocks.append(f"{_TURN_START}{role}\n{text}{_TURN_END}")
     return BOS + "".join(blocks) + _MODEL_START
 
 
@@ -108,14 +109,3 @@ class PromptedDialect(Dialect):
                 case _:
                     assert_never(group)
         return render_turns(turns)
-
-
-def _merged(turns: Iterable[PromptTurn]) -> list[PromptTurn]:
-    merged: list[PromptTurn] = []
-    for turn in turns:
-        if merged and merged[-1].role == turn.role:
-            text = f"{merged[-1].text}\n\n{turn.text}"
-            merged[-1] = PromptTurn(role=turn.role, text=text)
-        else:
-            merged.append(turn)
-    return merged
