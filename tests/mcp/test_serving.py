@@ -48,13 +48,13 @@ class Asked:
     """A client's person, who answers all questions so."""
 
     def __init__(self, action: Any, **content: Any) -> None:
-        self._answer = ElicitResult(action=action, content=content or None)
+        self.answer = ElicitResult(action=action, content=content or None)
         self.questions: list[str] = []
 
     async def __call__(self, _context: Any, params: Any) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         self.questions.append(params.message)
-        return self._answer
+        return self.answer
 
 
 @pytest.fixture
@@ -114,16 +114,18 @@ async def test_serving_lists_schemas_and_hints(
 async def test_serving_writes_only_after_elicitation(
     words: list[str], file: Path, mode: str
 ) -> None:
-    refusals = [Asked("decline"), Asked("cancel"), Asked("accept"), Asked("accept", run=False)]
-    for person in refusals:
-        async with client(words, mode=mode, elicitation_callback=person) as served:
+    refusals: list[tuple[Any, Any]] = [("decline", None), ("cancel", None), ("accept", None)]
+    person = Asked("accept", run=False)
+    async with client(words, mode=mode, elicitation_callback=person) as served:
+        for action, given in [*refusals, ("accept", {"run": False})]:
+            person.answer = ElicitResult(action=action, content=given)
             done = await served.call_tool("write", {"text": "rent"})
             assert (done.is_error, text_of(done)) == (True, "cancelled: user did not confirm")
-        (question,) = person.questions
-        assert "write: Write it down." in question
-        assert '"text": "rent"' in question
-    assert content(file) == ""
-    async with client(words, mode=mode, elicitation_callback=Asked("accept", run=True)) as served:
+            question = person.questions.pop()
+            assert "write: Write it down." in question
+            assert '"text": "rent"' in question
+            assert content(file) == ""
+        person.answer = ElicitResult(action="accept", content={"run": True})
         done = await served.call_tool("write", {"text": "rent"})
         assert done.structured_content == {"written": "rent"}
         rule = await served.call_tool("write", {"text": ""})

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -19,12 +17,12 @@ from lhkit.errors import (
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai_chat import OpenAiHttp
-from lhkit.models.served import connect, require_constraint
-from lhkit.models.transport import Endpoint
+from lhkit.models.served import require_constraint
 from lhkit.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
 from lhkit.testing import object_schema
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
+from tests.models import fake_vllm
 from tests.models.fake_vllm import (
     END_OF_TURN,
     NOT_FOUND,
@@ -77,15 +75,7 @@ NO_PARSER = json.dumps(
 )
 
 
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
-    options = {"dialect": "openai", "retries": 0, **endpoint}
-    model = await connect(Endpoint(base_url=server.base_url, **options))
-    assert isinstance(model, OpenAiHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
+connected = partial(fake_vllm.connected, dialect="openai")
 
 
 async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -99,6 +89,7 @@ def last_of(events: list[ModelEvent]) -> Finished:
 
 async def test_openai_sends_no_extensions_to_other_servers() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
+        assert isinstance(model, OpenAiHttp)
         events = await said(model)
     assert server.bodies == [
         {
