@@ -107,10 +107,7 @@ def function(name: str, **fields: str) -> dict[str, Any]:
 
 
 DOCUMENTS = {
-    "lamp.json": [
-        function("setLevel", level="integer", slowly="boolean"),
-        function("get_level"),
-    ],
+    "lamp.json": [function("setLevel", level="integer", slowly="boolean"), function("get_level")],
     "math.json": [function("double", number="float")],
 }
 
@@ -120,9 +117,7 @@ ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
         ("base_1", [["double(number=2.5)"], ["setLevel(level=11)"]]),
         ("base_2", [["setLevel(level='high')"], ["get_level()"]]),  # against its own schema
     ],
-    "multi_turn_miss_func": [
-        ("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]]),
-    ],
+    "multi_turn_miss_func": [("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]])],
     "multi_turn_long_context": [("long_0", [["setLevel(7)"], ["get_level()"]])],
 }
 MISSED = {"func_0": {"2": ["setLevel"]}}
@@ -281,9 +276,7 @@ async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
     assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
-async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
-    into: Path,
-) -> None:
+async def test_bfcl_exceptions_and_non_json_results_reach_the_model(into: Path) -> None:
     record = await played(into, "base_1", gold_model)
     results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened

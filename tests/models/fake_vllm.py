@@ -210,10 +210,7 @@ class FakeVllm:
     """
 
     def __init__(
-        self,
-        *behaviours: Behaviour,
-        routes: Mapping[str, Behaviour] | None = None,
-        port: int = 0,
+        self, *behaviours: Behaviour, routes: Mapping[str, Behaviour] | None = None, port: int = 0
     ) -> None:
         self._behaviours = list(behaviours)
         self._routes = {

@@ -156,12 +156,7 @@ def path(tmp_path: Path) -> Path:
 
 characters = st.text(st.characters(exclude_categories=()), max_size=80)
 texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_from(
-    [
-        "물\n" * 40,
-        "\ud800",
-        "\x00\x1b\r\n\u2028\x85" * 20,
-        "각\n각\n" * 20,
-    ]
+    ["물\n" * 40, "\ud800", "\x00\x1b\r\n\u2028\x85" * 20, "각\n각\n" * 20]
 )
 whole = st.text(max_size=20) | st.sampled_from(["\ud800", "물\udc00\n"])
 json_values = st.recursive(

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.errors import (
-    ContextTooLongError,
-    LhkitError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint

@@ -7,13 +7,7 @@ from functools import partial
 
 import pytest
 
-from lhkit.errors import (
-    LhkitError,
-    ModelError,
-    RequestRefusedError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import LhkitError, ModelError, RequestRefusedError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai_chat import OpenAiHttp
@@ -48,10 +42,7 @@ REQUEST = ModelRequest(
 )
 FUNCTION = {"name": "log_water", "description": "물 기록", "parameters": dict(TOOL.parameters)}
 ASKED = {
-    "messages": [
-        {"role": "system", "content": "비서"},
-        {"role": "user", "content": "물 마셨어"},
-    ],
+    "messages": [{"role": "system", "content": "비서"}, {"role": "user", "content": "물 마셨어"}],
     "tools": [{"type": "function", "function": FUNCTION}],
     "tool_choice": "auto",
 }

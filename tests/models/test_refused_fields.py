@@ -101,10 +101,7 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
         (error("temperature must be in (0, 2]"), "temperature"),
         (error("temperature should be at least 0.01"), "temperature"),
         (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
-        (
-            json.dumps({"detail": extra("body", "temperature", kind="greater_than")}),
-            "temperature",
-        ),
+        (json.dumps({"detail": extra("body", "temperature", kind="greater_than")}), "temperature"),
     ],
 )
 def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> None:

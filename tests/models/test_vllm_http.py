@@ -30,14 +30,7 @@ from lhkit.models.response import CompletionContent
 from lhkit.models.served import DIALECT_NAMES, connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
-from lhkit.responses import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ToolCallParsed,
-    Usage,
-)
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
@@ -327,14 +320,7 @@ async def test_connect_refuses_an_unknown_dialect() -> None:
     assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        answers(404, NOT_FOUND),
-        answers(200, "{}"),
-        hangs_up(),
-    ],
-)
+@pytest.mark.parametrize("version", [answers(404, NOT_FOUND), answers(200, "{}"), hangs_up()])
 async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), streams(HELLO), routes={"/version": version}) as server,
@@ -367,9 +353,7 @@ LISTS = {
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
-async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
-    listing: Behaviour,
-) -> None:
+async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
         connected(server, model="b") as model,
