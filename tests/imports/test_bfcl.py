@@ -11,7 +11,7 @@ from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
+from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
@@ -107,10 +107,7 @@ def function(name: str, **fields: str) -> dict[str, Any]:
 
 
 DOCUMENTS = {
-    "lamp.json": [
-        function("setLevel", level="integer", slowly="boolean"),
-        function("get_level"),
-    ],
+    "lamp.json": [function("setLevel", level="integer", slowly="boolean"), function("get_level")],
     "math.json": [function("double", number="float")],
 }
 
@@ -120,9 +117,7 @@ ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
         ("base_1", [["double(number=2.5)"], ["setLevel(level=11)"]]),
         ("base_2", [["setLevel(level='high')"], ["get_level()"]]),  # against its own schema
     ],
-    "multi_turn_miss_func": [
-        ("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]]),
-    ],
+    "multi_turn_miss_func": [("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]])],
     "multi_turn_long_context": [("long_0", [["setLevel(7)"], ["get_level()"]])],
 }
 MISSED = {"func_0": {"2": ["setLevel"]}}
@@ -181,6 +176,10 @@ def scenarios_in(folder: Path) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_scenarios([folder / name for name in names])}
 
 
+async def played(into: Path, name: str, model: Any) -> SampleRecord:
+    return await run_sample(scenarios_in(into)[name], model, load(f"{into / 'toolset.py'}:toolset"))
+
+
 @pytest.mark.promise("imports.bfcl")
 async def test_bfcl_reference_calls_pass_unless_the_schema_refuses_them(into: Path) -> None:
     scenarios = scenarios_in(into)
@@ -207,12 +206,11 @@ async def test_bfcl_final_is_the_state_of_the_original_objects(into: Path) -> No
 async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenario, gold_model, toolset)
+    record = await played(into, "func_0", gold_model)
     names = [[tool["name"] for tool in turn.new_tools] for turn in record.evidence.turns]
     assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
-    record = await run_sample(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
+    record = await played(into, "func_0", ScriptedModel([*early, *["…"] * 3]))
     assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
 
 
@@ -258,17 +256,15 @@ DONE = say("Done.")
 async def test_bfcl_other_calls_pass_with_equal_state_and_results_after_each_turn(
     into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await played(into, "base_0", ScriptedModel(replies))
     reasons = record.judgement.reasons
     assert record.judgement.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
     assert expected is None or reasons[0].startswith(expected)
 
 
 async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
-    record = await run_sample(scenarios_in(into)["long_0"], early, toolset)
+    early = ScriptedModel([call("setLevel", level=7), READ, DONE, DONE])
+    record = await played(into, "long_0", early)
     (reason,) = record.judgement.reasons
     assert reason.startswith("turn 1: the turn has 0 calls")
 
@@ -280,11 +276,8 @@ async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
     assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
-async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
-    into: Path,
-) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_1"], gold_model, toolset)
+async def test_bfcl_exceptions_and_non_json_results_reach_the_model(into: Path) -> None:
+    record = await played(into, "base_1", gold_model)
     results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")

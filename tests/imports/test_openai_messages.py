@@ -94,10 +94,7 @@ CHAT = [
 
 def put(folder: Path, content: Any, name: str = "chats.json") -> Path:
     file = folder / name
-    file.write_text(
-        content if isinstance(content, str) else json.dumps(content),
-        encoding="utf-8",
-    )
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return file
 
 
@@ -123,9 +120,7 @@ def toolset_in(into: Path) -> Toolset:
 
 
 @pytest.mark.promise("imports.messages")
-async def test_import_messages_gold_replays_the_recording(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_gold_replays_the_recording(tmp_path: Path) -> None:
     into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
     run = await replay(
         load_scenarios([into / "scenarios.yaml"]),
@@ -153,10 +148,7 @@ async def test_import_messages_accepts_lists_objects_and_json_lines(
     tmp_path: Path, form: str
 ) -> None:
     converted = await imported(tmp_path, form)
-    assert [scenario["id"] for scenario in converted.suites[0].scenarios] == [
-        "chats-1",
-        "chats-2",
-    ]
+    assert [scenario["id"] for scenario in converted.suites[0].scenarios] == ["chats-1", "chats-2"]
 
 
 async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Path) -> None:
@@ -187,9 +179,7 @@ async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: 
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
 
-async def test_import_messages_with_functions_compares_the_final_state(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_with_functions_compares_the_final_state(tmp_path: Path) -> None:
     data = put(tmp_path, {"orders": {"7": {"city": "Ulm"}, "8": {"city": "Ulm"}}}, "data.json")
     place = put(tmp_path, FUNCTIONS, "book.py")
     into, code = await folder_of(tmp_path, CHAT, handlers=f"{place}:FUNCTIONS", data=data)
@@ -277,9 +267,7 @@ async def test_import_messages_expects_a_validation_error_for_an_invalid_call(
     assert (expected.result, expected.optional) == ("validation", True)
 
 
-async def test_import_messages_drops_a_false_success_claim(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_drops_a_false_success_claim(tmp_path: Path) -> None:
     chat = [
         user("Cancel order 7."),
         calls(("a", "cancel_order", {"order_id": "7"})),
@@ -292,9 +280,7 @@ async def test_import_messages_drops_a_false_success_claim(
     assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say is None
 
 
-async def test_import_messages_reports_a_claim_after_reads_only(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_reports_a_claim_after_reads_only(tmp_path: Path) -> None:
     chat = [
         user("Move order 7 to Bonn."),
         calls(("a", "get_order", {"order_id": "7"})),

@@ -149,9 +149,7 @@ async def test_result_violating_output_schema_is_an_error(raw: Raw) -> None:
             assert "Whatever it did is done" in done.result.reason
 
 
-async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
-    raw: Raw,
-) -> None:
+async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(raw: Raw) -> None:
     turn = {"user": "Go.", "confirm": "accept"}
     scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
     error = {"error": {"code": -32602, "message": "Invalid params: q"}}

@@ -31,17 +31,20 @@ from lhkit.toolset import (
     reference_from,
     tool_programs,
 )
-from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatch_traced, dispatched
+from tests.mcp.conftest import (
+    LEDGER,
+    START_S,
+    Person,
+    Writer,
+    dispatch_traced,
+    dispatched,
+    written,
+)
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 Ledger = Callable[..., McpToolset]
-
-
-def written(file: Path) -> str:
-    """Return what the ledger holds; nothing where there is none."""
-    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def yes() -> ScriptedGate:
@@ -200,9 +203,7 @@ async def test_panel_close_ends_the_server(ledger: Ledger) -> None:
     assert not started.is_alive()
 
 
-async def test_call_with_lone_surrogate_fails_alone(
-    ledger: Ledger,
-) -> None:
+async def test_call_with_lone_surrogate_fails_alone(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         half = await dispatched(session, "add_entry", yes(), text="\ud800")
         assert isinstance(half, ToolErr)

@@ -351,11 +351,7 @@ THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
         ([THINKS, {"type": "text", "text": "네"}], "네", "음"),
         ([{"type": "thinking", "thinking": "음", "signature": "x"}], "", "음"),
         ([{"type": "reasoning", "text": "음"}], "", "음"),
-        (
-            [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}],
-            "",
-            "음",
-        ),
+        ([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}], "", "음"),
         ([{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "네"}], "네", ""),
         ([{"type": "refusal", "refusal": "아니요"}], "아니요", ""),
         ([], "", ""),

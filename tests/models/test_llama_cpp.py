@@ -1,19 +1,13 @@
 """The client of llama.cpp against a fake server."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from lhkit.errors import (
-    ContextTooLongError,
-    LhkitError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
@@ -24,7 +18,15 @@ from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, Usage
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
-from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, streams
+from tests.models.fake_vllm import (
+    NOT_FOUND,
+    Behaviour,
+    FakeVllm,
+    answers,
+    connected,
+    event,
+    streams,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -33,16 +35,6 @@ TOO_LONG = (
     '(8192 tokens), try increasing it","type":"exceed_context_size_error"}}'
 )
 REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비서")
-
-
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[LlamaCppHttp]:
-    model = await connect(Endpoint(base_url=server.base_url, retries=0, **endpoint))
-    assert isinstance(model, LlamaCppHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
 
 
 async def answer_of(
@@ -111,6 +103,7 @@ async def test_llama_cpp_identity_without_paths(
         "/props": answers(200, json.dumps({"build_info": "b1", **props})),
     }
     async with FakeLlamaCpp(**routes) as server, connected(server, model=wanted) as model:
+        assert isinstance(model, LlamaCppHttp)
         identity = model.identity
     assert {key: getattr(identity, key) for key in expected} == expected
     assert "ann" not in repr(identity)
@@ -230,10 +223,8 @@ async def test_connect_detects_a_server_that_adds_bos(
         return web.json_response({"choices": [{"text": ""}], **counted})
 
     routes = {"/props": answers(404, NOT_FOUND), "/v1/completions": complete}
-    async with FakeLlamaCpp(**routes) as server:
-        model = await connect(Endpoint(base_url=server.base_url, retries=0))
+    async with FakeLlamaCpp(**routes) as server, connected(server) as model:
         last = last_of([each async for each in model.stream(REQUEST)])
-        await model.aclose()
     asked, request = bodies
     assert (asked["prompt"], asked["max_tokens"]) == ("<bos>", 1)
     assert request["prompt"].startswith(sent)

@@ -118,9 +118,7 @@ async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     )
 
 
-async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(
-    world: World,
-) -> None:
+async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(world: World) -> None:
     file = await world.ensure()
     made = {each.name for each in file.parent.iterdir()}
     assert made == {file.name, ADAPTER, "GEMMA_TERMS.html", FOLDER_MANIFEST}
@@ -170,9 +168,7 @@ async def test_require_llama_cpp_fails_before_fetching(
     assert not (tmp_path / "weights").exists()
 
 
-async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(
-    tmp_path: Path,
-) -> None:
+async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_path: Path) -> None:
     file, adapter = tmp_path / "gemma-Q4_K_M.gguf", tmp_path / ADAPTER
     file.write_bytes(b"weights")
     adapter.write_bytes(b"adapter")

@@ -2,29 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from lhkit.errors import (
-    LhkitError,
-    ModelError,
-    RequestRefusedError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import LhkitError, ModelError, RequestRefusedError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai_chat import OpenAiHttp
-from lhkit.models.served import connect, require_constraint
-from lhkit.models.transport import Endpoint
+from lhkit.models.served import require_constraint
 from lhkit.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
 from lhkit.testing import object_schema
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
+from tests.models import fake_vllm
 from tests.models.fake_vllm import (
     END_OF_TURN,
     NOT_FOUND,
@@ -50,10 +42,7 @@ REQUEST = ModelRequest(
 )
 FUNCTION = {"name": "log_water", "description": "물 기록", "parameters": dict(TOOL.parameters)}
 ASKED = {
-    "messages": [
-        {"role": "system", "content": "비서"},
-        {"role": "user", "content": "물 마셨어"},
-    ],
+    "messages": [{"role": "system", "content": "비서"}, {"role": "user", "content": "물 마셨어"}],
     "tools": [{"type": "function", "function": FUNCTION}],
     "tool_choice": "auto",
 }
@@ -77,15 +66,7 @@ NO_PARSER = json.dumps(
 )
 
 
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
-    options = {"dialect": "openai", "retries": 0, **endpoint}
-    model = await connect(Endpoint(base_url=server.base_url, **options))
-    assert isinstance(model, OpenAiHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
+connected = partial(fake_vllm.connected, dialect="openai")
 
 
 async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -99,6 +80,7 @@ def last_of(events: list[ModelEvent]) -> Finished:
 
 async def test_openai_sends_no_extensions_to_other_servers() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
+        assert isinstance(model, OpenAiHttp)
         events = await said(model)
     assert server.bodies == [
         {

@@ -20,12 +20,7 @@ from lhkit.errors import (
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, Usage
-from tests.models.fake_vllm import (
-    DONE,
-    TOO_LONG,
-    completion,
-    event,
-)
+from tests.models.fake_vllm import DONE, TOO_LONG, completion, event
 
 IDENTITY = ModelIdentity(model="gemma")
 CALL = '{"name": "log_water", "parameters": {"ml": 200}}'
@@ -298,8 +293,7 @@ def test_reader_refuses_invalid_token_ids(key: str, ids: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_ids", "first_s", "last_s", "gaps_s"),
-    [(False, 2, 6, (1, 1, 1, 1)), (True, 3, 5, (2,))],
+    ("has_ids", "first_s", "last_s", "gaps_s"), [(False, 2, 6, (1, 1, 1, 1)), (True, 3, 5, (2,))]
 )
 def test_reader_counts_chunks_without_token_ids_like_vllm_bench(
     *, has_ids: bool, first_s: int, last_s: int, gaps_s: tuple[int, ...]

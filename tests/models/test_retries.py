@@ -29,6 +29,7 @@ from tests.models.fake_vllm import (
     answers,
     chat_completion,
     completion,
+    connected,
     event,
     hangs_up,
     streams,
@@ -114,8 +115,7 @@ async def test_client_does_not_retry_other_errors(
 
 async def test_client_does_not_retry_after_silence() -> None:
     async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
-        model = await connect(Endpoint(base_url=server.base_url, idle_timeout_s=0.05))
-        async with aclosing(model):
+        async with connected(server, retries=2, idle_timeout_s=0.05) as model:
             with pytest.raises(StreamStalledError):
                 [each async for each in model.stream(REQUEST)]
         assert len(server.bodies) == 1

@@ -1,7 +1,6 @@
 """The tuned Gemma in the cache: merged once, rebuilt if damaged, clear errors."""
 
 import asyncio
-import errno
 import json
 import re
 import shutil
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
+from lhkit.errors import AdapterError, MissingPackageError, WeightsError
 from lhkit.models import weights, weights_folder
 from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
 from lhkit.models.adapter import MANIFEST as TRAINING
@@ -138,23 +137,13 @@ async def test_ensure_tuned_reports_a_missing_package_first(
     assert not world.merged
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (OSError(errno.ENOSPC, "No space left"), r"disk of .* is full; free 0\.6 GB and run"),
-        (AdapterError("adapter does not fit base"), "adapter does not fit base"),
-    ],
-)
-async def test_ensure_tuned_cleans_up_after_a_failed_merge(
-    world: World, error: Exception, sentence: str
-) -> None:
+async def test_ensure_tuned_cleans_up_after_a_failed_merge(world: World) -> None:
     def fail() -> None:
-        raise error
+        raise AdapterError("adapter does not fit base")
 
     world.before_merging = fail
-    with pytest.raises((SetupError, AdapterError), match=sentence) as raised:
+    with pytest.raises(AdapterError, match="adapter does not fit base"):
         await world.ensure()
-    assert "\n" not in str(raised.value)
     assert not world.folder.exists()
     assert world.left == []
 
@@ -173,11 +162,7 @@ async def test_merge_in_subprocess_reports_invalid_input(tmp_path: Path) -> None
     ],
 )
 async def test_merge_in_subprocess_reports_its_last_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    kind: type[Exception],
-    sentence: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, kind: type[Exception], sentence: str
 ) -> None:
     async def run_python(*_: str) -> tuple[int, str]:
         return 1, line

@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -31,14 +30,7 @@ from lhkit.models.response import CompletionContent
 from lhkit.models.served import DIALECT_NAMES, connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
-from lhkit.responses import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ToolCallParsed,
-    Usage,
-)
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
@@ -52,6 +44,7 @@ from tests.models.fake_vllm import (
     answers,
     comments_for_ever,
     completion,
+    connected,
     hangs_up,
     models,
     streams,
@@ -63,17 +56,6 @@ REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비
 PROMPT = "<bos><start_of_turn>user\n비서\n\n안녕<end_of_turn>\n<start_of_turn>model\n"
 HELLO = completion(["안", "녕", "!"], cached_tokens=2)
 BODY = b"".join(HELLO)
-
-
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
-    options = {"retries": 0, **endpoint}  # second tries are in test_retries
-    model = await connect(Endpoint(base_url=server.base_url, **options))
-    assert isinstance(model, VllmHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
 
 
 async def collect(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -105,7 +87,9 @@ async def error_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
 
 
 async def test_vllm_sends_exactly_this_request() -> None:
-    _, server = await answer_of(streams(HELLO))
+    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
+        assert isinstance(model, VllmHttp)
+        await collect(model)
     assert server.bodies == [
         {
             "model": "gemma",
@@ -326,11 +310,12 @@ async def test_connect_refuses_a_password_in_the_address() -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
 async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> None:
-    async with FakeVllm(streams(HELLO)) as server:
-        model = await connect(Endpoint(base_url=server.base_url + suffix))
+    async with (
+        FakeVllm(streams(HELLO)) as server,
+        connected(server, base_url=server.base_url + suffix) as model,
+    ):
         assert model.identity.base_url == server.base_url
         assert isinstance((await collect(model))[-1], Finished)
-        await model.aclose()
 
 
 async def test_connect_refuses_an_unknown_dialect() -> None:
@@ -340,14 +325,7 @@ async def test_connect_refuses_an_unknown_dialect() -> None:
     assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        answers(404, NOT_FOUND),
-        answers(200, "{}"),
-        hangs_up(),
-    ],
-)
+@pytest.mark.parametrize("version", [answers(404, NOT_FOUND), answers(200, "{}"), hangs_up()])
 async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), streams(HELLO), routes={"/version": version}) as server,
@@ -380,9 +358,7 @@ LISTS = {
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
-async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
-    listing: Behaviour,
-) -> None:
+async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
         connected(server, model="b") as model,

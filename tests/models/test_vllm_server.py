@@ -208,9 +208,7 @@ async def test_server_ends_with_the_block_if_the_reaper_was_killed(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the child")
-async def test_server_ends_if_reaper_and_owner_were_killed(
-    tmp_path: Path,
-) -> None:
+async def test_server_ends_if_reaper_and_owner_were_killed(tmp_path: Path) -> None:
     reaper = await asyncio.create_subprocess_exec(
         *(sys.executable, server_reaper.__file__, str(tmp_path / "log"), "0", "sleep", "600"),
         stdin=PIPE,

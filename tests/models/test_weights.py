@@ -123,9 +123,7 @@ async def test_ensure_weights_rebuilds_a_damaged_folder(world: World, fault: str
     assert len(world.converted) == 2
 
 
-async def test_ensure_weights_verify_detects_a_changed_file_of_the_same_size(
-    world: World,
-) -> None:
+async def test_ensure_weights_verify_detects_a_changed_file_of_the_same_size(world: World) -> None:
     folder = await world.ensure()
     (folder / "model.safetensors").write_bytes(b"x" * len(GGUF * 2))
     await world.ensure()

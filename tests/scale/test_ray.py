@@ -275,19 +275,6 @@ def test_resume_after_killed_driver(nodes: Nodes, suite: Path) -> None:
     assert f"{len(before)} of {COUNT} samples" in done.stdout or not before
 
 
-@pytest.mark.nightly
-def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> None:
-    kill_in_call(suite, 3, "always")
-    done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
-    assert done.returncode == 3, done.stdout + done.stderr
-    by_name = verdicts(records(suite))
-    assert by_name["work-3"] is Verdict.INVALID
-    assert "were lost in a row" in done.stdout
-    (suite.parent / "kills" / "3").unlink()
-    assert lhkit(suite, *on(nodes)).returncode == 0
-    assert_each_is_answered_once(suite)
-
-
 @pytest.mark.anyio
 @pytest.mark.nightly
 async def test_api_key_of_nodes_reaches_server_and_is_not_written(

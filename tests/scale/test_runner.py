@@ -203,11 +203,7 @@ async def test_replicas_produce_same_journal_as_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
-        scenarios,
-        SCRIPTED["silent"](),
-        toolset=TOOLSET,
-        run_dir=tmp_path / "alone",
-        progress=False,
+        scenarios, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path / "alone", progress=False
     )
     run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
@@ -417,11 +413,7 @@ def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (
-            ("--ray", "local"),
-            3,
-            "Ray is not installed. Install it with `pip install 'lhkit[ray]'`",
-        ),
+        (("--ray", "local"), 3, "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
         (
             ("--ray", "ray://head:10001"),
             2,

@@ -26,13 +26,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.served import connect
 from lhkit.redaction import hide, masked
 from lhkit.settings import Settings
-from tests.models.fake_vllm import (
-    Behaviour,
-    FakeVllm,
-    chat_call,
-    chat_completion,
-    event,
-)
+from tests.models.fake_vllm import Behaviour, FakeVllm, chat_call, chat_completion, event
 
 pytestmark = pytest.mark.anyio
 
@@ -135,9 +129,7 @@ def files_under(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-async def test_run_folder_reports_and_logs_contain_no_key(
-    tmp_path: Path,
-) -> None:
+async def test_run_folder_reports_and_logs_contain_no_key(tmp_path: Path) -> None:
     """The key is sent in an error, and in a reply in pieces that are not the key by themselves."""
     handler = log_to_file(Settings(cache_dir=tmp_path, api_key=PLAIN))
     pieces: list[dict[str, object]] = [

@@ -152,11 +152,7 @@ def accept_all(run: Run, file: Path) -> None:
     for record in run.records:
         for argument in observed_arguments(record):
             options = AcceptOptions(
-                run=Path(),
-                sample="add",
-                turn=argument.turn,
-                call=argument.call,
-                arg=argument.name,
+                run=Path(), sample="add", turn=argument.turn, call=argument.call, arg=argument.name
             )
             _edit(options, record, sources, run.manifest)
 

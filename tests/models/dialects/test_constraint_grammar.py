@@ -250,11 +250,7 @@ def taken(tokenizer: Any, schema: Mapping[str, Any], *values: str) -> list[str]:
     ("schema", "yes", "no"),
     [
         ({"type": "string"}, ['"' + "가" * 200 + '"'], ['"' + "가" * 201 + '"']),
-        (
-            {"type": "string", "maxLength": 9000},
-            ['"' + "a" * 2000 + '"'],
-            ['"' + "a" * 2001 + '"'],
-        ),
+        ({"type": "string", "maxLength": 9000}, ['"' + "a" * 2000 + '"'], ['"' + "a" * 2001 + '"']),
         ({"type": "array", "items": {"const": 1}}, [f"[{'1,' * 15}1]"], [f"[{'1,' * 16}1]"]),
         ({"type": "integer"}, ["-999999999", "999999999"], ["1000000000", "-1000000000"]),
         ({"type": "integer", "minimum": 10}, ["10", "1000000009"], ["9", "1000000010"]),

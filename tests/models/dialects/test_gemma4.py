@@ -1,7 +1,5 @@
 """The `gemma4` dialect: thinking split off, a system turn, results in the model's turn."""
 
-from typing import Any
-
 import pytest
 
 from lhkit.messages import ToolCallMessage, UserMessage
@@ -50,21 +48,6 @@ def test_incremental_streams_thinking_before_text_and_call() -> None:
     raw = f"<|channel>thought\n생각<channel|>네{marked('call:f{}')}"
     kinds = [type(event) for char in raw for event in parser.feed(char)]
     assert kinds == [ThinkingDelta, ThinkingDelta, TextDelta, ToolCallParsed]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "args"),
-    [
-        ("n:5,b:true,z:null", {"n": 5, "b": True, "z": None}),
-        (f"phone:{Q}123{Q}", {"phone": "123"}),
-        (f"o:{{{Q}a b{Q}:[{Q}x{Q}]}}", {"o": {"a b": ["x"]}}),
-        (f"a:{Q}<tool_call|>}}{Q}", {"a": "<tool_call|>}"}),
-        (f'a:{Q}say "hi"{Q}', {"a": 'say "hi"'}),
-    ],
-)
-def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> None:
-    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
-    assert (call.args, call.repairs) == (args, ())
 
 
 def test_render_call_quotes_a_delimiter_as_json() -> None:

@@ -100,12 +100,7 @@ CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
         [],
         [["log-water", {"a": "x"}]],
     ),
-    "pythonic refuses a fence": (
-        "pythonic",
-        "```tool_code\n[f(a=1)]\n```",
-        [],
-        [["f", {"a": 1}]],
-    ),
+    "pythonic refuses a fence": ("pythonic", "```tool_code\n[f(a=1)]\n```", [], [["f", {"a": 1}]]),
     "pythonic refuses words before": ("pythonic", "네 [f(a=1)]", [], [["f", {"a": 1}]]),
     "pythonic refuses words after": ("pythonic", "[f(a=1)] 네", [], [["f", {"a": 1}]]),
     "pythonic refuses a leading newline": ("pythonic", "\n[f(a=1)]", [], [["f", {"a": 1}]]),
