@@ -202,7 +202,7 @@ async def test_eval_refuses_baseline_without_valid_samples(run_eval: Eval, runs:
         ("ppppiiii", "p", {"max_violations": 5}, 1),
     ],
 )
-def test_check_thresholds_exit_code_of_mixed_verdicts(
+async def test_check_thresholds_exit_code_of_mixed_verdicts(
     gold: Run, verdicts: str, escaped_in: str, asked: dict[str, Any], code: int
 ) -> None:
     kinds = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
@@ -222,7 +222,7 @@ def test_check_thresholds_exit_code_of_mixed_verdicts(
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
-def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
+async def test_check_thresholds_ignores_blocked_violations_of_invalid_samples(
     gold: Run, invalid_ones: range, code: int
 ) -> None:
     tried = [broken(each, Severity.ATTEMPTED) for each in gold.records]
@@ -288,7 +288,7 @@ async def test_eval_exit_code_with_margin(
         ({"max_prompt_tokens": 1}, "", 4, "the server reported no prompt tokens."),
     ],
 )
-def test_check_thresholds_of_time_and_tokens(
+async def test_check_thresholds_of_time_and_tokens(
     gold: Run, limits: dict[str, Any], letters: str, code: int, sentence: str
 ) -> None:
     verdicts = {"p": Verdict.PASS, "i": Verdict.INVALID}

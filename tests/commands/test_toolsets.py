@@ -128,18 +128,12 @@ class Unpromised(Session):
         return own
 
 
-class UnpromisedToolset:
+class UnpromisedInKorean(Toolset):
     def open(self, world, locale):
-        return Unpromised(Assistant(), [])
-
-
-class UnpromisedInKorean:
-    def open(self, world, locale):
-        return (UnpromisedToolset if locale == "ko" else Toolset)().open(world, locale)
+        return Unpromised(Assistant(), []) if locale == "ko" else super().open(world, locale)
 
 
 toolset = Toolset()
-unpromised = UnpromisedToolset()
 unpromised_in_korean = UnpromisedInKorean()
 half = Half()
 number = 3
