@@ -91,7 +91,7 @@ def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> Thre
     Invalid samples say nothing about the model: a threshold is missed only if it would be missed
     with all of them passing. A violation that occurred counts in any sample.
     """
-    invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
+    invalid = sum(not record.is_valid for record in run.records)
     result = _check(run, thresholds, catalog)
     if not invalid:
         return result
@@ -110,7 +110,7 @@ def check_thresholds(run: Run, thresholds: Thresholds, catalog: Catalog) -> Thre
 
 def _best_case(record: SampleRecord) -> SampleRecord:
     """Return an invalid record as passed in no time, with the violations that occurred."""
-    if record.judgement.verdict is not Verdict.INVALID:
+    if record.is_valid:
         return record
     occurred = tuple(
         violation
@@ -180,9 +180,8 @@ def _check_costs(run: Run, thresholds: Thresholds, catalog: Catalog) -> tuple[li
     prompts = (
         request.response.usage.prompt_tokens
         for record in run.records
-        if record.judgement.verdict is not Verdict.INVALID
-        for turn in record.evidence.turns
-        for request in turn.model_calls
+        if record.is_valid
+        for request in record.evidence.requests
     )
     values = (measured["turn_time"].p95_s, measured["first_token"].p95_s, max(prompts, default=0))
     for name, value, most in zip(("turn", "ttft", "prompt"), values, limits, strict=True):

@@ -67,14 +67,14 @@ DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
 
-def keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
+def _keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Validate a value and return it unchanged."""
     validate(value)
     return value
 
 
-_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(keep_value)]
-_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(keep_value)]
+_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(_keep_value)]
+_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(_keep_value)]
 
 Today: TypeAlias = date | None
 
@@ -605,7 +605,7 @@ Row = TypeAliasType(
         Mapping[str, Any],
         GetPydanticSchema(
             lambda _type, handler: core_schema.no_info_wrap_validator_function(
-                keep_value,
+                _keep_value,
                 handler(_RowMatcher),
                 serialization=core_schema.plain_serializer_function_ser_schema(lambda row: row),
             )
