@@ -28,7 +28,6 @@ from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
-from lhkit.harness.record import Verdict
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, reusable_samples
@@ -158,7 +157,7 @@ def _baseline(options: EvalOptions) -> Run | None:
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
-        if all(record.judgement.verdict is Verdict.INVALID for record in baseline.records):
+        if not any(record.is_valid for record in baseline.records):
             raise UsageError(
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
@@ -203,7 +202,7 @@ def run_name(options: EvalOptions) -> str:
 
 
 def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:
-    failed = (record for record in run.records if record.judgement.verdict is not Verdict.PASS)
+    failed = (record for record in run.records if not record.is_passed)
     first = list(islice(failed, _MAX_FAILURES))
     if not first:
         return

@@ -74,6 +74,7 @@ class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no 
 def read_yaml(text: str) -> Document:
     """Parse one YAML document; its faults are listed, never raised."""
     reader = _Reader()
+    value, problem = None, ""
     try:
         node = _Parser(text).get_single_node()
         value = None if node is None else reader.value(node, ())
@@ -81,14 +82,12 @@ def read_yaml(text: str) -> Document:
         reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
         is_deep = "nesting depth" in str(error.problem)  # of libyaml 0.2.6
         problem = _TOO_DEEP if is_deep else f"not YAML: {error.problem or error.context}"
-        reader.faults.append(Fault((), problem))
-        value = None
     except (YAMLError, ValueError) as error:  # a character that YAML forbids
-        reader.faults.append(Fault((), f"not YAML: {' '.join(str(error).split())}"))
-        value = None
+        problem = f"not YAML: {' '.join(str(error).split())}"
     except RecursionError:
-        reader.faults.append(Fault((), _TOO_DEEP))
-        value = None
+        problem = _TOO_DEEP
+    if problem:
+        reader.faults.append(Fault((), problem))
     return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
 
 

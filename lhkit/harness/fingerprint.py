@@ -4,7 +4,6 @@ Requests are rendered as the model's client renders them, and context lines are 
 controller produces them.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
@@ -14,7 +13,7 @@ from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.manifest import AssistantLimits, Prompt, versions
+from lhkit.harness.manifest import AssistantLimits, Prompt, text_sha256, versions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.tool_injection import is_distractor
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
@@ -81,7 +80,7 @@ class Fingerprints:
         if id(registry) not in self._tools:
             specs = tool_specs(registry)
             rendered = [{k: v for k, v in spec.items() if k not in _SCORING_ONLY} for spec in specs]
-            digest = _text_sha256(compact(rendered))  # in order, which reaches the model
+            digest = text_sha256(compact(rendered))  # in order, which reaches the model
             self._tools[id(registry)] = (registry, specs, digest)  # kept alive, so the id is unique
         _, tools, tools_sha256 = self._tools[id(registry)]
         limits = {
@@ -137,7 +136,7 @@ def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: Model
         body = request_body(request, identity)
     except UsageError as error:  # the samples will fail with it
         return sha256(str(error))
-    return _text_sha256(compact(body)) if body else ""
+    return text_sha256(compact(body)) if body else ""
 
 
 def _texts_sha256(locale: str) -> str:
@@ -181,8 +180,4 @@ def scenario_hash(scenario: Scenario) -> str:
 
 def sha256(content: Any) -> str:
     """Return the hash of plain data, independent of the order of keys."""
-    return _text_sha256(canonical(content))
-
-
-def _text_sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text_sha256(canonical(content))

@@ -20,7 +20,6 @@ from lhkit.harness.record import (
     Severity,
     TurnRecord,
     TurnScore,
-    Verdict,
 )
 from lhkit.harness.transcript import catalog_in, turn_truth
 from lhkit.json_values import json_or_repr
@@ -156,10 +155,6 @@ def _calls(record: SampleRecord) -> Iterator[_CallRow]:
             yield _CallRow(record, row.number, number, call, scores.get(number))
 
 
-def _requests(record: SampleRecord) -> list[ModelCallRecord]:
-    return [request for turn in record.evidence.turns for request in turn.model_calls]
-
-
 def _json(path: str) -> Getter:
     """Return a reader of a value as JSON, or its repr if it is not valid JSON."""
     read = attrgetter(path)
@@ -185,7 +180,7 @@ def _total(name: str) -> Getter:
 
 def _tokens(name: str) -> Getter:
     return lambda record: sum(
-        getattr(request.response.usage, name) for request in _requests(record)
+        getattr(request.response.usage, name) for request in record.evidence.requests
     )
 
 
@@ -195,11 +190,6 @@ def _identity(name: str) -> Getter:
 
 def _violations(severity: Severity) -> Getter:
     return lambda record: sum(v.severity is severity for v in record.judgement.violations)
-
-
-def _is_passed(record: SampleRecord) -> bool | None:
-    verdict = record.judgement.verdict
-    return None if verdict is Verdict.INVALID else verdict is Verdict.PASS
 
 
 def _is_right(row: _CallRow) -> bool | None:
@@ -223,7 +213,12 @@ SAMPLE: Columns = (
 """The first columns of every frame."""
 
 SCENARIOS: Columns = (
-    Column("passed", _MAYBE_BOOL, _is_passed, "whether it passed; missing if invalid"),
+    Column(
+        "passed",
+        _MAYBE_BOOL,
+        lambda r: r.is_passed if r.is_valid else None,
+        "whether it passed; missing if invalid",
+    ),
     Column(
         "strict_verdict", _TEXT, lambda r: str(r.judgement.strict_verdict), "with no repair allowed"
     ),
@@ -232,10 +227,8 @@ SCENARIOS: Columns = (
     ),
     Column("tags", _TEXT, lambda r: " ".join(r.tags), "labels, separated by spaces"),
     Column("turns", _COUNT, lambda r: len(r.evidence.turns), "user turns that were run"),
-    Column(
-        "calls", _COUNT, lambda r: sum(len(t.calls) for t in r.evidence.turns), "completed calls"
-    ),
-    Column("requests", _COUNT, lambda r: len(_requests(r)), "requests to the model"),
+    Column("calls", _COUNT, lambda r: len(r.evidence.calls), "completed calls"),
+    Column("requests", _COUNT, lambda r: len(r.evidence.requests), "requests to the model"),
     Column("due_calls", _COUNT, _total("due_calls"), "expected calls"),
     Column("right_calls", _COUNT, _total("right_calls"), "of them correct"),
     Column("surplus_calls", _COUNT, _total("surplus_calls"), "unexpected calls"),

@@ -63,9 +63,7 @@ class SampleView:
         return "\n  ".join(lines)
 
 
-def run_html(
-    records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str = ""
-) -> str:
+def run_html(records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str) -> str:
     """Return the metrics of a run and its samples, failures first.
 
     Args:

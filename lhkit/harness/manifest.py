@@ -183,6 +183,11 @@ class Provenance:
     selection: ScenarioSelection | None = None
 
 
+def text_sha256(text: str) -> str:
+    """Return the hash of a text, as manifests store it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect verdicts."""
     return {
@@ -257,7 +262,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
             name for name, sha256 in after.scenarios.items() if before.scenarios.get(name) == sha256
         ]
         lines = [
-            _sha256(canonical([contexts.get(name, "") for name in same]))
+            text_sha256(canonical([contexts.get(name, "") for name in same]))
             for contexts in (before.contexts, after.contexts)
         ]
         yield from _change("context", lines[0], lines[1])
@@ -274,16 +279,13 @@ def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change
         for prompt in (before, after)
     )
     if sorted(map(canonical, old)) != sorted(map(canonical, new)):
-        yield from _change("tools", _sha256(canonical(old)), _sha256(canonical(new)), locale)
+        hashes = [text_sha256(canonical(tools)) for tools in (old, new)]
+        yield from _change("tools", hashes[0], hashes[1], locale)
     elif compact(old) != compact(new):
         names = [", ".join(str(tool["name"]) for tool in tools) for tools in (old, new)]
         if names[0] == names[1]:
-            names = [_sha256(compact(tools))[:_HASH_CHARS] for tools in (old, new)]
+            names = [text_sha256(compact(tools))[:_HASH_CHARS] for tools in (old, new)]
         yield from _change("tools_order", names[0], names[1], locale)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _change(what: str, before: str, after: str, where: str = "") -> Iterator[Change]:

@@ -9,7 +9,7 @@ Pure: `matching` compares whole calls with them.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
@@ -67,14 +67,14 @@ DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
 
-def keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
+def _keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Validate a value and return it unchanged."""
     validate(value)
     return value
 
 
-_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(keep_value)]
-_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(keep_value)]
+_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(_keep_value)]
+_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(_keep_value)]
 
 Today: TypeAlias = date | None
 
@@ -120,7 +120,7 @@ class _Matcher(StrictModel, ABC):
         return f"expected {self.describe(place.today)}, got {shown(actual)}"
 
     @abstractmethod
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         """Return in a few words which values the matcher accepts."""
 
     @abstractmethod
@@ -154,7 +154,7 @@ class Equals(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return equal(self.equals, actual, place.node)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return shown(self.equals)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -196,7 +196,7 @@ class OneOf(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return any(option.fits(actual, place) for option in self.one_of)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return "one of " + ", ".join(option.describe(today) for option in self.one_of)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -220,7 +220,7 @@ class AnyValue(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return True
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return "any value"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -243,7 +243,7 @@ class Matches(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return isinstance(actual, str) and is_found(self.matches, actual)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"a text matching /{self.matches}/"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -268,7 +268,7 @@ class Approx(_Matcher):
         except OverflowError:  # an integer beyond the range of floats
             return False
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"about {self.approx}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -292,7 +292,7 @@ class DateIs(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return bool(actual == resolve_date(self.date, place.today))
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"{resolve_date(self.date, today)} ({self.date})"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -318,7 +318,7 @@ class Text(_Matcher):
         first, second = map(remove_spaces, texts) if "ignore" in self.model_fields_set else texts
         return first == second
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"the text {shown(self.text)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -346,7 +346,7 @@ class Fields(_Matcher):
                 return None
         return faults[0]
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"an object with {', '.join(self.fields)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -391,7 +391,7 @@ class Items(_Matcher):
         unexpected = next((j for j in range(len(actual)) if j not in used), None)
         return None if unexpected is None else f"item {unexpected}: unexpected"
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"an array of {len(self.items)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -440,7 +440,7 @@ def arguments_reasons(
     schema: Mapping[str, Any],
     *,
     extra: bool,
-    today: Today = None,
+    today: Today,
 ) -> dict[str, str | None]:
     """Return why each argument of a call is wrong, under the best-fitting branch.
 
@@ -462,6 +462,21 @@ def arguments_reasons(
         for branch in top.node.branches()
     )
     return min(candidates, key=lambda reasons: sum(map(bool, reasons.values())))
+
+
+def arguments_fit(
+    alternatives: Iterable[ArgumentSet],
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    extra: bool,
+    today: Today,
+) -> bool:
+    """Return whether one of several sets of arguments is right, as `arguments_reasons` compares."""
+    return any(
+        not any(arguments_reasons(expected, args, schema, extra=extra, today=today).values())
+        for expected in alternatives
+    )
 
 
 def _fields_reasons(
@@ -590,7 +605,7 @@ Row = TypeAliasType(
         Mapping[str, Any],
         GetPydanticSchema(
             lambda _type, handler: core_schema.no_info_wrap_validator_function(
-                keep_value,
+                _keep_value,
                 handler(_RowMatcher),
                 serialization=core_schema.plain_serializer_function_ser_schema(lambda row: row),
             )

@@ -29,6 +29,9 @@ from lhkit.tools.schema import SchemaNode
 Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
 Extra: TypeAlias = Literal["none", "reads", "any"]
 
+WHOLE = "(all)"
+"""The name of arguments that are not an object."""
+
 _UNPAIRED = 1_000_000  # a required call that is missing, or a call that is unexpected
 _EXACT = -1  # also pairs an optional expectation, where that costs nothing
 _SIMILAR = (100_000, 900_000)  # discount on two unpaired calls, from no to all arguments right
@@ -220,7 +223,7 @@ def _compare(
     if expected.result is not None and expected.result != call.result:
         outcome = f"expected the result {expected.result}, got {call.result or 'none'}"
     if not isinstance(call.args, Mapping):
-        return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
+        return _Reasons({WHOLE: f"expected an object, got {shown(call.args)}"}, outcome)
     schema = schemas.get(expected.tool, {})
     candidates = (
         _Reasons(

@@ -276,7 +276,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
     """Return the metrics of records, groups in natural order of their names."""
     samples = tuple(records)
     total = tally("total", samples)
-    requests = [call for r in samples for turn in r.evidence.turns for call in turn.model_calls]
+    requests = [request for record in samples for request in record.evidence.requests]
     reworded = [each for group in _by_scenario(samples) if _has_wordings(group) for each in group]
     return Summary(
         by_ac=_grouped(samples, total, lambda record: [record.ac]),
@@ -302,7 +302,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
 def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     """Return the counts and rates of one group of records."""
     verdicts = Counter(record.judgement.verdict for record in records)
-    valid = [record for record in records if record.judgement.verdict is not Verdict.INVALID]
+    valid = [record for record in records if record.is_valid]
     scores = [score for record in valid for score in record.judgement.scores]
     turns = [turn for record in valid for turn in record.evidence.turns]
     return Tally(
@@ -311,8 +311,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         failed=verdicts[Verdict.FAIL],
         invalid=verdicts[Verdict.INVALID],
         interval=rate_interval(
-            [record.judgement.verdict is Verdict.PASS for record in group]
-            for group in _by_scenario(valid)
+            [record.is_passed for record in group] for group in _by_scenario(valid)
         ),
         strict_passed=sum(record.judgement.strict_verdict is Verdict.PASS for record in valid),
         right_calls=sum(score.right_calls for score in scores),
@@ -389,7 +388,7 @@ def repeats(records: Sequence[SampleRecord]) -> Repeats:
     """Return pass@k and pass^k, where k is the requested number of repeats of each wording."""
     k = max((record.sample_id.repeat + 1 for record in records), default=1)
     trials = [
-        (len(group), sum(record.judgement.verdict is Verdict.PASS for record in group))
+        (len(group), sum(record.is_passed for record in group))
         for group in _by_scenario(records, "name")
         if len(group) >= k
     ]
@@ -424,7 +423,7 @@ def wordings(records: Iterable[SampleRecord]) -> Wordings:
     for group in _by_scenario(records):
         if not _has_wordings(group):
             continue
-        passed = [record.judgement.verdict is Verdict.PASS for record in group]
+        passed = [record.is_passed for record in group]
         all_shares.append(sum(passed) / len(passed))
         pairs = list(combinations(group, 2))
         for differences, is_repeat in ((between, False), (within, True)):
@@ -455,7 +454,7 @@ def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
     for record in records:
         scenario = record.sample_id.scenario
         writes = list(_unexpected_writes(record))
-        calls = [call for turn in record.evidence.turns for call in turn.calls]
+        calls = record.evidence.calls
         unexpected[scenario] += writes
         expected[scenario] += sum(call.gate.is_answer for call in calls) - len(writes)
         for call in calls:
@@ -584,7 +583,7 @@ def _by_scenario(
     """Return the valid samples of each scenario, or of each of its wordings by the key `name`."""
     groups: defaultdict[str, list[SampleRecord]] = defaultdict(list)
     for record in records:
-        if record.judgement.verdict is not Verdict.INVALID:
+        if record.is_valid:
             groups[getattr(record.sample_id, key)].append(record)
     return groups.values()
 
@@ -601,9 +600,7 @@ def _calls(record: SampleRecord) -> tuple[tuple[tuple[str, str], ...], ...]:
 
 
 def _texts(record: SampleRecord) -> tuple[str, ...]:
-    return tuple(
-        call.response.raw_text for turn in record.evidence.turns for call in turn.model_calls
-    )
+    return tuple(request.response.raw_text for request in record.evidence.requests)
 
 
 def _violation_counts(records: Sequence[SampleRecord], severity: Severity) -> Mapping[str, int]:

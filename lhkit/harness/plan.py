@@ -3,7 +3,6 @@
 Samples with equal content hashes are interchangeable, so a resumed run reuses their records.
 """
 
-import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from lhkit.harness.fingerprint import (
     model_sha256,
     scenario_hash,
 )
-from lhkit.harness.manifest import Manifest, Prompt, versions
+from lhkit.harness.manifest import Manifest, Prompt, text_sha256, versions
 from lhkit.harness.record import SCHEMA, SampleId
 from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
@@ -241,7 +240,7 @@ def _plan_scenario(
         for repeat in range(1 if sampling.seed is None else repeats):
             model_hash = model_sha256(identity, seed_sampling(sampling, repeat))
             content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}"
-            hashes.append(hashlib.sha256(content.encode()).hexdigest())
+            hashes.append(text_sha256(content))
         return PlannedScenario(
             scenario=scenario,
             identity=identity,

@@ -298,6 +298,16 @@ class Evidence:
     broken_rules: tuple[BrokenRule, ...] = ()
     fault: str | None = None
 
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The tool calls of all turns."""
+        return tuple(call for turn in self.turns for call in turn.calls)
+
+    @property
+    def requests(self) -> tuple[ModelCallRecord, ...]:
+        """The requests to the model of all turns."""
+        return tuple(request for turn in self.turns for request in turn.model_calls)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseClaim:
@@ -410,6 +420,16 @@ class SampleRecord:
     started_at: str | None = None
     vote: Vote | None = None
     schema: Literal[2] = SCHEMA
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it ended without an infrastructure error."""
+        return self.judgement.verdict is not Verdict.INVALID
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether its verdict is a pass."""
+        return self.judgement.verdict is Verdict.PASS
 
 
 MAX_SECONDS = 1e8

@@ -152,8 +152,7 @@ async def _wording_remarks(
 ) -> list[Remark]:
     """Return which wordings make the reference fail that passes in the first one."""
     remarks: list[Remark] = []
-    is_passed = record.judgement.verdict is Verdict.PASS
-    for wording in list(scenario.wordings())[1:] if is_passed else ():
+    for wording in list(scenario.wordings())[1:] if record.is_passed else ():
         where = f"in wording {wording.wording + 1}"
         other = _reference_remarks(await run_sample(wording, reference, toolset))
         remarks += [Remark("variant", each.path, f"{where}, {each.message}") for each in other]
@@ -283,11 +282,11 @@ async def _trivial_model_remarks(scenario: Scenario, toolset: Toolset) -> list[R
     calling = await run_sample(scenario, always_call_model(scenario, toolset), toolset)
     silent = await run_sample(scenario, silent_model(), toolset)
     remarks = []
-    if silent.judgement.verdict is Verdict.PASS:
+    if silent.is_passed:
         remarks.append(
             Remark("silent", (), "a model that does nothing passes: require text in the reply")
         )
-    if calling.judgement.verdict is Verdict.PASS:
+    if calling.is_passed:
         message = "a model that calls every tool and claims success passes: forbid or exclude more"
         remarks.append(Remark("always_call", (), message))
     return remarks

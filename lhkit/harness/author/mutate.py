@@ -119,7 +119,7 @@ async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationRep
     untried: list[Untried] = []
     for scenario in scenarios:
         reference = await run_reference(scenario, toolset)
-        if reference.record.judgement.verdict is not Verdict.PASS:
+        if not reference.record.is_passed:
             raise ScenarioError(f"{scenario.id}: the reference calls do not pass: run lhkit lint")
         for mistake in all_mistakes(reference):
             if isinstance(mistake, Untried):
@@ -171,7 +171,7 @@ async def _run_mutant(
 
 
 def _results(evidence: Evidence) -> Counter[Hashable]:
-    return Counter(hashable_form(call.result) for turn in evidence.turns for call in turn.calls)
+    return Counter(hashable_form(call.result) for call in evidence.calls)
 
 
 def read_survivors(file: Path) -> Survivors:

@@ -247,9 +247,10 @@ def _call_everything(user: str, locale: str, session: Session) -> TurnTrace:
     for tool in registry.definitions:
         validator = registry.validator(tool.name)
         guesses = plausible_calls(tool, validator, ids=ids, text=user, today=today)
-        args = plausible_args(tool, ids=ids, text=user, today=today)
-        call = guesses[0] if guesses else ToolCall(name=tool.name, args=args)
-        (writes if tool.is_destructive else reads).append(call)
+        if not guesses:
+            args = plausible_args(tool, ids=ids, text=user, today=today)
+            guesses = [ToolCall(name=tool.name, args=args)]
+        (writes if tool.is_destructive else reads).append(guesses[0])
         claims += success_claims(tool, locale)[:1]
 
     def lacks_id(call: ToolCall) -> bool:

@@ -289,7 +289,9 @@ class _InspectSample:
     def _request(self, sent: AssistantMessage, at_s: float) -> None:
         """Add a message of the model, and the request that it answered if there is one."""
         prompt = list(self._messages)
-        calls = [_call(call, call_id(n)) for n, call in enumerate(sent.named, start=self._calls)]
+        calls = [
+            _tool_call(call, call_id(n)) for n, call in enumerate(sent.named, start=self._calls)
+        ]
         if sent.text.strip() or calls:
             fields = {"tool_calls": calls} if calls else {}
             self._add_message("assistant", sent.text, source="generate", **fields)
@@ -330,7 +332,7 @@ class _InspectSample:
         start_s = at_s + call.validation_s + call.waiting_s
         end_s = start_s + call.handler_s
         if call.gate.was_asked:
-            made = _call(call, name)
+            made = _tool_call(call, name)
             modified = (
                 {"modified": made | {"arguments": dict(call.run_args)}} if call.run_args else {}
             )
@@ -356,7 +358,7 @@ class _InspectSample:
                 start_s,
                 id=name,
                 function=call.tool,
-                arguments=dict(call.run_args or _call(call, name)["arguments"]),
+                arguments=dict(call.run_args or _tool_call(call, name)["arguments"]),
                 result=text,
                 completed=self._at(end_s),
                 working_time=call.handler_s,
@@ -374,7 +376,7 @@ def _decision(call: CallRecord) -> str:
     return "modify" if call.is_edited else "approve"
 
 
-def _call(call: CallRecord, name: str) -> Json:
+def _tool_call(call: CallRecord, name: str) -> Json:
     """Return a call; arguments that are not an object become its parse error."""
     is_object = isinstance(call.raw_args, Mapping)
     return {

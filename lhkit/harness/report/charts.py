@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from lhkit.errors import importing
 from lhkit.harness.history import History
 from lhkit.harness.pairs import Comparison
-from lhkit.harness.record import Verdict, parse_moment
+from lhkit.harness.record import parse_moment
 from lhkit.harness.results import Run
 from lhkit.harness.transcript import xml_text
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
@@ -79,10 +79,7 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """
     alt, text = _altair(), load_catalog(locale).text
     times_s = sorted(
-        turn.active_s
-        for record in run.records
-        if record.judgement.verdict is not Verdict.INVALID
-        for turn in record.evidence.turns
+        turn.active_s for record in run.records if record.is_valid for turn in record.evidence.turns
     )
     seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
     curve = (

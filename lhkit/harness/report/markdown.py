@@ -69,11 +69,7 @@ def markdown(
         *_metadata_lines(run, summary, catalog),
     )
     head = "\n".join(lines)
-    failed = [
-        record
-        for record in failures_first(run.records)
-        if record.judgement.verdict is not Verdict.PASS
-    ]
+    failed = [record for record in failures_first(run.records) if not record.is_passed]
     if not failed:
         key = "report.no_failures" if run.records else "report.no_samples"
         return f"{head}\n{catalog.text(key)}\n"[:max_chars]

@@ -17,6 +17,7 @@ from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matchers import alternatives, parse_row
 from lhkit.harness.matching import (
+    WHOLE,
     ActualCall,
     ArgumentVerdict,
     MatchResult,
@@ -48,7 +49,6 @@ from lhkit.tools.definition import ToolDefinition
 ALL_REPLIES = "all replies: "
 """Prefix of reasons about the replies of the whole conversation."""
 
-_WHOLE = "(all)"  # `matching`'s name of arguments that are not an object
 _TOO_LONG = "no answer within the allowed model turns"
 _NEEDS_ASKING = (None, "ok", "cancelled")
 
@@ -337,7 +337,7 @@ def _argument_scores(
     expected: ExpectedCall, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
 ) -> Iterator[ArgumentScore]:
     """Yield the verdicts with both values, without left-out optional arguments."""
-    actual = call.raw_args if isinstance(call.raw_args, Mapping) else {_WHOLE: call.raw_args}
+    actual = call.raw_args if isinstance(call.raw_args, Mapping) else {WHOLE: call.raw_args}
     sets = alternatives(expected.args)
     for verdict in verdicts:
         matcher = sets[verdict.alternative][1].get(verdict.name)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from lhkit.events import EndReason
-from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.matchers import arguments_fit
 from lhkit.harness.matching import MatchResult
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import ForbiddenCall, Scenario
@@ -159,10 +159,7 @@ def _is_hit(
     if call.tool != forbidden.tool or not isinstance(call.raw_args, Mapping):
         return call.tool == forbidden.tool and not forbidden.args
     schema = schemas.get(call.tool, {})
-    return any(
-        not any(arguments_reasons(args, call.raw_args, schema, extra=True, today=today).values())
-        for args in forbidden.alternatives
-    )
+    return arguments_fit(forbidden.alternatives, call.raw_args, schema, extra=True, today=today)
 
 
 def _essence(call: CallRecord) -> str:
