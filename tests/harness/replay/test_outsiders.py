@@ -4,8 +4,7 @@ In the style of public benchmarks: reference calls pass on every repeat in one p
 ones fail, and running a scenario does not change it.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
@@ -236,40 +235,56 @@ CAR = """
 DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
 
 
-def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTrace, ...]]:
-    """Return golds with the last call left out, and with one number or text of a call altered."""
+def spoilt(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple[TurnTrace, ...]]:
+    """Yield golds with the last call left out, and with one number or list of a call altered."""
     gold = reference_trajectory(scenario, registry)
-    dropped = (*gold[:-1], TurnTrace(reply="OK."))
-    found = {"dropped": dropped}
+    yield (*gold[:-1], TurnTrace(reply="OK."))
     for t, turn in enumerate(gold):
         for m, (made,) in enumerate(turn.messages):
             for name, value in made.args.items():
-                other = value + 1 if isinstance(value, int | float) else ["left"]
                 if isinstance(value, str):
                     continue
+                other = value + 1 if isinstance(value, int | float) else ["left"]
                 call = ToolCall(name=made.name, args={**made.args, name: other})
                 messages = (*turn.messages[:m], (call,), *turn.messages[m + 1 :])
                 altered = TurnTrace(messages=messages, reply="OK.")
-                found[f"{t}.{m}.{name}"] = (*gold[:t], altered, *gold[t + 1 :])
-    return found
+                yield (*gold[:t], altered, *gold[t + 1 :])
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_reference_calls_pass_on_every_repeat_in_one_process(
+async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
     load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
-    scenarios = load(text)
+    scenarios, toolset = load(text), domain()
+    (scenario,) = as_written = deepcopy(scenarios)
     for concurrency in (1, 8):
         run = await replay(
             scenarios,
             gold_model,
-            toolset=domain(),
+            toolset=toolset,
             repeats=3,
             concurrency=concurrency,
             progress=False,
         )
-        assert [record.judgement.reasons for record in run.records] == [()] * len(run.records)
+        assert [record.judgement.reasons for record in run.records] == [()] * 3
         assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
+        first = run.records[0].evidence
+        assert {each.evidence.initial_state == first.initial_state for each in run.records} == {
+            True
+        }
+        assert {each.evidence.final_state == first.final_state for each in run.records} == {True}
+    await scenario_remarks(scenario, toolset)
+    assert (await mutate(scenarios, toolset)).outcomes
+    again = rescore(run, scenarios, toolset)
+    assert [record.judgement.verdict for record in again.records] == [Verdict.PASS] * 3
+    model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
+    stress = await replay(scenarios, model, toolset=under_stress, progress=False)
+    assert stress.records[0].judgement.verdict is Verdict.PASS
+    trace = reference_trajectory(scenario, registry_of(toolset, scenario.world, "en"))
+    before = deepcopy(trace)
+    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
+    assert trace == before
+    assert scenarios == as_written
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
@@ -279,91 +294,10 @@ async def test_altered_reference_calls_fail_by_final_state(
     (scenario,) = load(text)
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
-    for trace in spoilt(scenario, registry).values():
+    for trace in spoilt(scenario, registry):
         record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
         assert record.judgement.verdict is Verdict.FAIL
         assert record.judgement.state_equal is False
-
-
-def ruined(value: Any) -> None:
-    """Change everything that can be changed in a value."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            ruined(inner)
-        value.clear()
-        value["ruined"] = True
-    elif isinstance(value, list):
-        for inner in value:
-            ruined(inner)
-        value[:] = ["ruined"]
-
-
-@dataclass(frozen=True)
-class Vandal:
-    """Opens worlds like the inner one's, and changes everything it ever gets."""
-
-    inner: Any
-
-    def open(self, world: Any, locale: str) -> Session:
-        session: Session = self.inner.open(deepcopy(world), locale)
-        ruined(world)
-
-        def wild(tool: ToolDefinition) -> ToolDefinition:
-            def handle(args: Any, deps: Any) -> ToolResult:
-                try:
-                    return ToolOk(deepcopy(tool.handler(deepcopy(args), deps)).data)  # type: ignore[union-attr] # a handler that awaits nothing
-                finally:
-                    ruined(args)
-
-            return ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.parameters,
-                handler=handle,
-                is_destructive=tool.is_destructive,
-            )
-
-        session.registry = ToolRegistry(map(wild, session.registry.definitions))
-        return session
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_mutating_toolset_does_not_change_scenarios(
-    load: Load, domain: Callable[[], Toolset], text: str
-) -> None:
-    scenarios = load(text)
-    (scenario,) = scenarios
-    as_written, toolset = deepcopy(scenarios), Vandal(domain())
-    registry = registry_of(toolset, scenario.world, "en")
-    run = await replay(
-        scenarios, gold_model, toolset=toolset, repeats=3, concurrency=2, progress=False
-    )
-    outcomes = {
-        (
-            r.judgement.verdict,
-            r.judgement.reasons,
-            r.evidence.initial_state == run.records[0].evidence.initial_state,
-        )
-        for r in run.records
-    }
-    assert outcomes == {(Verdict.PASS, (), True)}
-    assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
-    await scenario_remarks(scenario, toolset)
-    assert (await mutate(scenarios, toolset)).outcomes
-    assert [record.judgement.verdict for record in rescore(run, scenarios, toolset).records] == [
-        Verdict.PASS
-    ] * 3
-    model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
-    stress = await replay(scenarios, model, toolset=under_stress, progress=False)
-    assert stress.records[0].judgement.verdict is Verdict.PASS
-    trace = reference_trajectory(scenario, registry)
-    before = deepcopy(trace)
-    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
-    assert trace == before
-    for call in (call for turn in trace for call in turn.calls):
-        ruined(call.args)
-    assert scenarios == as_written
 
 
 @dataclass
