@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.examples import example, texts_of
-from lhkit.harness.author.reference import always_call_model, gold_model, gold_models, silent_model
+from lhkit.harness.author.reference import always_call_model, gold_model, gold_models
 from lhkit.harness.sample import run_sample
 from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
@@ -144,11 +144,6 @@ def test_gold_names_field_that_cannot_be_derived(
     (scenario,) = load(f"{HEAD}      {turn}\n")
     with pytest.raises(ScenarioError, match=message):
         gold_model(scenario, registry)
-
-
-async def test_silent_model_does_nothing() -> None:
-    response = await next_message(silent_model(), *after())
-    assert (response.text, response.calls) == ("", ())
 
 
 ANY_KIND = "{tool: add, args: {kind: {any: true}}}"

@@ -22,7 +22,7 @@ from lhkit.models import request
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.responses import ModelIdentity
+from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
 from tests.harness.build import SteppingClock
@@ -168,6 +168,8 @@ def changed(
             variant = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
             variant = toolset(max_turns=7)
+        case "sampling":
+            variant = toolset(sampling=Sampling(max_tokens=9))
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
@@ -188,6 +190,7 @@ HASH = "[0-9a-f]{12}"
         ("rendering", "en", HASH, HASH),
         ("tools_order", "en", "find_notes, add_note, fin.*", "finish_note, add_note, fin.*"),
         ("assistant", "max_turns", "4", "7"),
+        ("sampling", "max_tokens", "256", "9"),
         ("texts", "en", HASH, HASH),
         ("lhkit", "", ".*", "9.9"),
     ],

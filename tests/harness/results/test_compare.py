@@ -261,12 +261,6 @@ def manifest_of(**hashes: str) -> Manifest:
     return Manifest(models=models, scenarios=hashes)
 
 
-def test_compare_reports_changed_scenarios() -> None:
-    a = run("pp", manifest=manifest_of(s0="1", s1="2", gone="3"))
-    b = run("pp", manifest=manifest_of(s0="1", s1="9", gone="4"))
-    assert compare(a, b).changed_scenarios == ("s1",)
-
-
 def shown(comparison: Comparison, locale: str = "en") -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
