@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement, product
 from statistics import median_low
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,10 +42,27 @@ def test_wilson_equals_statsmodels(successes: int, n: int, level: float) -> None
     assert successes / n in interval
 
 
-def test_wilson_without_results_is_0_to_1_and_rejects_invalid_counts() -> None:
+def test_wilson_without_results_is_0_to_1() -> None:
     assert wilson(0, 0) == Interval(low=0.0, high=1.0)
-    with pytest.raises(ValueError, match="6 successes of 5"):
-        wilson(6, 5)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "args", "message"),
+    [
+        (wilson, (6, 5), "6 successes of 5"),
+        *((clustered_interval, args, "successes of") for args in (([], []), ([0], [0]))),
+        *((clustered_interval, args, "successes of") for args in (([3], [2]), ([-1], [2]))),
+        *((pass_at_k, args, "trials") for args in ((3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0))),
+        *((pass_hat_k, args, "trials") for args in ((3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0))),
+        *(
+            (interval, ([[], []],), "no values")
+            for interval in (cluster_bootstrap, median_interval)
+        ),
+    ],
+)
+def test_estimates_reject_invalid_counts(estimate: Any, args: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate(*args)
 
 
 @pytest.mark.promise("statistics.coverage")
@@ -86,12 +104,6 @@ def test_cluster_bootstrap_is_deterministic() -> None:
     clusters = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
     assert cluster_bootstrap(clusters) == cluster_bootstrap(clusters)
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
-
-
-def test_bootstrap_and_median_interval_require_values() -> None:
-    for interval in (cluster_bootstrap, median_interval):
-        with pytest.raises(ValueError, match="no values"):
-            interval([[], []])
 
 
 @pytest.mark.promise("statistics.coverage")
@@ -170,12 +182,6 @@ def test_difference_interval_coverage(gain: float, loss: float, repeats: int) ->
     assert difference_coverage(14, repeats, gain, loss, 0.5, tries=400) >= 0.93
 
 
-@pytest.mark.parametrize(("successes", "sizes"), [([], []), ([0], [0]), ([3], [2]), ([-1], [2])])
-def test_clustered_interval_rejects_invalid_counts(successes: list[int], sizes: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"successes of"):
-        clustered_interval(successes, sizes)
-
-
 tries = st.integers(1, 9).flatmap(
     lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))
 )
@@ -187,13 +193,6 @@ def test_pass_at_k_and_pass_hat_k_equal_enumeration(numbers: tuple[int, int, int
     draws = list(combinations([True] * c + [False] * (n - c), k))
     assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(draw) for draw in draws]))
     assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(draw) for draw in draws]))
-
-
-@pytest.mark.parametrize("numbers", [(3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0)])
-def test_pass_at_k_and_pass_hat_k_reject_invalid_counts(numbers: tuple[int, int, int]) -> None:
-    for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="trials"):
-            estimate(*numbers)
 
 
 def pairs(b: int, c: int) -> list[int]:

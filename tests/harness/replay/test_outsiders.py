@@ -20,7 +20,6 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import TurnTrace, gold_model, reference_trajectory, trace_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
-from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
@@ -31,7 +30,7 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
-from tests.harness.build import Load
+from tests.harness.build import Load, Play
 
 pytestmark = pytest.mark.anyio
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
@@ -253,19 +252,12 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple[TurnTra
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
-    load: Load, domain: Callable[[], Toolset], text: str
+    play: Play, load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios, toolset = load(text), domain()
     (scenario,) = as_written = deepcopy(scenarios)
     for concurrency in (1, 8):
-        run = await replay(
-            scenarios,
-            gold_model,
-            toolset=toolset,
-            repeats=3,
-            concurrency=concurrency,
-            progress=False,
-        )
+        run = await play(scenarios, toolset=toolset, repeats=3, concurrency=concurrency)
         assert [record.judgement.reasons for record in run.records] == [()] * 3
         assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
         first = run.records[0].evidence
@@ -278,7 +270,7 @@ async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
     again = rescore(run, scenarios, toolset)
     assert [record.judgement.verdict for record in again.records] == [Verdict.PASS] * 3
     model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
-    stress = await replay(scenarios, model, toolset=under_stress, progress=False)
+    stress = await play(scenarios, model, toolset=under_stress)
     assert stress.records[0].judgement.verdict is Verdict.PASS
     trace = reference_trajectory(scenario, registry_of(toolset, scenario.world, "en"))
     before = deepcopy(trace)
@@ -340,7 +332,9 @@ LOOK = """
         ([{"id": 1}], "state() is a list"),
     ],
 )
-async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, words: str) -> None:
+async def test_replay_refuses_state_that_is_not_json(
+    play: Play, load: Load, state: Any, words: str
+) -> None:
     asked: list[str] = []
 
     def model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -348,7 +342,7 @@ async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, wor
         return gold_model(scenario, registry)
 
     with pytest.raises(ScenarioError) as caught:
-        await replay(load(LOOK), model, toolset=Odd(lambda: state), progress=False)
+        await play(load(LOOK), model, toolset=Odd(lambda: state))
     assert words in str(caught.value)
     assert str(caught.value).startswith("look.state()")
     assert "\n" not in str(caught.value)
@@ -364,17 +358,15 @@ async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, wor
     ],
 )
 async def test_replay_refuses_row_keys_that_do_not_identify_rows(
-    load: Load, keys: Any, words: str
+    play: Play, load: Load, keys: Any, words: str
 ) -> None:
     rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
     with pytest.raises(ScenarioError) as caught:
-        await replay(
-            load(LOOK), gold_model, toolset=Odd(lambda: {"items": rows}, keys), progress=False
-        )
+        await play(load(LOOK), toolset=Odd(lambda: {"items": rows}, keys))
     assert words in str(caught.value)
 
 
-async def test_final_state_that_is_not_json_makes_sample_invalid(load: Load) -> None:
+async def test_final_state_that_is_not_json_makes_sample_invalid(play: Play, load: Load) -> None:
     price: Any = 1
 
     def seen() -> Any:
@@ -391,7 +383,7 @@ async def test_final_state_that_is_not_json_makes_sample_invalid(load: Load) -> 
             session.registry = tools(("look", self.look, {}), reads=["look"])
             return session
 
-    run = await replay(load(LOOK), gold_model, toolset=Changing(seen), progress=False)
+    run = await play(load(LOOK), toolset=Changing(seen))
     (record,) = run.records
     assert record.judgement.verdict is Verdict.INVALID
     assert record.evidence.fault is not None
@@ -399,10 +391,10 @@ async def test_final_state_that_is_not_json_makes_sample_invalid(load: Load) -> 
     assert "\n" not in record.evidence.fault
 
 
-async def test_replay_refuses_world_that_is_not_json(load: Load) -> None:
+async def test_replay_refuses_world_that_is_not_json(play: Play, load: Load) -> None:
     (scenario,) = load(LOOK)
     worldly = Scenario(
         id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}
     )
     with pytest.raises(ScenarioError, match=r"w\.world: items\[0\]\.price is a Decimal"):
-        await replay([worldly], gold_model, toolset=Odd(dict), progress=False)
+        await play([worldly], toolset=Odd(dict))
