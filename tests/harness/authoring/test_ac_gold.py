@@ -1,6 +1,7 @@
 """The shipped scenarios: complete, valid, and not passed by talk."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -22,9 +25,13 @@ SCENARIOS = load_scenarios([FOLDER])
 GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'
 
 
-async def passed_by(words: str) -> list[SampleRecord]:
-    """Return the samples that a model passes whose every reply is this text."""
-    talker = ScriptedModel(lambda _: say(words))
+async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
+    """Return the samples that a model passes whose every reply is this text, or its locale's."""
+
+    def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+        reply = text if isinstance(text, str) else text[scenario.locale]
+        return ScriptedModel(lambda _: say(reply))
+
     toolset = LifeHelperToolset()
     run = await replay(SCENARIOS, talker, toolset=toolset, progress=False, concurrency=4)
     return [record for record in run.records if record.judgement.verdict is Verdict.PASS]
@@ -48,15 +55,14 @@ def test_shipped_scenarios_match_schema(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [GARBAGE, "x", instructions("ko"), instructions("en")],
-    ids=["half a call", "one letter", "recited", "recited (en)"],
+    "text",
+    [GARBAGE, "x", {locale: instructions(locale) for locale in ("ko", "en")}],
+    ids=["half a call", "one letter", "recited instructions"],
 )
-async def test_talking_model_fails_shipped_scenarios(words: str) -> None:
-    assert await passed_by(words) == []
+async def test_talking_model_fails_shipped_scenarios(text: str | Mapping[str, str]) -> None:
+    assert await passed_by(text) == []
 
 
-@pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
-async def test_nodding_model_passes_only_small_talk(words: str) -> None:
-    passed = await passed_by(words)
+async def test_nodding_model_passes_only_small_talk() -> None:
+    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"})
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}

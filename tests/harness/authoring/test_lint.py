@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.checks import LEVELS, Finding, Level
+from lhkit.harness.author.checks import LEVELS, Finding
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -345,11 +345,6 @@ async def test_lint_checks_other_scenarios_of_broken_file(found: Findings) -> No
         ("a-ko-01", "file"),
         ("b-ko-01", "gold"),
     }
-
-
-async def test_lint_reports_repeated_id(found: Findings) -> None:
-    (finding,) = await found(GOOD + GOOD)
-    assert (finding.code, finding.level, finding.line) == ("file", Level.ERROR, 23)
 
 
 async def test_lint_accepts_intended_errors(found: Findings) -> None:

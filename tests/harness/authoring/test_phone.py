@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import MutationReport, mutate
 from lhkit.harness.author.reference import always_call_model, gold_model
-from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.tools.registry import ToolRegistry
@@ -30,10 +29,6 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def report() -> MutationReport:
     return await mutate(tuple(SCENARIOS.values()), PhoneToolset())
-
-
-async def test_phone_scenarios_lint_clean() -> None:
-    assert await lint(read_sources([FILE]), PhoneToolset()) == ()
 
 
 @pytest.mark.slow

@@ -144,13 +144,6 @@ def test_journal_names_invalid_line(tmp_path: Path, bad: bytes) -> None:
     assert (tmp_path / RECORDS).read_bytes() == whole + bad + b"\n" + whole
 
 
-def test_journal_refuses_second_writer(tmp_path: Path) -> None:
-    with open_journal(tmp_path), pytest.raises(RunError, match="in use"), open_journal(tmp_path):
-        pass
-    with open_journal(tmp_path) as journal:
-        assert journal.records == ()
-
-
 def test_strict_verdict_fails_repaired_pass() -> None:
     strict = TurnScore(passed=True, strict_passed=True)
     repaired = TurnScore(passed=True)

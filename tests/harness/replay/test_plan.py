@@ -1,6 +1,7 @@
-"""Planning and content hashes."""
+"""Planning, content hashes and the clock of a run."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -8,19 +9,23 @@ from typing import Any
 
 import pytest
 
+from lhkit import app
 from lhkit.chat.controller import Assistant
 from lhkit.harness import manifest
-from lhkit.harness.plan import plan_run
+from lhkit.harness.plan import plan_run, run_clock
 from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn
+from lhkit.lifehelper import toolset as life_helper
 from lhkit.locales import load_catalog
 from lhkit.models import request
+from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.responses import ModelIdentity
+from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
+from tests.harness.build import SteppingClock
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +168,8 @@ def changed(
             variant = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
             variant = toolset(max_turns=7)
+        case "sampling":
+            variant = toolset(sampling=Sampling(max_tokens=9))
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
@@ -183,6 +190,7 @@ HASH = "[0-9a-f]{12}"
         ("rendering", "en", HASH, HASH),
         ("tools_order", "en", "find_notes, add_note, fin.*", "finish_note, add_note, fin.*"),
         ("assistant", "max_turns", "4", "7"),
+        ("sampling", "max_tokens", "256", "9"),
         ("texts", "en", HASH, HASH),
         ("lhkit", "", ".*", "9.9"),
     ],
@@ -221,3 +229,33 @@ async def test_resumption_names_change_of_content_hashes(
     assert (change.what, change.where) == (what, where)
     assert re.fullmatch(before, change.before)
     assert re.fullmatch(after, change.after)
+
+
+async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None:
+    scenarios = app.shipped_scenarios("ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01")
+    toolset = life_helper.LifeHelperToolset()
+    path = tmp_path / "cassette.json"
+    recorder = RecordingModel(
+        ScriptedModel([say("안녕하세요!"), say("그건 도와드릴 수 없어요.")]),
+        path,
+        clock=SteppingClock(7.0),
+    )
+    await replay(scenarios, recorder, toolset=toolset, progress=False)
+    runs = [
+        await replay(scenarios, CassetteModel.open(path), toolset=toolset, progress=False)
+        for _ in range(2)
+    ]
+    spent = [[turn.duration_s for r in run.records for turn in r.evidence.turns] for run in runs]
+    assert min(spent[0]) >= 14.0
+    assert spent[0] == spent[1]
+    assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
+
+
+async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    recorder = RecordingModel(ScriptedModel([say("네")]), path)
+    scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")
+    await replay(scenarios, recorder, toolset=life_helper.LifeHelperToolset(), progress=False)
+    cassette = CassetteModel.open(path)
+    assert run_clock(cassette, concurrency=2) is time.perf_counter
+    assert run_clock(recorder, concurrency=1) is time.perf_counter

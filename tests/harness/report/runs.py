@@ -5,20 +5,14 @@ from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
 
-from lhkit.events import EndReason
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
-    Evidence,
-    Judgement,
-    ModelCallRecord,
-    SampleId,
     SampleRecord,
     Severity,
     TableDiff,
-    TurnRecord,
     TurnScore,
     Verdict,
     Violation,
@@ -28,7 +22,8 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import GateOutcome, ToolCall
-from lhkit.responses import Finished, ModelIdentity, Timing, Usage
+from lhkit.responses import ModelIdentity, Timing, Usage
+from tests.harness.build import model_call, sample, turn_of
 
 GEMMA = ModelIdentity(
     model="gemma", server="vllm 0.32", base_url="http://127.0.0.1:8000", dialect="json"
@@ -50,122 +45,88 @@ _TRUSTED_KEYS = {
 }
 
 
+CALL = CallRecord(
+    tool="add_note",
+    raw_args={"text": "우유 사기", "tag": "home"},
+    args={"text": "우유 사기", "tag": "home"},
+    extra_args=("colour",),
+    result={"status": "ok", "result": {"id": "note-1"}},
+    gate=GateOutcome.ACCEPTED,
+    ran=True,
+    destructive=True,
+    validation_s=0.001,
+    waiting_s=0.3,
+    handler_s=0.004,
+    raw_text='{"name": "add_note"}',
+    model_call=0,
+)
+ARGUMENTS = (
+    ArgumentScore(
+        name="text",
+        ok=False,
+        expected={"matches": "우유"},
+        actual="두유",
+        reason="does not match 우유",
+    ),
+    ArgumentScore(name="count", ok=False, expected="1", actual=1, reason="text"),
+    ArgumentScore(name="tag", ok=True, expected="home", actual="home"),
+)
+CALL_SCORES = (
+    CallScore(
+        expected=0, actual=0, tool="add_note", called="add_note", ok=False, arguments=ARGUMENTS
+    ),
+    CallScore(expected=1, tool="find_notes", optional=True, ok=True),
+    CallScore(actual=1, called="delete_note", ok=False, reason="was not expected"),
+)
+RAW = '좋아요. {"name": "add_note", "arguments": {"text": "우유 사기",}}'
+PARSED = ToolCall(
+    name="add_note", args={"text": "우유 사기"}, raw="{…}", repairs=("trailing_comma",)
+)
+
+
 def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) -> SampleRecord:
     """Return a failed sample with every part of a record, with other values of some."""
-    call = CallRecord(
-        tool="add_note",
-        raw_args={"text": "우유 사기", "tag": "home"},
-        args={"text": "우유 사기", "tag": "home"},
-        extra_args=("colour",),
-        result={"status": "ok", "result": {"id": "note-1"}},
-        gate=GateOutcome.ACCEPTED,
-        ran=True,
-        destructive=True,
-        validation_s=0.001,
-        waiting_s=0.3,
-        handler_s=0.004,
-        raw_text='{"name": "add_note"}',
-        model_call=0,
-    )
-    request = ModelCallRecord(
-        offset_s=0.001,
-        duration_s=0.9,
-        response=Finished(
-            raw_text='좋아요. {"name": "add_note", "arguments": {"text": "우유 사기",}}',
-            text="좋아요.",
-            calls=(
-                ToolCall(
-                    name="add_note",
-                    args={"text": "우유 사기"},
-                    raw="{…}",
-                    repairs=("trailing_comma",),
-                ),
-            ),
-            fragment='{"name": "add',
-            reason="stop",
-            truncated=True,
-            usage=Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800),
-            timing=Timing(first_token_s=0.2, call_ready_s=0.8, last_token_s=0.85),
-            identity=GEMMA,
-        ),
-    )
-    turn = TurnRecord(
+    response = {
+        "text": "좋아요.",
+        "truncated": True,
+        "usage": Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800),
+        "timing": Timing(first_token_s=0.2, call_ready_s=0.8, last_token_s=0.85),
+        "identity": GEMMA,
+    }
+    turn = turn_of(
+        model_call(0.9, 0.001, raw_text=RAW, calls=(PARSED,), fragment='{"name": "add', **response),
+        model_call(0.9, 0.001, raw_text="적었어요", **response),
         user="우유 사기라고 적어 줘",
-        ended=EndReason.ANSWERED,
         error="sentence",
         cause="ServerFailedError",
         detail="500",
-        calls=(call, replace(call, model_call=None, gate=GateOutcome.REJECTED)),
-        model_calls=(
-            request,
-            replace(
-                request,
-                response=replace(request.response, raw_text="적었어요", calls=(), fragment=""),
-            ),
-        ),
+        calls=(CALL, replace(CALL, model_call=None, gate=GateOutcome.REJECTED)),
         reply="적었어요",
         hint="대화가 길어졌어요",
         duration_s=2.5,
     )
-    score = TurnScore(
-        passed=False,
-        due_calls=2,
-        right_calls=1,
-        surplus_calls=1,
-        calls=(
-            CallScore(
-                expected=0,
-                actual=0,
-                tool="add_note",
-                called="add_note",
-                ok=False,
-                arguments=(
-                    ArgumentScore(
-                        name="text",
-                        ok=False,
-                        expected={"matches": "우유"},
-                        actual="두유",
-                        reason="does not match 우유",
-                    ),
-                    ArgumentScore(name="count", ok=False, expected="1", actual=1, reason="text"),
-                    ArgumentScore(name="tag", ok=True, expected="home", actual="home"),
-                ),
-            ),
-            CallScore(expected=1, tool="find_notes", optional=True, ok=True),
-            CallScore(actual=1, called="delete_note", ok=False, reason="was not expected"),
+    blocked = Violation(code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note")
+    occurred = Violation(code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}")
+    judgement = {
+        "reasons": (
+            "turn 0: add_note.text: does not match 우유",
+            "turn 0: the reply has none of 'x'",
         ),
-    )
-    record = SampleRecord(
-        sample_id=SampleId(scenario=scenario, repeat=repeat),
-        content_hash="c0ffee",
-        ac="AC-4",
-        locale="ko",
-        tags=("write", "chain"),
+        "violations": (blocked, occurred),
+        "scores": (
+            TurnScore(passed=False, due_calls=2, right_calls=1, surplus_calls=1, calls=CALL_SCORES),
+        ),
+    }
+    tags = ("write", "chain")
+    record = sample(scenario, Verdict.FAIL, repeat, turn, ac="AC-4", tags=tags, **judgement)
+    evidence = {"final_state": {"notes": ({"id": "note-1", "text": "두유"},)}, "fault": "a fault"}
+    record = replace(
+        record,
         state_diff={"notes": TableDiff(added=({"id": "note-1"},), removed=({"id": "note-0"},))},
         wall_s=2.7,
         harness_s=0.02,
         started_at="2026-06-15T09:00:00+09:00",
-        judgement=Judgement(
-            verdict=Verdict.FAIL,
-            reasons=(
-                "turn 0: add_note.text: does not match 우유",
-                "turn 0: the reply has none of 'x'",
-            ),
-            violations=(
-                Violation(
-                    code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note"
-                ),
-                Violation(
-                    code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}"
-                ),
-            ),
-            scores=(score,),
-        ),
-        evidence=Evidence(
-            turns=(turn,),
-            final_state={"notes": ({"id": "note-1", "text": "두유"},)},
-            fault="a fault",
-        ),
+        evidence=replace(record.evidence, **evidence),
     )
     for part in ("judgement", "evidence"):
         inner = getattr(record, part)

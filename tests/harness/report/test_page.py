@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -25,12 +26,18 @@ from tests.harness.report.runs import (
 
 pytestmark = pytest.mark.slow
 
+
+@cache
+def page() -> str:
+    return html_page(FULL_RUN, KOREAN, name="gemma", baseline=FULL_RUN)
+
+
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 @pytest.mark.promise("report.offline")
 def test_page_has_no_external_reference() -> None:
-    html = html_page(FULL_RUN, KOREAN, name="gemma", baseline=FULL_RUN)
+    html = page()
     shown = Parsed(html)
     addresses = [
         value or ""
@@ -51,7 +58,7 @@ def test_page_has_no_external_reference() -> None:
 
 def test_page_style_does_not_truncate_reasons() -> None:
     """A truncated `add_note was expected and…` would have the opposite meaning."""
-    styles = html_page(FULL_RUN, KOREAN, name="r").partition("</style>")[0]
+    styles = page().partition("</style>")[0]
     rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", styles)
     assert rules
     for _, rule in rules:
@@ -59,7 +66,7 @@ def test_page_style_does_not_truncate_reasons() -> None:
 
 
 def test_page_policy_allows_only_its_script() -> None:
-    html = html_page(FULL_RUN, KOREAN, name="gemma")
+    html = page()
     (script,) = SCRIPT.findall(html)
     sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{sha256}'\"" in html
@@ -68,7 +75,7 @@ def test_page_policy_allows_only_its_script() -> None:
 
 @pytest.mark.promise("report.escapes")
 def test_page_of_hostile_text_has_no_script_handler_or_unknown_element() -> None:
-    tame = Parsed(html_page(FULL_RUN, KOREAN, name="x", baseline=FULL_RUN))
+    tame = Parsed(page())
     html = html_page(HOSTILE_RUN, KOREAN, name="</title><script>", baseline=FULL_RUN)
     wild = Parsed(html)
     assert len(wild.all("script")) == 1
@@ -98,7 +105,7 @@ def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str) -> No
 
 
 def test_page_has_landmarks_names_and_descriptions() -> None:
-    shown = Parsed(html_page(FULL_RUN, KOREAN, name="x", baseline=FULL_RUN))
+    shown = Parsed(page())
     for landmark in ("header", "main", "nav", "h1"):
         assert len(shown.all(landmark)) == 1, landmark
     assert shown.all("nav")[0]["aria-label"]
