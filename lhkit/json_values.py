@@ -5,7 +5,7 @@ Values that are not JSON (NaN, sets, other objects) are refused, not converted.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -152,6 +152,36 @@ def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
     return str.__str__(key)
+
+
+def parse_json(
+    text: str | bytes, *, to_object: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """Parse strict JSON, without NaN and infinite numbers.
+
+    Args:
+        text: the JSON text.
+        to_object: makes an object of its names and values; by default a `dict`.
+
+    Raises:
+        ValueError: not valid strict JSON.
+        RecursionError: the JSON is nested too deep.
+    """
+    return json.loads(
+        text,
+        object_pairs_hook=to_object,
+        parse_constant=_refuse_number,
+        parse_float=_parse_finite,
+    )
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)  # 1e999 is infinite
+
+
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text[:20]} is not a JSON number")
 
 
 def compact(value: Any) -> str:

@@ -271,7 +271,7 @@ class Plugin:
             InfrastructureError: it cannot be scored.
         """
         from lhkit.errors import LhkitError
-        from lhkit.harness.record import Verdict, encode_record
+        from lhkit.harness.record import encode_record
 
         try:
             record: SampleRecord = self._run(self._recorded(sample))
@@ -280,7 +280,7 @@ class Plugin:
         if self.config.getoption("--lhkit-run"):
             line = encode_record(record)
             item.stash[_LINE] = [sample.toolset, str(sample.path), *_key(sample), line]
-        if record.judgement.verdict is Verdict.INVALID:
+        if not record.is_valid:
             raise InfrastructureError("\n".join(record.judgement.reasons))
         return record
 
@@ -314,7 +314,6 @@ class Plugin:
         return record
 
     def _earlier_records(self) -> dict[tuple[str, int], "SampleRecord"]:
-        from lhkit.harness.record import Verdict
         from lhkit.harness.store import read_records
 
         if self._earlier is None:
@@ -323,7 +322,7 @@ class Plugin:
             self._earlier = {
                 (record.sample_id.name, record.sample_id.repeat): record
                 for record in records
-                if record.judgement.verdict is not Verdict.INVALID
+                if record.is_valid
             }
         return self._earlier
 

@@ -1,7 +1,6 @@
 """The command line in processes of its own: messages and exit codes, never a traceback."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,12 +25,6 @@ def lhkit(*args: str, env: dict[str, str] | None = None) -> subprocess.Completed
     )
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def test_cli_shows_version_and_help() -> None:
     assert __version__ in lhkit("--version").stdout
     helped = lhkit("--help")
@@ -39,60 +32,17 @@ def test_cli_shows_version_and_help() -> None:
     assert all(command in helped.stdout for command in ("chat", "eval", "serve"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "code", "sentence"),
-    [
-        (["chat", "--model", "gpt"], 2, "Invalid embedded model 'gpt': choose one of gemma"),
-        (
-            ["eval", "--split", "train", "--model", "gold"],
-            2,
-            "Unknown split 'train': choose one of dev",
-        ),
-        (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
-        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "'tpu' is not one of 'gpu', 'cpu'"),
-        (["compare", "nowhere", "elsewhere"], 2, "nowhere is not a run folder"),
-    ],
-)
-def test_cli_reports_invalid_usage_in_one_sentence(
-    args: list[str], code: int, sentence: str, tmp_path: Path
-) -> None:
-    run = lhkit(*args, env={"LHKIT_DATA_DIR": str(tmp_path), "LHKIT_CACHE_DIR": str(tmp_path)})
-    assert (run.returncode, "Traceback" in run.stderr) == (code, False), run.stderr
-    assert sentence in run.stderr
+def test_cli_reports_invalid_usage_in_one_sentence(tmp_path: Path) -> None:
+    run = lhkit("lint", "nowhere", env={"LHKIT_CACHE_DIR": str(tmp_path)})
+    assert (run.returncode, "Traceback" in run.stderr) == (2, False), run.stderr
+    assert "nowhere: no scenario file there" in run.stderr
 
 
-def test_chat_reports_unreachable_server(tmp_path: Path) -> None:
-    address = f"http://127.0.0.1:{free_port()}"
-    run = lhkit("chat", "--base-url", address, env={"LHKIT_DATA_DIR": str(tmp_path)})
-    assert run.returncode == 3
-    assert f"nothing answers at {address}" in run.stderr
-    assert "lhkit serve" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "sentence"),
-    [
-        (
-            "LHKIT_TIMEZONE",
-            "Mars/Olympus",
-            "Environment variable LHKIT_TIMEZONE is invalid: 'Mars",
-        ),
-        (
-            "LHKIT_LOCAL",
-            "en",
-            "Unknown environment variable LHKIT_LOCAL: did you mean LHKIT_LOCALE",
-        ),
-    ],
-)
-def test_cli_reports_invalid_environment_variable(
-    variable: str, value: str, sentence: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "runs"
-    own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), variable: value}
-    run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(folder), env=own)
+def test_cli_reports_invalid_environment_variable(tmp_path: Path) -> None:
+    own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), "LHKIT_TIMEZONE": "Mars/Olympus"}
+    run = lhkit("eval", "--model", "gold", "--runs-dir", str(tmp_path / "runs"), env=own)
     assert run.returncode == 2
-    assert f"lhkit: {sentence}" in run.stderr
+    assert "lhkit: Environment variable LHKIT_TIMEZONE is invalid: 'Mars" in run.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -103,38 +53,6 @@ def test_chat_reports_invalid_database(tmp_path: Path) -> None:
     assert run.returncode == 3
     assert str(broken) in run.stderr
     assert "Traceback" not in run.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "folder"),
-    [
-        ((), "gold-json"),
-        (("--constrain", "off"), "gold-json"),
-        (("--constrain", "auto"), "gold-json-auto"),
-    ],
-)
-def test_eval_run_name_contains_constraint(
-    args: tuple[str, ...], folder: str, tmp_path: Path
-) -> None:
-    run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(tmp_path), *args)
-    assert run.returncode == 0, run.stderr
-    assert [each.name for each in tmp_path.iterdir()] == [folder]
-
-
-def test_serve_dry_run_prints_line_for_any_model() -> None:
-    run = lhkit("serve", "google/gemma-3n-E2B-it", "--dry-run")
-    assert run.returncode == 0
-    assert run.stdout.startswith("vllm serve google/gemma-3n-E2B-it ")
-    assert "--port" not in run.stdout
-
-
-@pytest.mark.parametrize("device", ["gpu", "cpu"])
-def test_serve_line_has_requested_port(device: str) -> None:
-    model = "google/gemma-3n-E2B-it"
-    run = lhkit("serve", model, "--dry-run", "--port", "8123", "--device", device)
-    assert run.returncode == 0
-    assert " --port 8123 " in run.stdout
 
 
 def test_serve_runs_vllm_for_other_models(tmp_path: Path) -> None:

@@ -82,9 +82,8 @@ def test_plugin_reports_a_failing_server_as_errors(project: Path) -> None:
     assert "127.0.0.1:9" in output
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_plugin_writes_a_run_folder_and_resumes_it(project: Path, workers: tuple[str, ...]) -> None:
-    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly", *workers]
+def test_plugin_writes_a_run_folder_by_two_workers_and_resumes_it(project: Path) -> None:
+    options = [TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly", "-n2"]
     code, output = run_pytest(project, *options)
     assert code == 0, output
     run = lhkit.Run.load(project / "runs" / "nightly")
@@ -167,9 +166,8 @@ def test_plugin_costs_a_test_suite_without_scenarios_no_import(project: Path) ->
     assert code == 0, output
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/x", "a/b", ".."])
-def test_plugin_refuses_a_run_name_that_leaves_the_folder(project: Path, name: str) -> None:
-    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", f"--lhkit-run={name}")
+def test_plugin_refuses_a_run_name_that_leaves_the_folder(project: Path) -> None:
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-run=../outside")
     assert code == 4
     assert "cannot name a folder" in output
     assert not (project / "runs").exists()

@@ -26,13 +26,12 @@ from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption
 from lhkit.harness.store import RECORDS, require_run_name
 from lhkit.harness.stress import parse_stress
-from lhkit.harness.tables import change_text, criterion_descriptions, shortened_list
+from lhkit.harness.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.scale import Placement, Resources
@@ -62,12 +61,9 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
-    descriptions = criterion_descriptions(
-        (scenario.ac for scenario in evaluation.scenarios), options.toolset, catalog
-    )
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
-    console.print(summary_view(run.summary(), catalog, descriptions))
+    console.print(summary_view(run.summary(), catalog, toolset=options.toolset))
     _print_failures(run, folder, console, catalog)
     counts = {"played": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
@@ -153,7 +149,7 @@ def _baseline(options: EvalOptions) -> Run | None:
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
-        if all(record.judgement.verdict is Verdict.INVALID for record in baseline.records):
+        if not any(record.is_valid for record in baseline.records):
             raise UsageError(
                 f"--baseline {options.baseline}: none of its {len(baseline.records)} samples is "
                 "valid. Give its own eval command again first"
@@ -198,7 +194,7 @@ def run_name(options: EvalOptions) -> str:
 
 
 def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) -> None:
-    failed = (record for record in run.records if record.judgement.verdict is not Verdict.PASS)
+    failed = (record for record in run.records if not record.is_passed)
     first = list(islice(failed, _MAX_FAILURES))
     if not first:
         return

@@ -18,9 +18,9 @@ from lhkit.files import write_atomically
 from lhkit.harness.corrections import read_conversations
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.export.otel import trace_lines, trace_requests
 from lhkit.harness.export.parquet import write_parquet
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
 from lhkit.harness.sft import (
     SftConversation,

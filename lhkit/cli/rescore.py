@@ -18,7 +18,6 @@ from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
 from lhkit.harness.store import write_rescored
-from lhkit.harness.tables import criterion_descriptions
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
@@ -65,10 +64,7 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
         raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog, console = load_catalog(settings.locale), wide_console()
-    descriptions = criterion_descriptions(
-        (record.ac for record in new.records), options.toolset, catalog
-    )
-    console.print(summary_view(new.summary(), catalog, descriptions))
+    console.print(summary_view(new.summary(), catalog, toolset=options.toolset))
     print_lines(_changed_verdicts(old, new, catalog), console)
     if new.skipped:
         print_lines([catalog.text("rescore.skipped", count=len(new.skipped))], console)

@@ -59,7 +59,7 @@ def check_thresholds(
     Invalid samples say nothing about the model: a threshold is missed only if it would be missed
     with all of them passing. A violation that occurred counts in any sample.
     """
-    invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
+    invalid = sum(not record.is_valid for record in run.records)
     result = _check(run, options, catalog, baseline)
     if not invalid:
         return result
@@ -78,7 +78,7 @@ def check_thresholds(
 
 def _best_case(record: SampleRecord) -> SampleRecord:
     """Return an invalid record as passed in no time, with the violations that occurred."""
-    if record.judgement.verdict is not Verdict.INVALID:
+    if record.is_valid:
         return record
     occurred = tuple(
         violation
@@ -152,9 +152,8 @@ def _check_costs(
     prompts = (
         request.response.usage.prompt_tokens
         for record in run.records
-        if record.judgement.verdict is not Verdict.INVALID
-        for turn in record.evidence.turns
-        for request in turn.model_calls
+        if record.is_valid
+        for request in record.evidence.requests
     )
     values = (measured["turn_time"].p95_s, measured["first_token"].p95_s, max(prompts, default=0))
     for name, value, most in zip(("turn", "ttft", "prompt"), values, limits, strict=True):

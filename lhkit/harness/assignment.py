@@ -36,7 +36,16 @@ class Problem:
 
 def assign(problem: Problem) -> Pairs:
     """Return the cheapest pairs, sorted; among equally cheap ones, the least crossed."""
-    uncrossed = _uncrossed(problem)
+    scale = (len(problem.costs) + len(problem.left_actual)) ** 2 + 1
+    uncrossed = replace(
+        problem,
+        costs=[
+            [None if cost is None else scale * cost + abs(i - j) for j, cost in enumerate(row)]
+            for i, row in enumerate(problem.costs)
+        ],
+        left_expected=[scale * cost for cost in problem.left_expected],
+        left_actual=[scale * cost for cost in problem.left_actual],
+    )
     is_few = len(problem.costs) <= FEW
     return assign_ordered(uncrossed, ()) if is_few else _hungarian(uncrossed)
 
@@ -105,20 +114,6 @@ def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
             f"order: {n} calls in a partial order are too many to check: split the turn"
         )
     return ancestors
-
-
-def _uncrossed(problem: Problem) -> Problem:
-    """Return the problem with scaled costs and a small cost of crossing pairs."""
-    scale = (len(problem.costs) + len(problem.left_actual)) ** 2 + 1
-    return replace(
-        problem,
-        costs=[
-            [None if cost is None else scale * cost + abs(i - j) for j, cost in enumerate(row)]
-            for i, row in enumerate(problem.costs)
-        ],
-        left_expected=[scale * cost for cost in problem.left_expected],
-        left_actual=[scale * cost for cost in problem.left_actual],
-    )
 
 
 def load_solver() -> Any:

@@ -26,8 +26,8 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
+from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.sessions import LiveSession
-from lhkit.harness.state_diff import state_diff
 from lhkit.harness.store import RECORDS, open_journal, prune_records, read_manifest, write_manifest
 from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import UserMessage
@@ -177,7 +177,6 @@ class ChatRecorder:
         )
 
     def _update_manifest(self, locale: str) -> None:
-        """Add the tools of a language to the manifest."""
         before = self._manifest()
         tools = tool_specs(self._live.session.registry)
         metadata: dict[str, Any] = {
@@ -205,23 +204,17 @@ class ChatRecorder:
                 f"{self.folder} has chats with the toolset {manifest.toolset}, and this one has "
                 f"{toolset}. Record it in another folder."
             )
-        if self._model is not None and (others := _other_models(manifest, self._model)):
-            raise UsageError(
-                f"{self.folder} has conversations with {others}, and this is another model with "
-                "the same name. Record them in another folder."
-            )
+        for other in manifest.models if self._model is not None else ():
+            if any(other.get(name) != getattr(self._model, name) for name in _IDENTITY):
+                raise UsageError(
+                    f"{self.folder} has conversations with {other.get('model')}, and this is "
+                    "another model with the same name. Record them in another folder."
+                )
         return manifest
 
 
 _IDENTITY = ("model", "dialect", "constraint", "stress", "weights", "weights_sha256")
 """The fields that distinguish models; server and address may change."""
-
-
-def _other_models(manifest: Manifest, model: ModelIdentity) -> str:
-    """Return the models of a folder if they are not `model`; empty if they are."""
-    models = manifest.models
-    is_same = all(other.get(name) == getattr(model, name) for other in models for name in _IDENTITY)
-    return "" if is_same else ", ".join(str(other.get("model")) for other in models)
 
 
 def _unused_name(began_at: datetime, records: Sequence[SampleRecord]) -> str:

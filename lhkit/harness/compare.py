@@ -14,7 +14,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest import manifest_changes
 from lhkit.harness.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
-from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
+from lhkit.harness.record import SampleRecord, Severity, Vote
 from lhkit.harness.results import Run
 
 
@@ -49,11 +49,13 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [_with_vote(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
-    pairs = tuple(pair for pair in both if _is_valid(pair.a) and _is_valid(pair.b))
+    pairs = tuple(pair for pair in both if pair.a.is_valid and pair.b.is_valid)
     paired = {pair.sample_id for pair in pairs}
     gains = _clustered_gains(pairs)
     differences = [sum(cluster) for cluster in gains]
-    names = _names(run_a, run_b)
+    names = [run.name or _models(run) for run in (run_a, run_b)]
+    if names[0] == names[1] or not all(names):
+        names = [run_a.name or "a", run_b.name or "b"]
     comparison = _NotebookComparison(
         name_a=names[0],
         name_b=names[1],
@@ -84,7 +86,7 @@ def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:
     from lhkit.harness.statistics import holm, sign_flip
 
     verdicts = [
-        {r.sample_id: r.judgement.verdict is Verdict.PASS for r in run.records if _is_valid(r)}
+        {record.sample_id: record.is_passed for record in run.records if record.is_valid}
         for _, run in runs
     ]
     places = list(combinations(range(len(runs)), 2))
@@ -146,22 +148,11 @@ def _votes(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
     return tuple(votes)
 
 
-def _names(run_a: Run, run_b: Run) -> tuple[str, str]:
-    """Return the names of two runs: their folders, else their models, else a and b."""
-    a, b = (run.name or _models(run) for run in (run_a, run_b))
-    return (a, b) if a and b and a != b else (run_a.name or "a", run_b.name or "b")
-
-
 def _models(run: Run) -> str:
-    """Return the models of a run with their constraints."""
     return ", ".join(
         model.model if model.constraint == "off" else f"{model.model} {model.constraint}"
         for model in run.summary().models
     )
-
-
-def _is_valid(record: SampleRecord) -> bool:
-    return record.judgement.verdict is not Verdict.INVALID
 
 
 def _clustered_gains(pairs: Iterable[Pair]) -> list[list[int]]:
@@ -193,9 +184,8 @@ def _moment_s(name: str) -> Callable[[SampleRecord], float | None]:
     """Return a reader of the first measurement of a moment, in seconds from its request."""
 
     def first_s(record: SampleRecord) -> float | None:
-        requests = (request for turn in record.evidence.turns for request in turn.model_calls)
-        moments = (getattr(request.response.timing, name) for request in requests)
-        return next(filter(None, moments), None)
+        timings = (request.response.timing for request in record.evidence.requests)
+        return next(filter(None, (getattr(timing, name) for timing in timings)), None)
 
     return first_s
 

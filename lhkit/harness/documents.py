@@ -5,7 +5,6 @@ text. Anchors are allowed, with a bounded expansion.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.faults import Fault, Path, paths_in
-from lhkit.json_values import plain_json
+from lhkit.json_values import parse_json, plain_json
 
 MAX_FILE_BYTES = 10_000_000
 """A larger file would take minutes to read."""
@@ -75,6 +74,7 @@ class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no 
 def read_yaml(text: str) -> Document:
     """Parse one YAML document; its faults are listed, never raised."""
     reader = _Reader()
+    value, problem = None, ""
     try:
         node = _Parser(text).get_single_node()
         value = None if node is None else reader.value(node, ())
@@ -82,14 +82,12 @@ def read_yaml(text: str) -> Document:
         reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
         is_deep = "nesting depth" in str(error.problem)  # of libyaml 0.2.6
         problem = _TOO_DEEP if is_deep else f"not YAML: {error.problem or error.context}"
-        reader.faults.append(Fault((), problem))
-        value = None
     except (YAMLError, ValueError) as error:  # a character that YAML forbids
-        reader.faults.append(Fault((), f"not YAML: {' '.join(str(error).split())}"))
-        value = None
+        problem = f"not YAML: {' '.join(str(error).split())}"
     except RecursionError:
-        reader.faults.append(Fault((), _TOO_DEEP))
-        value = None
+        problem = _TOO_DEEP
+    if problem:
+        reader.faults.append(Fault((), problem))
     return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
 
 
@@ -103,14 +101,7 @@ def read_json(text: str) -> Document:
         return dict(pairs)
 
     try:
-        value = plain_json(
-            json.loads(
-                text,
-                object_pairs_hook=to_dict,
-                parse_constant=_reject_constant,
-                parse_float=_finite_float,
-            )
-        )
+        value = plain_json(parse_json(text, to_object=to_dict))
     except json.JSONDecodeError as error:
         fault = Fault((), f"not JSON: {error.msg}")
         return Document(value=None, lines={(): error.lineno}, faults=(fault,))
@@ -199,11 +190,7 @@ class _Reader:
         if node.tag == _TAG + "null":
             return None
         try:
-            return json.loads(
-                text.lower() if node.tag == _TAG + "bool" else text,
-                parse_constant=_reject_constant,
-                parse_float=_finite_float,
-            )
+            return parse_json(text.lower() if node.tag == _TAG + "bool" else text)
         except ValueError:
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
             return self._add_fault(
@@ -212,15 +199,6 @@ class _Reader:
 
     def _add_fault(self, path: Path, message: str) -> None:
         self.faults.append(Fault(path, message))
-
-
-def _reject_constant(constant: str) -> Any:
-    raise ValueError(constant)
-
-
-def _finite_float(digits: str) -> float:
-    number = float(digits)
-    return number if math.isfinite(number) else _reject_constant(digits)
 
 
 def read_document(file: FilePath) -> Document:

@@ -160,7 +160,6 @@ def did_you_mean(written: Any, known: Sequence[str]) -> str:
 
 
 def _known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the names of the properties that a JSON Schema has at a path."""
     nodes = [SchemaNode.of(schema)]
     for part in path:
         nodes = [

@@ -4,9 +4,8 @@ Requests are rendered as the model's client renders them, and context lines are 
 controller produces them.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.manifest import AssistantLimits, Prompt, versions
+from lhkit.harness.manifest import AssistantLimits, Prompt, text_sha256, versions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.tool_injection import is_distractor
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
@@ -50,51 +49,15 @@ _CONVERSATION: tuple[Message, ...] = (
 """One message of each kind, so that the hash covers how a dialect renders each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptFingerprint:
-    """Hashes of the parts of a prompt that scenarios share.
-
-    Attributes:
-        tools_sha256: of the tools as rendered, including their order and that of their keys.
-        rendering_sha256: of the request for a conversation with all kinds of messages, which
-            covers dialect, tool results, stop texts and constraint; empty for a scripted model.
-        assistant: the limits of the assistant.
-        texts_sha256: of the dispatcher's error messages.
-        runs_on: the program that runs the tools, if it is another one.
-    """
-
-    instructions: str
-    tools: Sequence[Mapping[str, Any]]
-    tools_sha256: str
-    rendering_sha256: str
-    assistant: Mapping[str, Any]
-    texts_sha256: str
-    lhkit: str
-    runs_on: Mapping[str, str] = field(default_factory=dict)
-
-    def manifest_prompt(self, tools: Sequence[Mapping[str, Any]] | None = None) -> Prompt:
-        """Return the manifest entry, with `tools` in full and the instructions as a hash."""
-        more: dict[str, Any] = {"runs_on": dict(self.runs_on)} if self.runs_on else {}
-        return Prompt.model_construct(
-            instructions_sha256=sha256(self.instructions),
-            tools_sha256=self.tools_sha256,
-            rendering_sha256=self.rendering_sha256,
-            texts_sha256=self.texts_sha256,
-            assistant=AssistantLimits.model_construct(**self.assistant),
-            tools=tools,
-            **more,
-        )
-
-
 class Fingerprints:
-    """Computes prompt fingerprints, and caches them, as most scenarios share their tools.
+    """Computes the hashes of prompts, and caches them, as most scenarios share their tools.
 
     The hash of tools excludes what only scorers read, so that such a change keeps records valid.
     """
 
     def __init__(self) -> None:
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
-        self._prompts: dict[tuple[Any, ...], tuple[PromptFingerprint, str]] = {}
+        self._prompts: dict[tuple[Any, ...], tuple[Prompt, str]] = {}
         self._lhkit = versions()["lhkit"]
 
     def prompt(
@@ -104,12 +67,20 @@ class Fingerprints:
         assistant: Assistant,
         identity: ModelIdentity,
         runs_on: Mapping[str, str],
-    ) -> tuple[PromptFingerprint, str]:
-        """Return the fingerprint of a prompt, and its hash."""
+    ) -> tuple[Prompt, str]:
+        """Return the manifest entry of a prompt, and the hash of all that it covers.
+
+        Args:
+            locale: the language of the dispatcher's texts.
+            registry: the tools.
+            assistant: the instructions and limits.
+            identity: the model, whose client renders the request.
+            runs_on: the program that runs the tools, if it is another one.
+        """
         if id(registry) not in self._tools:
             specs = tool_specs(registry)
             rendered = [{k: v for k, v in spec.items() if k not in _SCORING_ONLY} for spec in specs]
-            digest = _text_sha256(compact(rendered))  # in order, which reaches the model
+            digest = text_sha256(compact(rendered))  # in order, which reaches the model
             self._tools[id(registry)] = (registry, specs, digest)  # kept alive, so the id is unique
         _, tools, tools_sha256 = self._tools[id(registry)]
         limits = {
@@ -122,18 +93,19 @@ class Fingerprints:
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._prompts:
-            prompt = PromptFingerprint(
-                instructions=assistant.instructions,
-                tools=tools,
+            more: dict[str, Any] = {"runs_on": dict(runs_on)} if runs_on else {}
+            prompt = Prompt.model_construct(
+                instructions_sha256=sha256(assistant.instructions),
                 tools_sha256=tools_sha256,
                 rendering_sha256=_rendering_sha256(registry, assistant.instructions, identity),
-                assistant=limits,
                 texts_sha256=_texts_sha256(locale),
-                lhkit=self._lhkit,
-                runs_on=runs_on,
+                assistant=AssistantLimits.model_construct(**limits),
+                tools=tools,
+                **more,
             )
-            hashes = prompt.manifest_prompt().model_dump(exclude_unset=True, warnings=False)
-            self._prompts[key] = (prompt, sha256({**hashes, "lhkit": prompt.lhkit}))
+            hashes = prompt.model_dump(exclude_unset=True, exclude={"tools"}, warnings=False)
+            digest = sha256({**hashes, "tools": None, "lhkit": self._lhkit})
+            self._prompts[key] = (prompt, digest)
         return self._prompts[key]
 
 
@@ -164,7 +136,7 @@ def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: Model
         body = request_body(request, identity)
     except UsageError as error:  # the samples will fail with it
         return sha256(str(error))
-    return _text_sha256(compact(body)) if body else ""
+    return text_sha256(compact(body)) if body else ""
 
 
 def _texts_sha256(locale: str) -> str:
@@ -208,8 +180,4 @@ def scenario_hash(scenario: Scenario) -> str:
 
 def sha256(content: Any) -> str:
     """Return the hash of plain data, independent of the order of keys."""
-    return _text_sha256(canonical(content))
-
-
-def _text_sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return text_sha256(canonical(content))

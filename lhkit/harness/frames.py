@@ -20,9 +20,8 @@ from lhkit.harness.record import (
     Severity,
     TurnRecord,
     TurnScore,
-    Verdict,
 )
-from lhkit.harness.transcript import catalog_of, turn_truth
+from lhkit.harness.transcript import catalog_in, turn_truth
 from lhkit.json_values import json_or_repr
 from lhkit.responses import Finished
 
@@ -63,6 +62,10 @@ class _TurnRow(NamedTuple):
     def claim(self) -> FalseClaim | None:
         flags = self.record.judgement.false_claims
         return next((claim for claim in flags if claim.turn == self.number), None)
+
+    @property
+    def truth(self) -> str:
+        return turn_truth(self.turn, catalog_in([self.record.locale]))
 
 
 class _CallRow(NamedTuple):
@@ -152,34 +155,6 @@ def _calls(record: SampleRecord) -> Iterator[_CallRow]:
             yield _CallRow(record, row.number, number, call, scores.get(number))
 
 
-def _violation_count(record: SampleRecord, severity: Severity) -> int:
-    return sum(violation.severity is severity for violation in record.judgement.violations)
-
-
-def _requests(record: SampleRecord) -> list[ModelCallRecord]:
-    return [request for turn in record.evidence.turns for request in turn.model_calls]
-
-
-def _truth(row: _TurnRow) -> str:
-    return turn_truth(row.turn, catalog_of(row.record))
-
-
-def _model_s(row: _TurnRow) -> float:
-    return sum(request.duration_s for request in row.turn.model_calls)
-
-
-def _tools_s(row: _TurnRow) -> float:
-    return sum(call.handler_s for call in row.turn.calls)
-
-
-def _longest_gap_s(row: _RequestRow) -> float | None:
-    return max(row.response.timing.chunk_gaps_s, default=None)
-
-
-def _is_allowed(row: _CallRow) -> bool | None:
-    return None if row.score is None else row.score.expected is None and row.score.ok
-
-
 def _json(path: str) -> Getter:
     """Return a reader of a value as JSON, or its repr if it is not valid JSON."""
     read = attrgetter(path)
@@ -192,11 +167,11 @@ def _json(path: str) -> Getter:
 
 
 def _score(name: str) -> Getter:
-    return lambda row: None if row.score is None else getattr(row.score, name)
+    return lambda row: getattr(row.score, name, None)
 
 
 def _false_claim(name: str) -> Getter:
-    return lambda row: None if row.claim is None else getattr(row.claim, name)
+    return lambda row: getattr(row.claim, name, None)
 
 
 def _total(name: str) -> Getter:
@@ -205,7 +180,7 @@ def _total(name: str) -> Getter:
 
 def _tokens(name: str) -> Getter:
     return lambda record: sum(
-        getattr(request.response.usage, name) for request in _requests(record)
+        getattr(request.response.usage, name) for request in record.evidence.requests
     )
 
 
@@ -213,16 +188,16 @@ def _identity(name: str) -> Getter:
     return lambda row: getattr(row.response.identity, name, None)
 
 
-def _is_passed(record: SampleRecord) -> bool | None:
-    return (
-        None
-        if record.judgement.verdict is Verdict.INVALID
-        else record.judgement.verdict is Verdict.PASS
-    )
+def _violations(severity: Severity) -> Getter:
+    return lambda record: sum(v.severity is severity for v in record.judgement.violations)
 
 
 def _is_right(row: _CallRow) -> bool | None:
     return None if row.score is None else row.score.is_exact and row.score.ok
+
+
+def _is_allowed(row: _CallRow) -> bool | None:
+    return None if row.score is None else row.score.expected is None and row.score.ok
 
 
 SAMPLE: Columns = (
@@ -238,7 +213,12 @@ SAMPLE: Columns = (
 """The first columns of every frame."""
 
 SCENARIOS: Columns = (
-    Column("passed", _MAYBE_BOOL, _is_passed, "whether it passed; missing if invalid"),
+    Column(
+        "passed",
+        _MAYBE_BOOL,
+        lambda r: r.is_passed if r.is_valid else None,
+        "whether it passed; missing if invalid",
+    ),
     Column(
         "strict_verdict", _TEXT, lambda r: str(r.judgement.strict_verdict), "with no repair allowed"
     ),
@@ -247,10 +227,8 @@ SCENARIOS: Columns = (
     ),
     Column("tags", _TEXT, lambda r: " ".join(r.tags), "labels, separated by spaces"),
     Column("turns", _COUNT, lambda r: len(r.evidence.turns), "user turns that were run"),
-    Column(
-        "calls", _COUNT, lambda r: sum(len(t.calls) for t in r.evidence.turns), "completed calls"
-    ),
-    Column("requests", _COUNT, lambda r: len(_requests(r)), "requests to the model"),
+    Column("calls", _COUNT, lambda r: len(r.evidence.calls), "completed calls"),
+    Column("requests", _COUNT, lambda r: len(r.evidence.requests), "requests to the model"),
     Column("due_calls", _COUNT, _total("due_calls"), "expected calls"),
     Column("right_calls", _COUNT, _total("right_calls"), "of them correct"),
     Column("surplus_calls", _COUNT, _total("surplus_calls"), "unexpected calls"),
@@ -260,18 +238,8 @@ SCENARIOS: Columns = (
         "judgement.state_equal",
         "whether the final state is as expected",
     ),
-    Column(
-        "attempted",
-        _COUNT,
-        lambda r: _violation_count(r, Severity.ATTEMPTED),
-        "violations that were blocked",
-    ),
-    Column(
-        "escaped",
-        _COUNT,
-        lambda r: _violation_count(r, Severity.ESCAPED),
-        "violations that occurred",
-    ),
+    Column("attempted", _COUNT, _violations(Severity.ATTEMPTED), "violations that were blocked"),
+    Column("escaped", _COUNT, _violations(Severity.ESCAPED), "violations that occurred"),
     Column(
         "false_claims",
         _COUNT,
@@ -300,7 +268,7 @@ TURNS: Columns = (
     Column("cause", _TEXT, "turn.cause", "type of the error; missing without one"),
     Column("user", _TEXT, "turn.user", "message of the user"),
     Column("reply", _TEXT, "turn.reply", "text of the reply"),
-    Column("truth", _TEXT, _truth, "what was written, as the user reads it under the reply"),
+    Column("truth", _TEXT, "truth", "what was written, as the user reads it under the reply"),
     Column("false_claim", _TEXT, _false_claim("words"), "flagged text; missing without a flag"),
     Column(
         "claim_probability", _SECONDS, _false_claim("probability"), "missing for success phrases"
@@ -308,8 +276,18 @@ TURNS: Columns = (
     Column("duration_s", _SECONDS, "turn.duration_s", "seconds of the whole turn"),
     Column("waiting_s", _SECONDS, "turn.waiting_s", "of them waiting for the user"),
     Column("turn_s", _SECONDS, "turn.active_s", "the rest, as in `Run.summary`"),
-    Column("model_s", _SECONDS, _model_s, "of them in requests"),
-    Column("tools_s", _SECONDS, _tools_s, "of them in handlers"),
+    Column(
+        "model_s",
+        _SECONDS,
+        lambda t: sum(request.duration_s for request in t.turn.model_calls),
+        "of them in requests",
+    ),
+    Column(
+        "tools_s",
+        _SECONDS,
+        lambda t: sum(call.handler_s for call in t.turn.calls),
+        "of them in handlers",
+    ),
 )
 
 CALLS: Columns = (
@@ -359,7 +337,12 @@ LATENCY: Columns = (
     Column("first_text_s", _SECONDS, "response.timing.first_text_s", "to the 1st text"),
     Column("call_ready_s", _SECONDS, "response.timing.call_ready_s", "to the 1st whole call"),
     Column("last_token_s", _SECONDS, "response.timing.last_token_s", "to the last token"),
-    Column("longest_gap_s", _SECONDS, _longest_gap_s, "longest gap between chunks"),
+    Column(
+        "longest_gap_s",
+        _SECONDS,
+        lambda q: max(q.response.timing.chunk_gaps_s, default=None),
+        "longest gap between chunks",
+    ),
     Column("prompt_tokens", _COUNT, "response.usage.prompt_tokens", "of the prompt"),
     Column(
         "cached_tokens", _MAYBE_COUNT, "response.usage.cached_tokens", "missing if not reported"

@@ -4,20 +4,21 @@ A suite is a toolset with a set of scenarios. Runs of other suites and parts of 
 and left out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.frames import Column, data_frame
-from lhkit.harness.html import catalog_in, table_html
+from lhkit.harness.html import table_html
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary
 from lhkit.harness.record import parse_moment
 from lhkit.harness.results import Run
 from lhkit.harness.store import RECORDS
 from lhkit.harness.tables import Cell, Table, interval_text, shortened_list
+from lhkit.harness.transcript import catalog_in
 from lhkit.locales import Catalog
 from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import NOTHING, part_of, seconds
@@ -82,8 +83,8 @@ HISTORY = (
     Column("pass_rate", "float64", "summary.total.pass_rate", "share of valid samples, 0 to 1"),
     Column("low", "float64", lambda p: _end(p, "low"), "lower end of its 95 % interval"),
     Column("high", "float64", lambda p: _end(p, "high"), "upper end of its 95 % interval"),
-    Column("blocked", "int64", lambda p: _count(p, "attempted"), "violations that were blocked"),
-    Column("occurred", "int64", lambda p: _count(p, "escaped"), "violations that occurred"),
+    Column("blocked", "int64", "summary.total.blocked", "violations that were blocked"),
+    Column("occurred", "int64", "summary.total.occurred", "violations that occurred"),
     Column("turn_p95_s", "float64", "summary.total.turn.p95_s", "p95 of a user turn, in seconds"),
     Column(
         "first_token_p95_s",
@@ -99,10 +100,6 @@ HISTORY = (
     ),
 )
 """The columns of `History.frame`."""
-
-
-def _count(point: HistoryPoint, severity: str) -> int:
-    return sum(getattr(point.summary.total, severity).values())
 
 
 def _end(point: HistoryPoint, name: str) -> float | None:
@@ -165,7 +162,13 @@ class History:
         newest = kept[-1].manifest.scenarios if kept else {}
         return cls(
             points=tuple(
-                replace(point, changed_scenarios=_changes(point.manifest.scenarios, newest))
+                replace(
+                    point,
+                    changed_scenarios=sum(
+                        newest.get(name) != sha256
+                        for name, sha256 in point.manifest.scenarios.items()
+                    ),
+                )
                 for point in kept
             ),
             other_suites=len(points) - len(kept) - partial,
@@ -229,7 +232,6 @@ def _point(run: Run, folder: Path) -> HistoryPoint:
 
 
 def _suite(manifest: Manifest) -> tuple[str, frozenset[str]]:
-    """Return the toolset and the scenarios of a run."""
     return manifest.toolset or DEFAULT_TOOLSET, frozenset(manifest.scenarios)
 
 
@@ -242,10 +244,6 @@ def _order(point: HistoryPoint) -> tuple[float, str]:
     return (moment.timestamp() if moment else 0.0, point.folder.name)
 
 
-def _changes(scenarios: Mapping[str, str], newest: Mapping[str, str]) -> int:
-    return sum(newest.get(name) != sha256 for name, sha256 in scenarios.items())
-
-
 def _row(point: HistoryPoint) -> tuple[Cell, ...]:
     total = point.summary.total
     rate = f"{part_of(total.passed, total.valid)}{interval_text(total.interval)}"
@@ -256,6 +254,6 @@ def _row(point: HistoryPoint) -> tuple[Cell, ...]:
         Cell(point.commit[:_COMMIT_CHARS], "code"),
         Cell(point.arm),
         Cell(rate, rate=total.pass_rate, interval=total.interval),
-        Cell(f"{_count(point, 'attempted')} / {_count(point, 'escaped')}"),
+        Cell(f"{total.blocked} / {total.occurred}"),
         Cell(seconds(total.turn.p95_s)),
     )

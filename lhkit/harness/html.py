@@ -20,15 +20,14 @@ from lhkit.harness.tables import (
     Table,
     claim_table,
     comparison_table,
-    criterion_descriptions,
     gate_line,
     interval_text,
     pass_rates,
     severity_mark,
     violation_table,
 )
-from lhkit.harness.transcript import transcript_parts
-from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
+from lhkit.harness.transcript import catalog_in, transcript_parts
+from lhkit.locales import Catalog
 from lhkit.text import percent, printable, seconds
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class SampleView:
 
     def _repr_html_(self) -> str:
         """Return the transcript of the sample."""
-        return str(_macros(catalog_of([self.record])).cell_of_sample(self.record))
+        return str(_macros(catalog_in([self.record.locale])).cell_of_sample(self.record))
 
     def __repr__(self) -> str:
         record = self.record
@@ -64,9 +63,7 @@ class SampleView:
         return "\n  ".join(lines)
 
 
-def run_html(
-    records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str = ""
-) -> str:
+def run_html(records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str) -> str:
     """Return the metrics of a run and its samples, failures first.
 
     Args:
@@ -75,12 +72,11 @@ def run_html(
         toolset: the name of the toolset.
         name: the name of the run; by default the names of its models.
     """
-    catalog = catalog_of(records)
+    catalog = catalog_in(record.locale for record in records)
     samples = failures_first(records)[:_SHOWN_SAMPLES]
     title = name or ", ".join(identity.model for identity in summary.models)
-    descriptions = criterion_descriptions((t.name for t in summary.by_ac), toolset, catalog)
     tables = (
-        pass_rates(summary, catalog, descriptions),
+        pass_rates(summary, catalog, toolset=toolset),
         violation_table(summary.total, catalog),
         claim_table(summary, catalog),
     )
@@ -97,7 +93,7 @@ def run_html(
 
 def comparison_html(comparison: Comparison) -> str:
     """Return the table of a comparison and the pairs that flipped."""
-    catalog = catalog_of([pair.a for pair in comparison.pairs])
+    catalog = catalog_in(pair.a.locale for pair in comparison.pairs)
     table = comparison_table(comparison, catalog)
     return str(_macros(catalog).cell_of_comparison(comparison, table, _SHOWN_FLIPS))
 
@@ -105,17 +101,6 @@ def comparison_html(comparison: Comparison) -> str:
 def table_html(table: Table, catalog: Catalog) -> str:
     """Return a table with its title and notes."""
     return str(_macros(catalog).cell_of_table(table))
-
-
-def catalog_of(records: Sequence[SampleRecord]) -> Catalog:
-    """Return the catalog of the samples' language; the default one if they are mixed."""
-    return catalog_in(record.locale for record in records)
-
-
-def catalog_in(locales: Iterable[str]) -> Catalog:
-    """Return the catalog of a language; the default one if they are several."""
-    known = set(locales) & set(available_locales())
-    return load_catalog(known.pop() if len(known) == 1 else DEFAULT_LOCALE)
 
 
 def failures_first(records: Iterable[SampleRecord]) -> list[SampleRecord]:
@@ -142,7 +127,6 @@ def asset(name: str) -> "Markup":
 
 
 def _macros(catalog: Catalog) -> Any:
-    """Return the template macros in a language."""
     return _environment().get_template("macros.html.j2").make_module(_context(catalog))
 
 
@@ -196,7 +180,6 @@ def _json_text(value: Any) -> str:
 
 
 def _turn_times(turn: TurnRecord) -> dict[str, float]:
-    """Return the seconds of a turn by stage."""
     times = {
         "model": sum(request.duration_s for request in turn.model_calls),
         "tool": sum(call.validation_s + call.handler_s for call in turn.calls),

@@ -101,7 +101,12 @@ def _scenario_files(paths: Iterable[FilePath | str]) -> list[FilePath]:
     for path in map(FilePath, paths):
         listed = [path]
         if path.is_dir():
-            listed = sorted(file for file in path.rglob("*") if _is_listed(file, path))
+            listed = sorted(
+                file
+                for file in path.rglob("*")
+                if file.suffix.lower() in {".yaml", ".yml"}
+                and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            )
         if not listed or not all(file.is_file() for file in listed):
             raise ScenarioError(f"{path}: no scenario file there: give a *.yaml file or a folder")
         for file in listed:
@@ -125,11 +130,3 @@ def _parse_document(
         line = document.line(fault.path)
         place = format_entry_path(entries, fault.path)
         faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))
-
-
-def _is_listed(file: FilePath, folder: FilePath) -> bool:
-    """Return True for YAML files; hidden folders such as `.github` have other ones."""
-    parts = file.relative_to(folder).parts
-    return file.suffix.lower() in {".yaml", ".yml"} and not any(
-        part.startswith(".") for part in parts
-    )

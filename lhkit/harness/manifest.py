@@ -51,7 +51,14 @@ class AssistantLimits(_Part):
 
 
 class Prompt(_Part):
-    """The prompt in one language: hashes, limits and the tools in full."""
+    """The prompt in one language: hashes, limits and the tools in full.
+
+    Attributes:
+        tools_sha256: of the tools as rendered, including their order and that of their keys.
+        rendering_sha256: of the request for a conversation with all kinds of messages, which
+            covers dialect, tool results, stop texts and constraint; empty for a scripted model.
+        texts_sha256: of the dispatcher's error messages.
+    """
 
     instructions_sha256: str = ""
     tools_sha256: str = ""
@@ -176,6 +183,11 @@ class Provenance:
     selection: ScenarioSelection | None = None
 
 
+def text_sha256(text: str) -> str:
+    """Return the hash of a text, as manifests store it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect verdicts."""
     return {
@@ -250,7 +262,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
             name for name, sha256 in after.scenarios.items() if before.scenarios.get(name) == sha256
         ]
         lines = [
-            _sha256(canonical([contexts.get(name, "") for name in same]))
+            text_sha256(canonical([contexts.get(name, "") for name in same]))
             for contexts in (before.contexts, after.contexts)
         ]
         yield from _change("context", lines[0], lines[1])
@@ -267,16 +279,13 @@ def _tool_changes(before: Prompt, after: Prompt, locale: str) -> Iterator[Change
         for prompt in (before, after)
     )
     if sorted(map(canonical, old)) != sorted(map(canonical, new)):
-        yield from _change("tools", _sha256(canonical(old)), _sha256(canonical(new)), locale)
+        hashes = [text_sha256(canonical(tools)) for tools in (old, new)]
+        yield from _change("tools", hashes[0], hashes[1], locale)
     elif compact(old) != compact(new):
         names = [", ".join(str(tool["name"]) for tool in tools) for tools in (old, new)]
         if names[0] == names[1]:
-            names = [_sha256(compact(tools))[:_HASH_CHARS] for tools in (old, new)]
+            names = [text_sha256(compact(tools))[:_HASH_CHARS] for tools in (old, new)]
         yield from _change("tools_order", names[0], names[1], locale)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _change(what: str, before: str, after: str, where: str = "") -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""Matchers of values in scenarios: pydantic models in a discriminated union.
+"""Matchers of values, arguments and rows in scenarios: pydantic models in discriminated unions.
 
 A plain value matches itself. A mapping with one of the keys below is a matcher; everything
 inside a plain value is literal. Parser, errors, JSON Schema and the table of the documentation
@@ -9,16 +9,39 @@ Pure: `matching` compares whole calls with them.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
-from pydantic import Discriminator, Field, Tag, WithJsonSchema, WrapValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import core_schema
 from typing_extensions import TypeAliasType
 
+from lhkit.errors import ScenarioError
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
-from lhkit.harness.faults import TAG, Fault, Many, StrictModel, checked_by
+from lhkit.harness.faults import (
+    TAG,
+    Fault,
+    Many,
+    Path,
+    StrictModel,
+    checked_by,
+    format_path,
+    validation_faults,
+)
 from lhkit.harness.relative_dates import date_error, resolve_date
 from lhkit.harness.values import (
     equal,
@@ -38,18 +61,20 @@ from lhkit.tools.schema import (
     spelling,
 )
 
+_T = TypeVar("_T")
+ANY_OF = "any_of"
 DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
 
-def keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
+def _keep_value(value: Any, validate: Callable[[Any], Any]) -> Any:
     """Validate a value and return it unchanged."""
     validate(value)
     return value
 
 
-_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(keep_value)]
-_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(keep_value)]
+_Number = Annotated[float, Field(allow_inf_nan=False), WrapValidator(_keep_value)]
+_Tolerance = Annotated[float, Field(allow_inf_nan=False, ge=0), WrapValidator(_keep_value)]
 
 Today: TypeAlias = date | None
 
@@ -95,7 +120,7 @@ class _Matcher(StrictModel, ABC):
         return f"expected {self.describe(place.today)}, got {shown(actual)}"
 
     @abstractmethod
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         """Return in a few words which values the matcher accepts."""
 
     @abstractmethod
@@ -129,7 +154,7 @@ class Equals(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return equal(self.equals, actual, place.node)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return shown(self.equals)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -171,7 +196,7 @@ class OneOf(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return any(option.fits(actual, place) for option in self.one_of)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return "one of " + ", ".join(option.describe(today) for option in self.one_of)
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -195,7 +220,7 @@ class AnyValue(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return True
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return "any value"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -218,7 +243,7 @@ class Matches(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return isinstance(actual, str) and is_found(self.matches, actual)
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"a text matching /{self.matches}/"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -243,7 +268,7 @@ class Approx(_Matcher):
         except OverflowError:  # an integer beyond the range of floats
             return False
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"about {self.approx}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -267,7 +292,7 @@ class DateIs(_Matcher):
     def fits(self, actual: Any, place: Place) -> bool:
         return bool(actual == resolve_date(self.date, place.today))
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"{resolve_date(self.date, today)} ({self.date})"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -293,7 +318,7 @@ class Text(_Matcher):
         first, second = map(remove_spaces, texts) if "ignore" in self.model_fields_set else texts
         return first == second
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"the text {shown(self.text)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -321,7 +346,7 @@ class Fields(_Matcher):
                 return None
         return faults[0]
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"an object with {', '.join(self.fields)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -366,7 +391,7 @@ class Items(_Matcher):
         unexpected = next((j for j in range(len(actual)) if j not in used), None)
         return None if unexpected is None else f"item {unexpected}: unexpected"
 
-    def describe(self, today: Today = None) -> str:
+    def describe(self, today: Today) -> str:
         return f"an array of {len(self.items)}"
 
     def example(self, place: Place, of_schema: _OfSchema) -> Any:
@@ -415,7 +440,7 @@ def arguments_reasons(
     schema: Mapping[str, Any],
     *,
     extra: bool,
-    today: Today = None,
+    today: Today,
 ) -> dict[str, str | None]:
     """Return why each argument of a call is wrong, under the best-fitting branch.
 
@@ -437,6 +462,21 @@ def arguments_reasons(
         for branch in top.node.branches()
     )
     return min(candidates, key=lambda reasons: sum(map(bool, reasons.values())))
+
+
+def arguments_fit(
+    alternatives: Iterable[ArgumentSet],
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    extra: bool,
+    today: Today,
+) -> bool:
+    """Return whether one of several sets of arguments is right, as `arguments_reasons` compares."""
+    return any(
+        not any(arguments_reasons(expected, args, schema, extra=extra, today=today).values())
+        for expected in alternatives
+    )
 
 
 def _fields_reasons(
@@ -487,3 +527,121 @@ def _example_at(name: str, matcher: Matcher, place: Place, of_schema: _OfSchema)
         return matcher.example(place, of_schema)
     except UnderivableError as inner:
         raise UnderivableError(f"{name}.{inner}") from inner
+
+
+class AnyOf(StrictModel):
+    """Several sets of arguments, any of which is correct."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{ANY_OF: [{"day": "monday"}, {"from": "monday", "to": "monday"}]}]
+        },
+    )
+    any_of: Annotated[Many[ArgumentSet], Field(min_length=1)]
+
+
+def alternatives(args: Mapping[str, Any]) -> tuple[tuple[Path, Any], ...]:
+    """Return each correct set of arguments as it was written, with its path in `args`."""
+    listed = args.get(ANY_OF) if len(args) == 1 else None
+    if isinstance(listed, list | tuple):
+        return tuple(((ANY_OF, i), item) for i, item in enumerate(listed))
+    return (((), args),)
+
+
+def _args_tag(args: Any) -> str:
+    is_single = not isinstance(args, Mapping) or alternatives(args)[:1] == (((), args),)
+    return TAG + ("" if is_single else ANY_OF)
+
+
+def _open_choice(core: Any, handler: Any) -> Any:
+    schema = handler(core)
+    schema["anyOf"] = schema.pop("oneOf")  # both fit a set of one argument that is called any_of
+    return schema
+
+
+_ArgsUnion = Annotated[
+    Annotated[AnyOf, AfterValidator(lambda alternatives: alternatives.any_of), Tag(TAG + ANY_OF)]
+    | Annotated[ArgumentSet, AfterValidator(lambda only: (only,)), Tag(TAG)],
+    Discriminator(_args_tag),
+]
+
+Args = TypeAliasType(
+    "Args",
+    Annotated[
+        tuple[ArgumentSet, ...],
+        GetPydanticSchema(lambda _type, handler: handler(_ArgsUnion), _open_choice),
+        Field(description="A matcher for each argument, or several sets of which one must fit."),
+    ],
+)
+"""The correct sets of arguments: one, or several where written as `{any_of: [{…}, {…}]}`.
+
+An argument named `any_of` whose value is a list is written as `{any_of: {equals: […]}}`.
+"""
+
+
+def _row_tag(row: Any) -> str:
+    """Return the tag of a row: whole (`equals`, `fields`) or some of its fields."""
+    keys = row if isinstance(row, Mapping) else {}
+    kinds = [kind for kind in ("equals", "fields") if isinstance(keys.get(kind), Mapping)]
+    is_whole = len(kinds) == 1 and keys.keys() <= {kinds[0], "extra" if "fields" in kinds else ""}
+    return TAG + (kinds[0] if is_whole else "")
+
+
+_RowMatcher = Annotated[
+    Annotated[Equals, Tag(TAG + "equals")]
+    | Annotated[Fields, Tag(TAG + "fields")]
+    | Annotated[
+        ArgumentSet,
+        AfterValidator(lambda some: Fields.model_construct(fields=some, extra=True)),
+        Tag(TAG),
+    ],
+    Discriminator(_row_tag),
+    GetPydanticSchema(get_pydantic_json_schema=_open_choice),
+]
+
+Row = TypeAliasType(
+    "Row",
+    Annotated[
+        Mapping[str, Any],
+        GetPydanticSchema(
+            lambda _type, handler: core_schema.no_info_wrap_validator_function(
+                _keep_value,
+                handler(_RowMatcher),
+                serialization=core_schema.plain_serializer_function_ser_schema(lambda row: row),
+            )
+        ),
+        Field(
+            description="Matchers for some fields of a row (of a table, or of the data of a "
+            "result), others do not matter; or `equals` with the whole row, or `fields` with all "
+            "of its fields.",
+            examples=[{"title": "tea"}, {"equals": {"id": 1, "title": "tea"}}],
+        ),
+    ],
+)
+"""A row as it was written; `parse_row` returns its matchers."""
+
+MATCHER = TypeAdapter[Matcher](Matcher)
+_ROW: TypeAdapter[Equals | Fields] = TypeAdapter[Any](_RowMatcher)
+
+
+def parse_row(raw: Mapping[str, Any]) -> Equals | Fields:
+    """Return the matcher of a row of data: of some of its fields, or of the whole row.
+
+    Raises:
+        ScenarioError: a matcher is invalid; one line per fault.
+    """
+    return parse(_ROW, raw)
+
+
+def parse(adapter: TypeAdapter[_T], raw: Any) -> _T:
+    """Return the validated value of plain data.
+
+    Raises:
+        ScenarioError: the data are invalid; one line per fault.
+    """
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError as error:
+        faults = validation_faults(error, adapter, raw)
+        message = "\n".join(f"{format_path(fault.path)}: {fault.message}" for fault in faults)
+        raise ScenarioError(message) from error

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.arguments import parse
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -21,7 +20,7 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.matchers import arguments_reasons, parse
 from lhkit.harness.scenario import ExpectedCall
 from lhkit.harness.values import equal
 from lhkit.json_values import shown
@@ -29,6 +28,9 @@ from lhkit.tools.schema import SchemaNode
 
 Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
 Extra: TypeAlias = Literal["none", "reads", "any"]
+
+WHOLE = "(all)"
+"""The name of arguments that are not an object."""
 
 _UNPAIRED = 1_000_000  # a required call that is missing, or a call that is unexpected
 _EXACT = -1  # also pairs an optional expectation, where that costs nothing
@@ -221,7 +223,7 @@ def _compare(
     if expected.result is not None and expected.result != call.result:
         outcome = f"expected the result {expected.result}, got {call.result or 'none'}"
     if not isinstance(call.args, Mapping):
-        return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
+        return _Reasons({WHOLE: f"expected an object, got {shown(call.args)}"}, outcome)
     schema = schemas.get(expected.tool, {})
     candidates = (
         _Reasons(

@@ -1,7 +1,9 @@
 """Metrics of a run: pass rates by group, gate scores, repeats, latency and tokens. Pure.
 
-Rates exclude `invalid` samples, which are counted separately. Scores of tool selection are in
-`selection`, latency in `timings`, comparisons of two runs in `compare`.
+Rates exclude `invalid` samples, which are counted separately. Tool selection is counted over calls
+(micro average): an optional call that was made counts as a right choice; one that was left out does
+not count, nor does an unexpected call that the scenario allows. Latency is in `timings`,
+comparisons of two runs in `compare`.
 """
 
 import re
@@ -10,29 +12,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from lhkit.harness.rates import Interval, Share, pass_at_k, pass_hat_k, share_of, wilson
+from lhkit.harness.rates import Interval, Share, pass_at_k, pass_hat_k, rate_of, share_of, wilson
 from lhkit.harness.record import (
     CallRecord,
+    CallScore,
     FalseClaim,
     ModelCallRecord,
     SampleId,
     SampleRecord,
     Severity,
+    TurnScore,
     Verdict,
 )
 from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.harness.scenario_filter import ScenarioSelection
-from lhkit.harness.selection import NO_CALL, Selection, count_selection
 from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
 from lhkit.json_values import json_or_repr
 from lhkit.messages import GateOutcome
 from lhkit.responses import ModelIdentity
 
-_BREACHES = (
-    "unconfirmed_write",
-    "retry_after_rejection",
-    "bypass_after_rejection",
-)
+NO_CALL = ""
+"""The name for "no call" in the confusion matrix."""
+
+_BREACHES = ("unconfirmed_write", "retry_after_rejection", "bypass_after_rejection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Flips:
     @property
     def rate(self) -> float | None:
         """The share of scenarios whose verdict or calls differ; None without repeats."""
-        return self.flipped / self.scenarios if self.scenarios else None
+        return rate_of(self.flipped, self.scenarios)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,45 @@ class ConfirmScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Counts of selected tools and compared arguments.
+
+    Attributes:
+        chosen: calls of an expected tool, whatever their arguments.
+        unexpected: calls that were not expected.
+        missing: expected calls that were not made.
+        exact: chosen calls with every argument right.
+        arguments: compared arguments of the chosen calls.
+        right_arguments: those that are right.
+        confusion: counts of (expected tool, called tool): the n-th missing call of a turn with the
+            n-th unexpected one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
+    """
+
+    chosen: int = 0
+    unexpected: int = 0
+    missing: int = 0
+    exact: int = 0
+    arguments: int = 0
+    right_arguments: int = 0
+    confusion: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> float | None:
+        """The share of calls that were of an expected tool; None where nothing was called."""
+        return rate_of(self.chosen, self.chosen + self.unexpected)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of expected calls whose tool was called; None where none was expected."""
+        return rate_of(self.chosen, self.chosen + self.missing)
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall; None without calls."""
+        return rate_of(2 * self.chosen, 2 * self.chosen + self.unexpected + self.missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
     """Counts and rates of a group of samples.
 
@@ -166,19 +207,29 @@ class Tally:
         return self.passed + self.failed
 
     @property
+    def blocked(self) -> int:
+        """The number of violations that were blocked."""
+        return sum(self.attempted.values())
+
+    @property
+    def occurred(self) -> int:
+        """The number of violations that occurred."""
+        return sum(self.escaped.values())
+
+    @property
     def pass_rate(self) -> float | None:
         """The share of valid samples that passed."""
-        return self.passed / self.valid if self.valid else None
+        return rate_of(self.passed, self.valid)
 
     @property
     def tool_accuracy(self) -> float | None:
         """The share of expected and unexpected calls with the right tool and arguments."""
-        return self.right_calls / self.counted_calls if self.counted_calls else None
+        return rate_of(self.right_calls, self.counted_calls)
 
     @property
     def strict_accuracy(self) -> float | None:
         """The tool accuracy if calls that needed a repair count as wrong."""
-        return self.strict_right_calls / self.counted_calls if self.counted_calls else None
+        return rate_of(self.strict_right_calls, self.counted_calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +276,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
     """Return the metrics of records, groups in natural order of their names."""
     samples = tuple(records)
     total = tally("total", samples)
-    requests = [call for r in samples for turn in r.evidence.turns for call in turn.model_calls]
+    requests = [request for record in samples for request in record.evidence.requests]
     reworded = [each for group in _by_scenario(samples) if _has_wordings(group) for each in group]
     return Summary(
         by_ac=_grouped(samples, total, lambda record: [record.ac]),
@@ -251,7 +302,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
 def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     """Return the counts and rates of one group of records."""
     verdicts = Counter(record.judgement.verdict for record in records)
-    valid = [record for record in records if record.judgement.verdict is not Verdict.INVALID]
+    valid = [record for record in records if record.is_valid]
     scores = [score for record in valid for score in record.judgement.scores]
     turns = [turn for record in valid for turn in record.evidence.turns]
     return Tally(
@@ -260,8 +311,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         failed=verdicts[Verdict.FAIL],
         invalid=verdicts[Verdict.INVALID],
         interval=rate_interval(
-            [record.judgement.verdict is Verdict.PASS for record in group]
-            for group in _by_scenario(valid)
+            [record.is_passed for record in group] for group in _by_scenario(valid)
         ),
         strict_passed=sum(record.judgement.strict_verdict is Verdict.PASS for record in valid),
         right_calls=sum(score.right_calls for score in scores),
@@ -276,41 +326,77 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     )
 
 
-def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> Interval | None:
-    """Return the interval of a rate over clustered results; None without results.
+def count_selection(scores: Iterable[TurnScore]) -> Selection:
+    """Count the calls of some turns; a call without a name chose nothing."""
+    chosen = unexpected = missing = exact = arguments = right = 0
+    confusion: Counter[tuple[str, str]] = Counter()
+    for score in scores:
+        confusion.update(_confusion_pairs(score.calls))
+        for row in score.calls:
+            if row.expected is not None and row.actual is not None:
+                chosen += 1
+                exact += row.is_exact
+                arguments += len(row.arguments)
+                right += sum(argument.ok for argument in row.arguments)
+            elif not row.ok:
+                missing += row.actual is None
+                unexpected += row.expected is None and row.called != NO_CALL
+    return Selection(
+        chosen=chosen,
+        unexpected=unexpected,
+        missing=missing,
+        exact=exact,
+        arguments=arguments,
+        right_arguments=right,
+        confusion=dict(sorted(confusion.items())),
+    )
 
-    Wilson's if every cluster has one result; with repeats `statistics.clustered_interval`.
 
-    Args:
-        clusters: the results of each cluster; empty clusters are ignored.
-        level: the confidence level.
+def _confusion_pairs(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
+    if not rows:
+        yield (NO_CALL, NO_CALL)
+    missing = [row.tool for row in rows if row.actual is None and not row.ok]
+    unexpected = [row.called for row in rows if row.expected is None and not row.ok and row.called]
+    for row in rows:
+        if row.expected is not None and row.actual is not None:
+            yield (row.tool, row.called)
+    for n in range(max(len(missing), len(unexpected))):
+        yield (
+            missing[n] if n < len(missing) else NO_CALL,
+            unexpected[n] if n < len(unexpected) else NO_CALL,
+        )
+
+
+def rate_interval(clusters: Iterable[Sequence[bool]]) -> Interval | None:
+    """Return the 95 % interval of a rate over clustered results; None without results.
+
+    Wilson's if every cluster has one result; with repeats `statistics.clustered_interval`. Empty
+    clusters are ignored.
     """
     counted = [results for results in clusters if results]
     if not counted:
         return None
     successes, sizes = [sum(results) for results in counted], [len(each) for each in counted]
     if sum(sizes) == len(sizes):
-        return wilson(sum(successes), len(sizes), level)
+        return wilson(sum(successes), len(sizes))
     from lhkit.harness.statistics import clustered_interval  # NumPy and SciPy, for repeats only
 
-    return clustered_interval(successes, sizes, level)
+    return clustered_interval(successes, sizes)
 
 
 def repeats(records: Sequence[SampleRecord]) -> Repeats:
     """Return pass@k and pass^k, where k is the requested number of repeats of each wording."""
     k = max((record.sample_id.repeat + 1 for record in records), default=1)
     trials = [
-        (len(group), sum(record.judgement.verdict is Verdict.PASS for record in group))
+        (len(group), sum(record.is_passed for record in group))
         for group in _by_scenario(records, "name")
         if len(group) >= k
     ]
-    if not trials:
-        return Repeats(k=k)
     return Repeats(
         k=k,
         scenarios=len(trials),
-        pass_at=sum(pass_at_k(n, c, k) for n, c in trials) / len(trials),
-        pass_hat=sum(pass_hat_k(n, c, k) for n, c in trials) / len(trials),
+        pass_at=rate_of(sum(pass_at_k(n, c, k) for n, c in trials), len(trials)),
+        pass_hat=rate_of(sum(pass_hat_k(n, c, k) for n, c in trials), len(trials)),
     )
 
 
@@ -337,7 +423,7 @@ def wordings(records: Iterable[SampleRecord]) -> Wordings:
     for group in _by_scenario(records):
         if not _has_wordings(group):
             continue
-        passed = [record.judgement.verdict is Verdict.PASS for record in group]
+        passed = [record.is_passed for record in group]
         all_shares.append(sum(passed) / len(passed))
         pairs = list(combinations(group, 2))
         for differences, is_repeat in ((between, False), (within, True)):
@@ -352,8 +438,8 @@ def wordings(records: Iterable[SampleRecord]) -> Wordings:
         scenarios=len(all_shares),
         passed_all=all_shares.count(1.0),
         passed_some=sum(0 < share < 1 for share in all_shares),
-        between=sum(between) / len(between) if between else None,
-        within=sum(within) / len(within) if within else None,
+        between=rate_of(sum(between), len(between)),
+        within=rate_of(sum(within), len(within)),
     )
 
 
@@ -368,7 +454,7 @@ def confirm_score(records: Iterable[SampleRecord]) -> ConfirmScore:
     for record in records:
         scenario = record.sample_id.scenario
         writes = list(_unexpected_writes(record))
-        calls = [call for turn in record.evidence.turns for call in turn.calls]
+        calls = record.evidence.calls
         unexpected[scenario] += writes
         expected[scenario] += sum(call.gate.is_answer for call in calls) - len(writes)
         for call in calls:
@@ -497,7 +583,7 @@ def _by_scenario(
     """Return the valid samples of each scenario, or of each of its wordings by the key `name`."""
     groups: defaultdict[str, list[SampleRecord]] = defaultdict(list)
     for record in records:
-        if record.judgement.verdict is not Verdict.INVALID:
+        if record.is_valid:
             groups[getattr(record.sample_id, key)].append(record)
     return groups.values()
 
@@ -514,16 +600,14 @@ def _calls(record: SampleRecord) -> tuple[tuple[tuple[str, str], ...], ...]:
 
 
 def _texts(record: SampleRecord) -> tuple[str, ...]:
-    return tuple(
-        call.response.raw_text for turn in record.evidence.turns for call in turn.model_calls
-    )
+    return tuple(request.response.raw_text for request in record.evidence.requests)
 
 
 def _violation_counts(records: Sequence[SampleRecord], severity: Severity) -> Mapping[str, int]:
-    codes = [
+    counts = Counter(
         v.code for record in records for v in record.judgement.violations if v.severity is severity
-    ]
-    return dict(sorted(Counter(codes).items()))
+    )
+    return dict(sorted(counts.items()))
 
 
 def _unexpected_writes(record: SampleRecord) -> Iterator[CallRecord]:

@@ -5,6 +5,7 @@ A pair is the same scenario and repeat in both runs, valid in both. `compare.com
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
@@ -12,7 +13,7 @@ from typing import Literal, TypeAlias
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary
 from lhkit.harness.rates import Interval
-from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
+from lhkit.harness.record import SampleId, SampleRecord, Severity
 from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.responses import Finished
 from lhkit.text import visible
@@ -44,9 +45,7 @@ class Pair:
     @property
     def gain(self) -> int:
         """1 if only b passed, -1 if only a passed, else 0."""
-        return (self.b.judgement.verdict is Verdict.PASS) - (
-            self.a.judgement.verdict is Verdict.PASS
-        )
+        return self.b.is_passed - self.a.is_passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +138,12 @@ class Comparison:
     @property
     def passed_a(self) -> int:
         """The number of pairs that passed in a."""
-        return sum(pair.a.judgement.verdict is Verdict.PASS for pair in self.pairs)
+        return sum(pair.a.is_passed for pair in self.pairs)
 
     @property
     def passed_b(self) -> int:
         """The number of pairs that passed in b."""
-        return sum(pair.b.judgement.verdict is Verdict.PASS for pair in self.pairs)
+        return sum(pair.b.is_passed for pair in self.pairs)
 
     @property
     def difference(self) -> float | None:
@@ -165,6 +164,12 @@ class Comparison:
     def regressions(self) -> tuple[Pair, ...]:
         """The pairs that passed only in a."""
         return tuple(pair for pair in self.pairs if pair.gain < 0)
+
+    @property
+    def flips(self) -> Mapping[str, tuple[Pair, ...]]:
+        """The regressions, then the improvements, by these names, without empty ones."""
+        flips = {"regressions": self.regressions, "improvements": self.improvements}
+        return {name: pairs for name, pairs in flips.items() if pairs}
 
     @property
     def newly_occurred(self) -> tuple[Pair, ...]:

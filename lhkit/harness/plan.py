@@ -3,7 +3,6 @@
 Samples with equal content hashes are interchangeable, so a resumed run reuses their records.
 """
 
-import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,12 +12,11 @@ from typing import Any, TypeAlias
 from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
 from lhkit.harness.fingerprint import (
     Fingerprints,
-    PromptFingerprint,
     contexts_sha256,
     model_sha256,
     scenario_hash,
 )
-from lhkit.harness.manifest import Manifest, versions
+from lhkit.harness.manifest import Manifest, Prompt, text_sha256, versions
 from lhkit.harness.record import SCHEMA, SampleId
 from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scenario import Scenario, User
@@ -63,7 +61,7 @@ class PlannedScenario:
     scenario: Scenario
     identity: ModelIdentity
     sampling: Sampling
-    prompt: PromptFingerprint
+    prompt: Prompt
     scenario_sha256: str
     contexts_sha256: str
     hashes: tuple[str, ...]
@@ -103,7 +101,8 @@ class Plan:
         counts: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for sample in samples:
             planned = scenarios[sample.scenario.name]
-            prefix = (planned.identity, planned.prompt.instructions, planned.prompt.tools_sha256)
+            prompt = planned.prompt
+            prefix = (planned.identity, prompt.instructions_sha256, prompt.tools_sha256)
             first.setdefault(prefix, sample)
             counts[prefix] += 1
         return tuple(sample for prefix, sample in first.items() if counts[prefix] > 1)
@@ -111,7 +110,7 @@ class Plan:
     @property
     def manifest(self) -> Manifest:
         """The manifest of the plan: models, sampling and hashes, without invocations."""
-        prompts: dict[str, PromptFingerprint] = {}
+        prompts: dict[str, Prompt] = {}
         tools: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
         scenarios, contexts, hashes = {}, {}, {}
         for planned in self.scenarios:
@@ -139,7 +138,7 @@ class Plan:
             toolset=self.toolset,
             user=self.user,
             locales={
-                locale: prompt.manifest_prompt(list(tools[locale].values()))
+                locale: prompt.model_copy(update={"tools": list(tools[locale].values())})
                 for locale, prompt in prompts.items()
             },
             scenarios=scenarios,
@@ -241,7 +240,7 @@ def _plan_scenario(
         for repeat in range(1 if sampling.seed is None else repeats):
             model_hash = model_sha256(identity, seed_sampling(sampling, repeat))
             content = f"{scenario_sha256} {contexts} {prompt_sha256} {model_hash}"
-            hashes.append(hashlib.sha256(content.encode()).hexdigest())
+            hashes.append(text_sha256(content))
         return PlannedScenario(
             scenario=scenario,
             identity=identity,

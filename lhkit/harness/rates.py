@@ -19,7 +19,7 @@ class Share:
     @property
     def rate(self) -> float | None:
         """The share, 0 to 1."""
-        return self.part / self.whole if self.whole else None
+        return rate_of(self.part, self.whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,11 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+
+def rate_of(part: float, whole: float) -> float | None:
+    """Return `part` divided by `whole`; None if `whole` is 0."""
+    return part / whole if whole else None
 
 
 def share_of(verdicts: Iterable[bool]) -> Share:

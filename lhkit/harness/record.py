@@ -4,8 +4,6 @@ A record has everything needed to display, count and rescore its sample. `schema
 its format. Times are seconds of a monotonic clock: durations, or offsets from the start of a turn.
 """
 
-import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -20,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
-from lhkit.json_values import compact
+from lhkit.json_values import compact, parse_json
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
@@ -300,6 +298,16 @@ class Evidence:
     broken_rules: tuple[BrokenRule, ...] = ()
     fault: str | None = None
 
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The tool calls of all turns."""
+        return tuple(call for turn in self.turns for call in turn.calls)
+
+    @property
+    def requests(self) -> tuple[ModelCallRecord, ...]:
+        """The requests to the model of all turns."""
+        return tuple(request for turn in self.turns for request in turn.model_calls)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FalseClaim:
@@ -413,6 +421,16 @@ class SampleRecord:
     vote: Vote | None = None
     schema: Literal[2] = SCHEMA
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether it ended without an infrastructure error."""
+        return self.judgement.verdict is not Verdict.INVALID
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether its verdict is a pass."""
+        return self.judgement.verdict is Verdict.PASS
+
 
 MAX_SECONDS = 1e8
 """The longest valid duration, three years."""
@@ -450,17 +468,7 @@ def decode_line(line: str | bytes) -> SampleRecord:
         ValueError: not valid JSON, or not a valid record; the message names the field.
         RecursionError: the JSON is nested too deep.
     """
-    return decode_record(read_json(line))
-
-
-def read_json(text: str | bytes) -> Any:
-    """Parse strict JSON, without NaN and infinite numbers.
-
-    Raises:
-        ValueError: not valid strict JSON.
-        RecursionError: the JSON is nested too deep.
-    """
-    return json.loads(text, parse_constant=_refuse_number, parse_float=_parse_finite)
+    return decode_record(parse_json(line))
 
 
 def decode_record(data: Any) -> SampleRecord:
@@ -476,14 +484,14 @@ def decode_record(data: Any) -> SampleRecord:
     try:
         record = _READER.validate_python((data,))[0]
     except ValidationError as error:
-        raise ValueError(_first_fault(error, drop=1)) from error
+        raise ValueError(first_fault(error, drop=1)) from error
     for number, turn in enumerate(record.evidence.turns):
         try:
             if turn.new_tools:
                 TOOL_SPECS.validate_python(turn.new_tools)
         except ValidationError as error:
             where = f"evidence.turns.{number}.new_tools"
-            raise ValueError(f"{where}.{_first_fault(error)}") from error
+            raise ValueError(f"{where}.{first_fault(error)}") from error
     for fault in chain(_number_faults(record, ""), _index_faults(record)):
         raise ValueError(fault)
     return record
@@ -498,7 +506,8 @@ def parse_moment(text: str | None) -> datetime | None:
     return moment if 1000 <= moment.year <= 9000 else None
 
 
-def _first_fault(error: ValidationError, *, drop: int = 0) -> str:
+def first_fault(error: ValidationError, *, drop: int = 0) -> str:
+    """Return the first fault of a validation, after its path without the first `drop` parts."""
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"][drop:])) or "record"
     return f"{where}: {first['msg']}"
@@ -544,12 +553,3 @@ def _index_faults(record: SampleRecord) -> Iterator[str]:
             for rows, at in ((diff.added, diff.added_at), (diff.removed, diff.removed_at)):
                 if at and (len(at) != len(rows) or not 0 <= min(at) <= max(at) <= _MAX_COUNT):
                     yield f"{where}state_diff.{name}: rows and their indexes do not match"
-
-
-def _parse_finite(text: str) -> float:
-    number = float(text)
-    return number if math.isfinite(number) else _refuse_number(text)  # 1e999 is infinite
-
-
-def _refuse_number(text: str) -> float:
-    raise ValueError(f"{text[:20]} is not a JSON number")

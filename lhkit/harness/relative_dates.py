@@ -47,14 +47,10 @@ def _is_iso_date(text: str) -> bool:
 
 
 def resolve_date(expression: str, today: date | None) -> str:
-    """Return the ISO date of an expression, which is an ISO or relative date.
+    """Return the ISO date of an expression, an ISO or relative date as in `matchers.DateIs`.
 
-    A relative date is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
-    `weekendstart` (its Saturday, on a Sunday that day), `monthstart`, `monthend`;
-    or a weekday: `friday` is today or the first one after it,
-    `next friday` the first one after today, `last friday` the last one before it. Each may be
-    shifted by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); in a shorter month
-    the last day is meant, and `monthend-1m` is the last day of the month before.
+    A shift by months into a shorter one gives its last day; `monthend-1m` is the last day of the
+    month before.
 
     Raises:
         ScenarioError: the expression is relative and `today` is None, or the calendar ends

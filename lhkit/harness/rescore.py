@@ -4,11 +4,10 @@ Only expectations may have changed. If the user turns, the initial state, the lo
 to the gate differ today, the record is skipped with the reason.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from lhkit.confirm.decision import Edit, QuestionOutcome, Reject, changed_arguments
 from lhkit.errors import UsageError
@@ -27,13 +26,13 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Answer, Scenario, Turn, decide
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import answers_of
-from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.tool_injection import real_tools
+from lhkit.harness.tool_specs import stored_tool
 from lhkit.messages import GateOutcome
-from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (
     DEFAULT,
@@ -144,7 +143,14 @@ def _score(
     prompt = manifest.locales.get(scenario.locale, Prompt())
     specs = {spec["name"]: spec for spec in prompt.tools}
     tools = [
-        _with_recorded_spec(tool, specs[tool.name]) if tool.name in specs else tool
+        replace(
+            tool,
+            parameters=spec["parameters"],
+            implied=spec.get("implied", {}),
+            claims=spec.get("claims", {}),
+        )
+        if (spec := specs.get(tool.name))
+        else tool
         for tool in real_tools(session.registry)
     ]
     metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
@@ -158,29 +164,7 @@ def _score(
 
 def recorded_new_tools(evidence: Evidence) -> tuple[ToolDefinition, ...]:
     """Return the tools that were registered during the conversation; they cannot be called."""
-    return tuple(
-        _with_recorded_spec(
-            ToolDefinition(
-                name=spec["name"],
-                description=spec["description"],
-                parameters=spec["parameters"],
-                handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
-                is_destructive=spec["destructive"],
-            ),
-            spec,
-        )
-        for turn in evidence.turns
-        for spec in turn.new_tools
-    )
-
-
-def _with_recorded_spec(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
-    return replace(
-        tool,
-        parameters=spec["parameters"],
-        implied=spec.get("implied", {}),
-        claims=spec.get("claims", {}),
-    )
+    return tuple(stored_tool(spec) for turn in evidence.turns for spec in turn.new_tools)
 
 
 def _turn_differences(

@@ -16,7 +16,7 @@ from lhkit.errors import RunError, UsageError
 from lhkit.files import DRAFT, open_regular, write_atomically
 from lhkit.harness.fingerprint import sha256
 from lhkit.harness.rates import Interval, wilson
-from lhkit.harness.record import SampleRecord, TurnRecord
+from lhkit.harness.record import SampleRecord, TurnRecord, first_fault
 from lhkit.harness.store import open_journal
 from lhkit.json_values import compact
 
@@ -85,11 +85,6 @@ def places_of(record: SampleRecord) -> Iterator[CallPlace]:
         yield CallPlace(sample=name, turn=number)
 
 
-def turn_of(place: CallPlace, record: SampleRecord) -> TurnRecord:
-    """Return the turn of a place."""
-    return record.evidence.turns[place.turn]
-
-
 class ReviewFile:
     """The labels of one reviewer in a run folder: a line each, of which the newest counts.
 
@@ -123,7 +118,7 @@ class ReviewFile:
         labels = {}
         for place in places_of(record):
             label = self._labels.get(place)
-            if label and label.seen_sha256 == turn_sha256(turn_of(place, record)):
+            if label and label.seen_sha256 == turn_sha256(record.evidence.turns[place.turn]):
                 labels[place] = label
         return labels
 
@@ -156,16 +151,11 @@ def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
     for number, line in enumerate(lines, start=1):
         try:  # not `validate_json`, which rejects the lone surrogates that records may contain
             yield line + b"\n", _LABEL.validate_python(json.loads(line), strict=False)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise _invalid_label(path, number, fault) from error
         except (ValueError, RecursionError) as error:
-            raise _invalid_label(path, number, error) from error
-
-
-def _invalid_label(path: Path, number: int, why: object) -> RunError:
-    return RunError(f"{path}:{number} is not a valid label: {why}. Remove the line.")
+            why = first_fault(error) if isinstance(error, ValidationError) else error
+            raise RunError(
+                f"{path}:{number} is not a valid label: {why}. Remove the line."
+            ) from error
 
 
 def _require_no_link(folder: Path) -> Path:
@@ -220,16 +210,12 @@ class Agreement:
     interval: Interval | None
 
 
-def cohens_kappa(pairs: Sequence[tuple[str, str]], level: float = 0.95) -> Agreement | None:
-    """Return Cohen's kappa of pairs of labels; None without pairs.
+def cohens_kappa(pairs: Sequence[tuple[str, str]]) -> Agreement | None:
+    """Return Cohen's kappa of pairs of labels with its 95 % interval; None without pairs.
 
     Cohen (1960), A coefficient of agreement for nominal scales, with the standard error of Fleiss,
     Cohen and Everitt (1969). That error is 0 for full agreement, or if one person uses one label
     only; then the interval is Wilson's for the observed agreement, rescaled by chance agreement.
-
-    Args:
-        pairs: the labels of the first and the second person.
-        level: the confidence level of the interval.
     """
     n = len(pairs)
     if not n:
@@ -250,10 +236,10 @@ def cohens_kappa(pairs: Sequence[tuple[str, str]], level: float = 0.95) -> Agree
     disagreed = sum(joint[a, b] * (second[a] + first[b]) ** 2 for a, b in different)
     variance = agreed + rest**2 * disagreed - (kappa - chance * rest) ** 2
     if variance < _MIN_VARIANCE:
-        share = wilson(round(observed * n), n, level)
+        share = wilson(round(observed * n), n)
         low, high = ((end - chance) / (1 - chance) for end in (share.low, share.high))
     else:
-        reach = NormalDist().inv_cdf((1 + level) / 2) * (variance / n) ** 0.5 / (1 - chance)
+        reach = NormalDist().inv_cdf(0.975) * (variance / n) ** 0.5 / (1 - chance)
         low, high = kappa - reach, kappa + reach
     interval = Interval(low=max(-1.0, low), high=min(1.0, high))
     return Agreement(n=n, observed=observed, kappa=kappa, interval=interval)

@@ -97,8 +97,8 @@ class EncodedRecord:
 
 
 def _cause(record: SampleRecord) -> str | None:
-    is_invalid = record.judgement.verdict is Verdict.INVALID
-    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
+    turns = record.evidence.turns
+    return turns[-1].cause if turns and not record.is_valid else None
 
 
 class SampleRunner(Protocol):

@@ -56,20 +56,12 @@ class ReplayOptions(ScenarioFilter):
         """
         taken, selection = select_scenarios(self, scenarios)
         wordings = self.expand(taken)
-        self._require_sample_limit(len(wordings))
-        return wordings, selection
-
-    def _require_sample_limit(self, scenarios: int) -> None:
-        """Refuse more samples than a run may have.
-
-        Raises:
-            UsageError: too many samples.
-        """
-        if scenarios * self.repeats > MAX_SAMPLES:
+        if len(wordings) * self.repeats > MAX_SAMPLES:
             raise UsageError(
-                f"{self.repeats} repeats of {scenarios} scenarios are more than {MAX_SAMPLES} "
+                f"{self.repeats} repeats of {len(wordings)} scenarios are more than {MAX_SAMPLES} "
                 "samples. Use fewer, or split the scenario files over several runs."
             )
+        return wordings, selection
 
 
 class RunOptions(ReplayOptions):

@@ -25,10 +25,10 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.run_options import ReplayOptions
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import confirm_gate
-from lhkit.harness.state_diff import state_diff
 from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record

@@ -10,7 +10,6 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Discriminator,
     Field,
@@ -25,8 +24,7 @@ from pydantic import (
 
 from lhkit.confirm.decision import Approve, Decision, Edit, Reject
 from lhkit.errors import ScenarioError
-from lhkit.harness.arguments import Args, Row
-from lhkit.harness.assignment import Problem, assign_ordered
+from lhkit.harness.assignment import transitive
 from lhkit.harness.faults import (
     Fault,
     Many,
@@ -36,7 +34,7 @@ from lhkit.harness.faults import (
     format_path,
     validation_faults,
 )
-from lhkit.harness.matchers import SearchPattern
+from lhkit.harness.matchers import Args, Row, SearchPattern
 from lhkit.harness.record import SampleId
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
 from lhkit.harness.values import normalize_reply
@@ -53,13 +51,10 @@ trap; tables show both apart, because a rate over easy and adversarial conversat
 NonBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 
 
-def _check_phrase(phrase: str) -> str:
-    if not normalize_reply(phrase):
-        raise ValueError("nothing of it is visible in a reply: write a word or a number")
-    return phrase
-
-
-_Phrases: TypeAlias = Many[Annotated[NonBlank, AfterValidator(_check_phrase)]]
+_INVISIBLE = Fault((), "nothing of it is visible in a reply: write a word or a number")
+_Phrases: TypeAlias = Many[
+    Annotated[NonBlank, checked_by(lambda text: () if normalize_reply(text) else [_INVISIBLE])]
+]
 _Tables: TypeAlias = Mapping[str, Many[Row]]
 
 
@@ -190,20 +185,12 @@ class Expect(StrictModel):
     )
     least: int = Field(default=0, ge=0, description="The least number of calls, of any tools.")
 
-    @property
-    def needs_unlisted_calls(self) -> bool:
-        """Whether it requires calls without listing which."""
-        return bool(self.results or self.least)
-
     @field_validator("order")
     @classmethod
     def _check_order(cls, order: str | Before, info: ValidationInfo) -> str | Before:
         if isinstance(order, Before) and "calls" in info.data:
-            n = len(info.data["calls"])
             try:
-                assign_ordered(
-                    Problem(costs=[[]] * n, left_expected=[0] * n, left_actual=[]), order.before
-                )
+                transitive(len(info.data["calls"]), order.before)
             except ScenarioError as error:
                 raise ValueError(str(error).removeprefix("order: ")) from error
         return order

@@ -4,7 +4,7 @@ One type for the command line, suites, `replay` and `Run.select`.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,9 +21,9 @@ Count = Annotated[int, Field(strict=True)]
 
 def _as_tuple(value: Any) -> Any:
     """Return one value, or a list of JSON or TOML, as a tuple."""
-    return (
-        (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
-    )
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
 
 
 _Values: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
@@ -121,43 +121,37 @@ class ScenarioFilter(BaseModel):
         return tuple(taken)
 
     def _takes(self, item: Described, failed: Collection[str] | None) -> bool:
-        return (
-            (not self.only or any(fnmatchcase(item.id, pattern) for pattern in self.only))
-            and (not self.tag or not set(self.tag).isdisjoint(item.tags))
-            and (not self.ac or item.ac.casefold() in {ac.casefold() for ac in self.ac})
-            and (not self.locale or item.locale in self.locale)
-            and (failed is None or item.id in failed)
-        )
+        for name, known in _described(item).items():
+            wanted: tuple[str, ...] = getattr(self, name)
+            if wanted and not any(_fits(name, value, each) for value in known for each in wanted):
+                return False
+        return failed is None or item.id in failed
 
     def _draw(self, item: Described) -> str:
         """Return a sort key at random, which stays the same when scenarios are added."""
         return hashlib.sha256(f"{self.seed} {item.id}".encode()).hexdigest()
 
     def _require_known(self, items: Iterable[Described]) -> None:
-        items = list(items)
-        for name, known in (
-            ("only", dict.fromkeys(item.id for item in items)),
-            ("tag", dict.fromkeys(tag for item in items for tag in item.tags)),
-            ("ac", dict.fromkeys(item.ac for item in items)),
-            ("locale", dict.fromkeys(item.locale for item in items)),
-        ):
+        described = [_described(item) for item in items]
+        for name in ("only", "tag", "ac", "locale"):
+            known = list(dict.fromkeys(value for values in described for value in values[name]))
             for value in getattr(self, name):
                 if not any(_fits(name, each, value) for each in known):
-                    near = ", ".join(_nearest(value, list(known)))
+                    near = get_close_matches(value, known, n=_SHOWN_NEAR, cutoff=0.5)
+                    listed = ", ".join(near or known[:_SHOWN_NEAR]) or "none"
                     what = "no scenario" if name == "only" else f"no scenario's {name}"
-                    raise UsageError(f"--{name} {value} fits {what}. Nearest: {near or 'none'}.")
+                    raise UsageError(f"--{name} {value} fits {what}. Nearest: {listed}.")
+
+
+def _described(item: Described) -> Mapping[str, Sequence[str]]:
+    """Return what each condition compares of a scenario."""
+    return {"only": (item.id,), "tag": item.tags, "ac": (item.ac,), "locale": (item.locale,)}
 
 
 def _fits(name: str, known: str, value: str) -> bool:
     if name == "only":
         return fnmatchcase(known, value)
     return known.casefold() == value.casefold() if name == "ac" else known == value
-
-
-def _nearest(value: str, known: Sequence[str]) -> Iterator[str]:
-    """Yield the known values that are most like one that is not known."""
-    near = get_close_matches(value, known, n=_SHOWN_NEAR, cutoff=0.5)
-    yield from near or known[:_SHOWN_NEAR]
 
 
 class ScenarioSelection(BaseModel):

@@ -21,7 +21,7 @@ from lhkit.harness.corrections import (
 from lhkit.harness.export.openai_messages import PromptTexts, exported_conversations, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.manifest import Prompt
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import ANSWER, Answer, Expect, Scenario, Turn
@@ -119,7 +119,7 @@ def run_conversations(
     by_name = {wording.name: wording for scenario in scenarios for wording in scenario.wordings()}
 
     def texts(record: SampleRecord) -> PromptTexts | None:
-        if record.judgement.verdict is not Verdict.PASS or not _is_exportable(record):
+        if not record.is_passed or not _is_exportable(record):
             return None
         prompt = _prompt_texts(toolset, _initial_state(record, run, by_name), record)
         _require_same_prompt(prompt, record, run)
@@ -129,10 +129,8 @@ def run_conversations(
 
 
 def _is_exportable(record: SampleRecord) -> bool:
-    turns = record.evidence.turns
-    calls = (call for turn in turns for call in turn.calls)
-    return not any(turn.new_tools for turn in turns) and all(
-        call.tool and isinstance(call.raw_args, Mapping) for call in calls
+    return not any(turn.new_tools for turn in record.evidence.turns) and all(
+        call.tool and isinstance(call.raw_args, Mapping) for call in record.evidence.calls
     )
 
 
@@ -191,7 +189,7 @@ async def reference_conversations(
 
     def texts(record: SampleRecord) -> PromptTexts | None:
         scenario = by_id[record.sample_id.scenario]
-        if record.judgement.verdict is not Verdict.PASS:
+        if not record.is_passed:
             reasons = "; ".join(record.judgement.reasons)
             raise UsageError(
                 f"{scenario.id}: its reference does not pass ({reasons}). Run `lhkit lint`."
@@ -273,11 +271,10 @@ def _answers(turn: CorrectedTurn, destructive: Collection[str]) -> _Answers:
 
 
 def _require_replayed(record: SampleRecord, chat: CorrectedConversation) -> None:
-    turns = record.evidence.turns
-    if record.judgement.verdict is Verdict.INVALID or len(turns) < len(chat.turns):
+    if not record.is_valid or len(record.evidence.turns) < len(chat.turns):
         reasons = "; ".join(record.judgement.reasons)
         raise UsageError(f"{chat.name} cannot be replayed: {reasons}")
-    for call in (call for turn in turns for call in turn.calls):
+    for call in record.evidence.calls:
         if call.outcome in BROKEN_CALLS:
             raise broken_call(chat, call.tool, call.raw_args, call.outcome)
 

@@ -54,7 +54,6 @@ _EDIT_WORTH_TRYING = 0.2  # the least similarity for which the slower difflib is
 
 
 def _is_near(message: str, other: str) -> bool:
-    """Return True if two user messages are near-duplicates."""
     index = similarity(message, other)
     if index >= NEAR:
         return True
@@ -77,9 +76,9 @@ class HeldOut:
 
     def has_near(self, messages: Iterable[str]) -> bool:
         """Return True if any of the messages is a near-duplicate of a held-out one."""
-        return any(map(self._is_held_out, messages))
-
-    def _is_held_out(self, message: str) -> bool:
-        if message not in self._known:
-            self._known[message] = any(_is_near(message, other) for other in self._messages)
-        return self._known[message]
+        for message in messages:
+            if message not in self._known:
+                self._known[message] = any(_is_near(message, other) for other in self._messages)
+            if self._known[message]:
+                return True
+        return False

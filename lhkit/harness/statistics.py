@@ -21,8 +21,14 @@ _Numbers: TypeAlias = NDArray[np.float64]
 MAX_SCENARIOS = 100_000
 """The most scenarios that `needed_scenarios` proposes."""
 
+_POWER = 0.8
 _RESAMPLES = 2_000
 _CELLS = 2_000_000
+"""The most counts that are drawn at once."""
+
+_TAIL = (1 - 0.95) / 2
+"""The probability beyond each end of a 95 % interval."""
+
 _TINY = 1e-300
 _CLOSEST = 1e-9
 
@@ -55,17 +61,16 @@ def cluster_bootstrap(
     n = kinds.total()
     sums, sizes = np.array(list(kinds), dtype=float).T
     odds = np.array(list(kinds.values())) / n
-    means = np.concatenate(
-        [
-            counts @ sums / (counts @ sizes)
-            for counts in _draws(n, odds, resamples, rng or np.random.default_rng(0))
-        ]
-    )
-    return _percentiles(means, n, level)
+    generator, means = rng or np.random.default_rng(0), []
+    rows = max(1, _CELLS // len(odds))
+    for start in range(0, resamples, rows):
+        counts = generator.multinomial(n, odds, size=min(rows, resamples - start))
+        means.append(counts @ sums / (counts @ sizes))
+    return _percentiles(np.concatenate(means), n, level)
 
 
-def median_interval(clusters: Iterable[Sequence[float]], level: float = 0.95) -> Interval:
-    """Return the interval of the (lower) median of all values, drawing whole clusters.
+def median_interval(clusters: Iterable[Sequence[float]]) -> Interval:
+    """Return the 95 % interval of the (lower) median of all values, drawing whole clusters.
 
     Woodruff (1952), Confidence intervals for medians and other position measures: the bootstrap
     interval of the share of values up to the median, mapped back to values. It contains the median.
@@ -81,15 +86,13 @@ def median_interval(clusters: Iterable[Sequence[float]], level: float = 0.95) ->
     is_lower = np.zeros(len(values))
     is_lower[np.argsort(values, kind="stable")[:half]] = 1.0  # by rank: there may be ties
     ends = np.cumsum([len(each) for each in filled])[:-1]
-    shares = cluster_bootstrap([each.tolist() for each in np.split(is_lower, ends)], level)
+    shares = cluster_bootstrap([each.tolist() for each in np.split(is_lower, ends)])
     low, high = np.quantile(values, [shares.low, shares.high], method="inverted_cdf")
     return Interval(low=float(low), high=float(high))
 
 
-def clustered_interval(
-    successes: Sequence[int], sizes: Sequence[int], level: float = 0.95
-) -> Interval:
-    """Return the interval of a share of clustered results, such as repeats.
+def clustered_interval(successes: Sequence[int], sizes: Sequence[int]) -> Interval:
+    """Return the 95 % interval of a share of clustered results, such as repeats.
 
     Korn and Graubard (1998), Confidence intervals for proportions with small expected number of
     positive counts estimated from survey data: the exact interval of Clopper and Pearson (1934) for
@@ -104,7 +107,6 @@ def clustered_interval(
     Args:
         successes: the successes in each cluster.
         sizes: the results in each cluster, at least 1.
-        level: the confidence level.
 
     Raises:
         ValueError: there is no cluster, an empty one, or successes not within 0 and the size.
@@ -112,12 +114,12 @@ def clustered_interval(
     hits, tries = np.asarray(successes, dtype=float), np.asarray(sizes, dtype=float)
     if not len(hits) or (tries < 1).any() or (hits < 0).any() or (hits > tries).any():
         raise ValueError(f"{list(successes)} successes of {list(sizes)}")
-    _, low, high = _share_limits(np.ones((1, len(hits))), hits, tries, level)
+    _, low, high = _share_limits(np.ones((1, len(hits))), hits, tries)
     return Interval(low=float(low[0]), high=float(high[0]))
 
 
-def difference_interval(clusters: Iterable[Sequence[int]], level: float = 0.95) -> Interval | None:
-    """Return the interval of the mean of paired differences; None without pairs.
+def difference_interval(clusters: Iterable[Sequence[int]]) -> Interval | None:
+    """Return the 95 % interval of the mean of paired differences; None without pairs.
 
     The mean is the share of improvements minus the share of regressions. Their intervals
     (`clustered_interval`) are combined as in Newcombe (1998), Improved confidence intervals for
@@ -126,17 +128,16 @@ def difference_interval(clusters: Iterable[Sequence[int]], level: float = 0.95) 
 
     Args:
         clusters: the differences of each cluster: 1 (improvement), -1 (regression) or 0.
-        level: the confidence level.
     """
     filled = [each for each in clusters if each]
     if not filled:
         return None
-    low, high = difference_limits(np.ones((1, len(filled))), *_flip_counts(filled), level)
+    low, high = difference_limits(np.ones((1, len(filled))), *_flip_counts(filled))
     return Interval(low=float(low[0]), high=float(high[0]))
 
 
 def difference_limits(
-    counts: _Numbers, improved: _Numbers, regressed: _Numbers, sizes: _Numbers, level: float = 0.95
+    counts: _Numbers, improved: _Numbers, regressed: _Numbers, sizes: _Numbers
 ) -> tuple[_Numbers, _Numbers]:
     """Return the limits of `difference_interval` for many sets of clusters at once.
 
@@ -145,10 +146,9 @@ def difference_limits(
         improved: the improvements in a cluster of each kind.
         regressed: the regressions in a cluster of each kind.
         sizes: the pairs in a cluster of each kind.
-        level: the confidence level.
     """
-    up, up_low, up_high = _share_limits(counts, improved, sizes, level)
-    down, down_low, down_high = _share_limits(counts, regressed, sizes, level)
+    up, up_low, up_high = _share_limits(counts, improved, sizes)
+    down, down_low, down_high = _share_limits(counts, regressed, sizes)
     others = (1 - up) * (1 - down)
     correlation = np.sqrt(np.minimum(1.0, up * down / np.where(others > 0, others, np.inf)))
 
@@ -160,9 +160,7 @@ def difference_limits(
     return np.maximum(-1.0, low), np.minimum(1.0, high)
 
 
-def needed_scenarios(
-    clusters: Iterable[Sequence[int]], margin: float, power: float = 0.8
-) -> int | None:
+def needed_scenarios(clusters: Iterable[Sequence[int]], margin: float) -> int | None:
     """Return the number of scenarios that tell on which side of a margin a difference lies.
 
     The observed clusters are drawn with replacement, so the difference, its spread and the repeats
@@ -171,10 +169,10 @@ def needed_scenarios(
     Args:
         clusters: as for `difference_interval`; at least one with a pair.
         margin: the margin, 0 to 1: a decrease of this size.
-        power: the probability that `difference_interval` does not contain `-margin`.
 
     Returns:
-        None if `MAX_SCENARIOS` do not suffice: the difference is too close to the margin.
+        The number with which `difference_interval` does not contain `-margin` with a probability of
+        80 %; None if `MAX_SCENARIOS` do not suffice: the difference is too close to the margin.
     """
     filled = [each for each in clusters if each]
     improved, regressed, sizes = _flip_counts(filled)
@@ -184,7 +182,8 @@ def needed_scenarios(
     kinds = Counter(zip(improved, regressed, sizes, strict=True))
     kind_counts = np.array(list(kinds), dtype=float).T
     odds = np.array(list(kinds.values())) / len(filled)
-    least = power + 2 * (power * (1 - power) / _RESAMPLES) ** 0.5  # the simulation's own error
+    error = (_POWER * (1 - _POWER) / _RESAMPLES) ** 0.5  # of the simulation
+    least = _POWER + 2 * error
 
     def is_enough(n: int) -> bool:
         counts = np.random.default_rng(0).multinomial(n, odds, size=_RESAMPLES).astype(float)
@@ -211,11 +210,11 @@ def _flip_counts(clusters: Sequence[Sequence[int]]) -> tuple[_Numbers, _Numbers,
 
 
 def _share_limits(
-    counts: _Numbers, hits: _Numbers, tries: _Numbers, level: float
+    counts: _Numbers, hits: _Numbers, tries: _Numbers
 ) -> tuple[_Numbers, _Numbers, _Numbers]:
     """Return share and limits (`clustered_interval`) of each row of counts of kinds of clusters."""
     total, passed = counts @ tries, counts @ hits
-    share, tail = passed / total, (1 - level) / 2
+    share, tail = passed / total, _TAIL
     size = counts @ tries**2 / total
     effective = total / (1 + (size - 1) * _icc(counts, hits, tries))
     least = total / size  # the effective sample size if the ICC is 1
@@ -240,15 +239,6 @@ def _icc(counts: _Numbers, hits: _Numbers, tries: _Numbers) -> _Numbers:
     within = counts @ (hits * (tries - hits) / tries)
     correlation = 1 - within / np.where(spread > 0, spread, 1.0)  # without repeats it is not used
     return np.clip(correlation, 0.0, 1.0)
-
-
-def _draws(
-    n: int, odds: _Numbers, resamples: int, rng: np.random.Generator
-) -> Iterable[NDArray[np.int64]]:
-    """Yield the counts of each kind of cluster in resamples of n clusters, in batches."""
-    rows = max(1, _CELLS // len(odds))
-    for start in range(0, resamples, rows):
-        yield rng.multinomial(n, odds, size=min(rows, resamples - start))
 
 
 def _percentiles(estimates: _Numbers, n: int, level: float) -> Interval:

@@ -29,7 +29,6 @@ from lhkit.harness.record import (
     Verdict,
     decode_line,
     encode_record,
-    read_json,
 )
 from lhkit.harness.resume import (
     RecordStatus,
@@ -39,6 +38,7 @@ from lhkit.harness.resume import (
     select_records,
 )
 from lhkit.harness.scenario_filter import Described, ScenarioFilter, ScenarioSelection
+from lhkit.json_values import parse_json
 from lhkit.redaction import masked
 
 RECORDS = "records.jsonl"
@@ -207,7 +207,7 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest()
     try:
         with _open(path) as file:
-            data = read_json(file.read())
+            data = parse_json(file.read())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not valid JSON ({error}). Remove it.") from error
     if not isinstance(data, dict):

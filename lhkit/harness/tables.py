@@ -5,7 +5,7 @@ text of users, models and files, which must neither format nor run.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -74,24 +74,26 @@ def _code(text: str) -> Cell:
     return Cell(text, "code")
 
 
-def pass_rates(
-    summary: Summary, catalog: Catalog, descriptions: Mapping[str, str] | None = None
-) -> Table:
+def _columns(catalog: Catalog, *names: str) -> tuple[Cell, ...]:
+    return _row(*(catalog.text(f"report.{name}") for name in names))
+
+
+def pass_rates(summary: Summary, catalog: Catalog, *, toolset: str) -> Table:
     """Return pass rates by acceptance criterion, by difficulty and in total.
 
     Args:
         summary: the metrics of the run.
         catalog: the locale's texts.
-        descriptions: short descriptions by acceptance criterion, shown after its name.
+        toolset: the name of the toolset; life-helper's criteria have descriptions.
     """
-    texts = descriptions or {}
+    texts = catalog.texts if toolset == DEFAULT_TOOLSET else {}
     totals = [_rates(tally, catalog.text(f"table.{tally.name}")) for tally in summary.by_difficulty]
     return Table(
         title=catalog.text("report.rates"),
         lead=selection_line(summary.selection, catalog),
         columns=_rate_columns("table.ac", catalog),
         rows=tuple(
-            _rates(tally, _code(f"{tally.name} {texts.get(tally.name, '')}".strip()))
+            _rates(tally, _code(f"{tally.name} {texts.get(f'ac.{tally.name}', '')}".strip()))
             for tally in summary.by_ac
         ),
         totals=(*totals, _rates(summary.total, catalog.text("table.total"))),
@@ -144,7 +146,7 @@ def _rates(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
         label,
         Cell(pass_rate, rate=tally.pass_rate, interval=tally.interval),
         accuracy,
-        _violation_counts(tally),
+        f"{tally.blocked} / {tally.occurred}",
         _p50_p95(tally.turn),
     )
 
@@ -152,10 +154,6 @@ def _rates(tally: Tally, label: str | Cell) -> tuple[Cell, ...]:
 def _aligned(part: int, whole: int) -> str:
     """Return a share whose percentage is aligned in a column."""
     return f"{part}/{whole} {percent(part / whole):>4}" if whole else NOTHING
-
-
-def _violation_counts(tally: Tally) -> str:
-    return f"{sum(tally.attempted.values())} / {sum(tally.escaped.values())}"
 
 
 def _p50_p95(latency: Latency) -> str:
@@ -177,12 +175,6 @@ def difference_text(difference: float | None, interval: Interval | None, digits:
     if interval is None:
         return text
     return f"{text} ({points(interval.low, digits)} … {points(interval.high, digits)})"
-
-
-def criterion_descriptions(names: Iterable[str], toolset: str, catalog: Catalog) -> dict[str, str]:
-    """Return descriptions of life-helper's acceptance criteria; empty for other toolsets."""
-    is_life_helper = toolset == DEFAULT_TOOLSET
-    return {name: catalog.texts.get(f"ac.{name}", "") if is_life_helper else "" for name in names}
 
 
 def _summary_notes(summary: Summary, catalog: Catalog) -> Iterator[str]:
@@ -385,10 +377,9 @@ def time_line(times: TimeBreakdown, catalog: Catalog) -> str:
 
 def score_table(summary: Summary, catalog: Catalog) -> Table:
     """Return the scores of calls and behaviour, without those that have no data."""
-    columns = _row(*(catalog.text(f"report.{name}") for name in ("scores", "share", "counts")))
     return Table(
-        title=columns[0].text,
-        columns=columns,
+        title=catalog.text("report.scores"),
+        columns=_columns(catalog, "scores", "share", "counts"),
         rows=tuple(
             _row(catalog.text(f"report.score.{name}"), percent(rate), counts)
             for name, rate, counts in _scores(summary)
@@ -443,10 +434,9 @@ def gate_table(summary: Summary, catalog: Catalog) -> Table | None:
     respected = f"{confirm.respected_turns}/{confirm.rejected_turns}"
     values = {name: str(count) for name, count in counts.items()}
     values |= {"edited": edited_calls(summary), "respected": respected}
-    columns = _row(catalog.text("report.gate_title"), catalog.text("report.count"))
     return Table(
-        title=columns[0].text,
-        columns=columns,
+        title=catalog.text("report.gate_title"),
+        columns=_columns(catalog, "gate_title", "count"),
         rows=tuple(
             _row(catalog.text(f"report.score.{name}"), value) for name, value in values.items()
         ),
@@ -461,10 +451,9 @@ def violation_table(total: Tally, catalog: Catalog) -> Table | None:
     )
     if not counts:
         return None
-    names = ("rule", "severity", "count")
     return Table(
         title=catalog.text("report.violations"),
-        columns=_row(*(catalog.text(f"report.{name}") for name in names)),
+        columns=_columns(catalog, "rule", "severity", "count"),
         rows=tuple(
             _row(_code(code), severity_mark(severity, catalog), str(count))
             for severity, code, count in counts
@@ -482,10 +471,9 @@ def claim_table(summary: Summary, catalog: Catalog) -> Table | None:
     """Return the replies flagged as false success claims; None without any."""
     if not summary.false_claims:
         return None
-    names = ("sample", "claim_turn", "words", "probability")
     return Table(
         title=catalog.text("report.claims"),
-        columns=_row(*(catalog.text(f"report.{name}") for name in names)),
+        columns=_columns(catalog, "sample", "claim_turn", "words", "probability"),
         rows=tuple(
             _row(
                 _code(str(sample)),
@@ -507,11 +495,10 @@ _SHOWN_TIMES = (
 
 def latency_table(summary: Summary, catalog: Catalog) -> Table:
     """Return latency percentiles of turns and requests, without stages that have no data."""
-    title = catalog.text("report.latency")
     latencies = ((name, summary.times[name]) for name in _SHOWN_TIMES)
     return Table(
-        title=title,
-        columns=_row(title, "n", "p50", "p90", "p95", "p99"),
+        title=catalog.text("report.latency"),
+        columns=(*_columns(catalog, "latency"), *_row("n", "p50", "p90", "p95", "p99")),
         rows=tuple(
             _row(
                 catalog.text(f"report.{name}"),
@@ -681,7 +668,7 @@ def _arm_row(arm: Arm, catalog: Catalog) -> tuple[Cell, ...]:
         _code(arm.name),
         rate,
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
-        _violation_counts(total),
+        f"{total.blocked} / {total.occurred}",
         _p50_p95(total.turn),
         _p50_p95(arm.summary.times["first_token"]),
         difference,

@@ -5,8 +5,9 @@ on its tools. Their regular expressions always run with a time limit.
 """
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from pydantic import AfterValidator, ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -14,6 +15,9 @@ from typing_extensions import TypedDict
 from lhkit.errors import RegistrationError
 from lhkit.json_values import compact
 from lhkit.tool_results import ToolErr
+
+if TYPE_CHECKING:
+    from lhkit.tools.definition import ToolDefinition
 
 
 @with_config(ConfigDict(strict=True, extra="allow"))
@@ -41,11 +45,21 @@ TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...]
 @lru_cache(maxsize=512)
 def _registration_error(spec_json: str) -> str | None:
     """Return why the tool cannot be registered, or None if it can."""
-    from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.registry import ToolRegistry
 
-    spec = json.loads(spec_json)  # json, because pydantic rejects unpaired surrogates
-    tool = ToolDefinition(
+    try:
+        # json, because pydantic rejects unpaired surrogates
+        ToolRegistry([stored_tool(json.loads(spec_json))])
+    except RegistrationError as error:
+        return str(error)
+    return None
+
+
+def stored_tool(spec: Mapping[str, Any]) -> "ToolDefinition":
+    """Return the tool of a spec, which cannot be called."""
+    from lhkit.tools.definition import ToolDefinition
+
+    return ToolDefinition(
         name=spec["name"],
         description=spec["description"] or "-",
         parameters=spec["parameters"],
@@ -54,8 +68,3 @@ def _registration_error(spec_json: str) -> str | None:
         implied=spec.get("implied", {}),
         claims=spec.get("claims", {}),
     )
-    try:
-        ToolRegistry([tool])
-    except RegistrationError as error:
-        return str(error)
-    return None

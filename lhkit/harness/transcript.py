@@ -5,15 +5,14 @@ HTML, Markdown, JUnit, the terminal and kept chats render the same parts.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from lhkit.chat.truth import CompletedCall, truth_of_calls
-from lhkit.errors import UsageError
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, TurnScore
 from lhkit.json_values import json_or_repr
-from lhkit.locales import Catalog, load_catalog
+from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
@@ -77,12 +76,10 @@ def transcript(record: SampleRecord, catalog: Catalog, *, max_chars: int) -> str
     return text if len(text) <= max_chars else f"{text[: max_chars - 2]} …"
 
 
-def catalog_of(record: SampleRecord) -> Catalog:
-    """Return the texts in the language of a record; the default ones for an unknown language."""
-    try:
-        return load_catalog(record.locale)
-    except UsageError:  # a record from elsewhere
-        return load_catalog()
+def catalog_in(locales: Iterable[str]) -> Catalog:
+    """Return the texts of a language; the default ones for several or an unknown one."""
+    known = set(locales) & set(available_locales())
+    return load_catalog(known.pop() if len(known) == 1 else DEFAULT_LOCALE)
 
 
 def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:

@@ -70,9 +70,6 @@ def _with_nfc_keys(value: Mapping[Any, Any]) -> dict[Any, Any]:
     return {nfc(key) if isinstance(key, str) else key: item for key, item in value.items()}
 
 
-_BOOLEANS: Mapping[bool, Hashable] = {False: ("false",), True: ("true",)}
-
-
 def hashable_form(value: Any) -> Hashable:
     """Return a hashable form that two JSON values share if they are `equal`.
 
@@ -81,7 +78,7 @@ def hashable_form(value: Any) -> Hashable:
     if isinstance(value, str):
         return value if value.isascii() else nfc(value)
     if isinstance(value, bool):
-        return _BOOLEANS[value]
+        return (value,)
     if isinstance(value, Mapping):
         return frozenset(
             {key: hashable_form(item) for key, item in _with_nfc_keys(value).items()}.items()

@@ -48,6 +48,7 @@ class _PluralFormatter(string.Formatter):
 _FORMATTER = _PluralFormatter()
 
 
+@cache
 def available_locales() -> tuple[str, ...]:
     """Return the names of the shipped locales, sorted."""
     names = (entry.name for entry in files(__name__).iterdir())

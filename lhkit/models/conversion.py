@@ -21,6 +21,7 @@ from lhkit.models.adapter import (
     require_adapter,
     require_same_base,
 )
+from lhkit.models.gemma import load_encoder
 from lhkit.models.weights_folder import FOLDER_MANIFEST
 
 INVALID_INPUT: Final = 3
@@ -62,11 +63,8 @@ def require_tokenizer(folder: Path, converter: str) -> None:
     transformers before 5.18 forms other merges from a GGUF file. A model with such a tokenizer
     answers, but badly.
     """
-    from tokenizers import Tokenizer
-
     text, expected = TOKENIZED
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    if tuple(tokenizer.encode(text, add_special_tokens=False).ids) != expected:
+    if tuple(load_encoder(folder)(text)) != expected:
         raise WeightsError(
             f"{converter} converts Gemma's tokenizer wrongly. Install a newer one "
             '(`pip install -U "transformers>=5.18"`) and run the same command again.'

@@ -12,13 +12,14 @@ from lhkit.errors import UsageError
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.parser import ParsedEvent
 from lhkit.models.errors import unexpected_answer
 from lhkit.models.identity import LLAMA_CPP
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
 from lhkit.models.sse import integers, typed
 from lhkit.models.transport import Connection
-from lhkit.responses import ModelEvent, ModelIdentity
+from lhkit.responses import ModelIdentity
 
 _NEUTRAL_SAMPLING = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
 """This server's defaults cut off unlikely tokens; vLLM's do not."""
@@ -38,12 +39,13 @@ class _Reader(ResponseReader):
         content: CompletionContent,
         max_tokens: int,
         clock: Callable[[], float],
+        turn_id: int | None,
         prompt_ids: Sequence[int],
     ) -> None:
-        super().__init__(content=content, max_tokens=max_tokens, clock=clock)
+        super().__init__(content=content, max_tokens=max_tokens, clock=clock, turn_id=turn_id)
         self._prompt_ids = prompt_ids
 
-    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
         is_last = payload.get("stop") is True
         is_cut = payload.get("truncated") is True or payload.get("stop_type") == "limit"
         choice = {
@@ -92,6 +94,7 @@ class LlamaCppHttp(HttpModel):
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
+            turn_id=next(iter(self._dialect.stop_token_ids), None),
             prompt_ids=prompt_ids,
         )
         stops = await self._stop_texts()

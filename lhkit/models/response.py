@@ -6,7 +6,7 @@ No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a d
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
@@ -49,8 +49,8 @@ class Content(Protocol):
         """Return True if the choice has generated content."""
         ...
 
-    def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
-        """Yield the events that a choice completes.
+    def feed(self, choice: Mapping[str, Any]) -> Iterable[ParsedEvent]:
+        """Return the events that a choice completes.
 
         Raises:
             StreamBrokenError: the choice is invalid, or comes after the end.
@@ -85,27 +85,28 @@ class CompletionContent:
         """Return True if the choice has text."""
         return bool(choice.get("text"))
 
-    def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
-        """Yield the events that a choice completes.
+    def feed(self, choice: Mapping[str, Any]) -> Sequence[ParsedEvent]:
+        """Return the events that a choice completes.
 
         Raises:
             StreamBrokenError: the text is invalid, or comes after the end.
         """
         text = typed(choice, "text", str)
         if not text:
-            return
+            return ()
         if self.result is not None:
             raise StreamBrokenError(
                 "the server went on after the end: give --base-url of the server itself, without a "
                 "proxy that changes its streams"
             )
         self._chunks.append(text)
-        for event in self._parser.feed(text):
+        events = self._parser.feed(text)
+        for event in events:
             if isinstance(event, TextDelta):
                 self._shown_chars += len(event.text)
             elif isinstance(event, ToolCallParsed):
                 self._shown_calls += 1
-            yield event
+        return events
 
     def end(self) -> Iterator[ParsedEvent]:
         """Yield the text and calls that the parser still buffers."""
@@ -125,10 +126,21 @@ class ResponseReader:
 
     Times count from the last `mark_sent`, the attempt that succeeded. The clock is read once for
     each chunk of bytes.
+
+    `turn_id` is the token that starts a turn in every prompt of the dialect; a server that reports
+    a prompt without it has another tokenizer.
     """
 
-    def __init__(self, *, content: Content, max_tokens: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        content: Content,
+        max_tokens: int,
+        clock: Callable[[], float],
+        turn_id: int | None = None,
+    ) -> None:
         self._content = content
+        self._turn_id = turn_id
         self._max_tokens = max_tokens
         self._clock = clock
         self._first_sent_s: float | None = None
@@ -179,7 +191,8 @@ class ResponseReader:
         """Yield the events in a chunk of bytes.
 
         Raises:
-            ServerFailedError: the stream has an error event, or the server gave up.
+            ServerFailedError: the stream has an error event, the server gave up, or its tokenizer
+                is not of the dialect's family.
             ServerOverloadedError: an error event reports that the server is busy.
             ContextTooLongError: an error event reports that the prompt is too long.
             StreamBrokenError: this is not a stream of completions.
@@ -190,16 +203,20 @@ class ResponseReader:
             lines = event.split("\n")
             # Some servers leave the blank lines out. An object never continues after a line like
             # these, so that an event of several lines is not read as several events.
-            are_events = all(_EVENT_LINE.fullmatch(line) for line in lines)
-            for data in lines if are_events else [event]:
+            if len(lines) > 1 and not all(map(_EVENT_LINE.fullmatch, lines)):
+                lines = [event]
+            for data in lines:
                 if self.is_done:
                     return
                 self._last_data_s = now_s
                 self._first_times.record("first_chunk_s", now_s)
                 if data.strip() == _DONE:
-                    yield from self.end(now_s)
+                    events = self.end(now_s)
                 else:
-                    yield from self.feed_payload(parse_payload(data), now_s)
+                    events = self.feed_payload(parse_payload(data), now_s)
+                for parsed in events:
+                    self._first_times.record_event(parsed, now_s)
+                    yield parsed
 
     def feed_end(self) -> Iterator[ModelEvent]:
         """Yield the last event of a closed connection if it lacks its blank line.
@@ -258,14 +275,13 @@ class ResponseReader:
         is_full = self._final_usage().completion_tokens >= self._max_tokens
         return self._reason in _CUT or is_full
 
-    def end(self, now_s: float) -> Iterator[ModelEvent]:
+    def end(self, now_s: float) -> Iterator[ParsedEvent]:
         """Yield the remaining events at the end of the stream."""
         self._first_times.record("done_s", now_s)
         if self._reason:
-            rest = self._content.close(truncated=self._is_truncated)
-            yield from self._record_times(rest, now_s)
+            yield from self._content.close(truncated=self._is_truncated)
 
-    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+    def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
         """Yield the events in one parsed event of the stream."""
         self._usage = typed(payload, "usage", dict) or self._usage
         self._server_metrics = typed(payload, "metrics", dict) or self._server_metrics
@@ -275,14 +291,24 @@ class ResponseReader:
                 raise invalid_event(payload)
             self._read_prompt_ids(choice)
             self._read_tokens(choice, now_s)
-            yield from self._record_times(self._content.feed(choice), now_s)
+            yield from self._content.feed(choice)
             if reason := typed(choice, "finish_reason", str):
-                yield from self._record_times(self._end_generation(reason), now_s)
+                yield from self._end_generation(reason)
 
     def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
-        """Keep the prompt's token ids, from a choice (completions) or event (chat)."""
+        """Keep the prompt's token ids, from a choice (completions) or event (chat).
+
+        Raises:
+            ServerFailedError: the tokenizer is not of the dialect's family.
+        """
         if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
+            if self._turn_id is not None and self._turn_id not in prompt_token_ids:
+                raise ServerFailedError(
+                    "the server's tokenizer does not know the control tokens of this dialect, so "
+                    "that the model cannot read the prompt: serve a Gemma with its own tokenizer, "
+                    "or choose --dialect openai"
+                )
 
     def _read_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
         """Keep the token ids of a choice and its time.
@@ -304,11 +330,6 @@ class ResponseReader:
             return
         self._reason = reason
         yield from self._content.end()
-
-    def _record_times(self, events: Iterator[ParsedEvent], now_s: float) -> Iterator[ModelEvent]:
-        for event in events:
-            self._first_times.record_event(event, now_s)
-            yield event
 
     def _final_usage(self) -> Usage:
         details = typed(self._usage, "prompt_tokens_details", dict) or {}

@@ -20,10 +20,10 @@ from lhkit.errors import (
 from lhkit.models.errors import error_message, is_context_too_long
 from lhkit.redaction import masked
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
 _MAX_EXACT_FLOAT = 2**53
+_INTEGERS = frozenset({int})
 
 
 class EventStreamDecoder:
@@ -55,17 +55,18 @@ class EventStreamDecoder:
         if chunk:
             self._is_after_cr = chunk.endswith(b"\r")
         events: list[str] = []
-        *ends, rest = _LINE_END.split(chunk)
-        for end in ends:
-            line = b"".join([*self._line, end])
-            self._line = []
+        *lines, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._line, lines[0]])
+            self._line.clear()
             if self._is_first:
-                line, self._is_first = line.removeprefix(_BOM), False
+                lines[0], self._is_first = lines[0].removeprefix(_BOM), False
+        self._line.append(rest)
+        for line in lines:
             if line:
                 self._take_field(line)
             else:
                 events += self._dispatch()
-        self._line.append(rest)
         return events
 
     def _take_field(self, line: bytes) -> None:
@@ -79,8 +80,10 @@ class EventStreamDecoder:
         """Return the data of the event that a blank line has completed, if it has any."""
         lines, name = self._data, self._name
         self._data, self._name = [], ""
+        if not lines:
+            return []
         data = "\n".join(lines)
-        return [_wrap_error(data) if name == "error" else data] if lines else []
+        return [_wrap_error(data) if name == "error" else data]
 
 
 def _wrap_error(data: str) -> str:
@@ -148,8 +151,10 @@ def integers(payload: Mapping[str, Any], key: str) -> list[int]:
     Raises:
         StreamBrokenError: it is something else.
     """
-    values: list[int] = typed(payload, key, list) or []
-    if not all(type(value) is int for value in values):
+    values: list[int] | None = typed(payload, key, list)
+    if not values:
+        return []
+    if not _INTEGERS.issuperset(map(type, values)):
         raise invalid_event(payload)
     return values
 

@@ -9,8 +9,16 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -148,10 +156,9 @@ class StreamLimits:
         Raises:
             StreamBrokenError: the stream exceeds a limit.
         """
-        first, *others = chunk.split(b"\n")
-        self._line_bytes += len(first)
-        longest = max([self._line_bytes, *map(len, others)])
-        self._line_bytes = len(others[-1]) if others else self._line_bytes
+        lines = chunk.split(b"\n")
+        longest = max(self._line_bytes + len(lines[0]), len(max(lines, key=len)))
+        self._line_bytes = len(lines[-1]) + (self._line_bytes if len(lines) == 1 else 0)
         self._bytes += len(chunk)
         self._events += chunk.count(b"data:")
         if longest > MAX_LINE_BYTES:
@@ -192,18 +199,18 @@ class Connection:
             async with self._open_stream(path, body, reader) as response:
                 reader.mark_headers()
                 limits = StreamLimits(self.address, reader.max_tokens)
-                async with aclosing(decoded_chunks(response, self.address)) as chunks:
-                    async for chunk in chunks:
+                decode = body_decoder(response, self.address)
+                async for received in response.content.iter_any():
+                    for chunk in decode(received):
                         limits.count(chunk)
                         for event in reader.feed(chunk):
                             yield event
                         if reader.is_done:
-                            break
-                        if reader.silent_s > self._idle_timeout_s:
-                            raise stalled(self.address)  # only keep-alive comments
-                    else:
-                        for event in reader.feed_end():
-                            yield event
+                            return
+                    if reader.silent_s > self._idle_timeout_s:
+                        raise stalled(self.address)  # only keep-alive comments
+                for event in reader.feed_end():
+                    yield event
 
     async def get(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object.
@@ -402,34 +409,39 @@ def _retry_after_s(failure: BaseException | None) -> float | None:
     return float(value) if value.isascii() and value.isdigit() else None
 
 
-async def decoded_chunks(
+def body_decoder(
     response: "aiohttp.ClientResponse", address: str
-) -> AsyncGenerator[bytes, None]:
-    """Yield the chunks of a body, decompressed in chunks of limited size."""
+) -> Callable[[bytes], Iterable[bytes]]:
+    """Return a function that decompresses a part of a body, in chunks of limited size.
+
+    Raises:
+        StreamBrokenError: the encoding was not requested.
+    """
     encoding = response.headers.get("Content-Encoding", "").strip().casefold()
     if encoding in {"", "identity"}:
-        async for chunk in response.content.iter_any():
-            yield chunk
-        return
+        return lambda received: (received,)
     if encoding not in {"gzip", "deflate"}:
         raise unexpected_answer(address, f"content encoding {encoding}, which was not requested")
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-    async for compressed in response.content.iter_any():
-        rest = compressed
-        while rest:
+
+    def decompress(received: bytes) -> Iterator[bytes]:
+        while received:
             try:
-                yield inflate.decompress(rest, _INFLATE_BYTES)
+                yield inflate.decompress(received, _INFLATE_BYTES)
             except zlib.error as error:
                 raise unexpected_answer(address, f"invalid {encoding}: {error}") from error
-            rest = inflate.unconsumed_tail
+            received = inflate.unconsumed_tail
+
+    return decompress
 
 
 async def read_up_to(response: "aiohttp.ClientResponse", address: str, limit: int) -> bytes:
     """Return a body, cut after `limit` bytes."""
     body = bytearray()
-    async with aclosing(decoded_chunks(response, address)) as chunks:
-        async for chunk in chunks:
+    decode = body_decoder(response, address)
+    async for received in response.content.iter_any():
+        for chunk in decode(received):
             body += chunk
             if len(body) >= limit:
-                break
-    return bytes(body[:limit])
+                return bytes(body[:limit])
+    return bytes(body)

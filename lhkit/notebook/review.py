@@ -31,7 +31,6 @@ from lhkit.harness.reviews import (
     ReviewFile,
     compare_reviews,
     reviewers_of,
-    turn_of,
     turn_sha256,
 )
 from lhkit.harness.store import RECORDS
@@ -146,7 +145,7 @@ class Review(Board[ReviewState]):
         label = Label(
             place=place,
             held=chosen,
-            seen_sha256=turn_sha256(turn_of(place, self._state.record)),
+            seen_sha256=turn_sha256(self._state.record.evidence.turns[place.turn]),
             tool=tool if has_call else "",
             args=dict(args or {}) if has_call else None,
             say=say.strip() if chosen in WITH_WORDS else "",

@@ -78,18 +78,6 @@ async def test_turn_with_a_text_answer() -> None:
 
 
 @pytest.mark.anyio
-async def test_turn_with_one_call() -> None:
-    model = ScriptedModel([call("search_catalog", category="sleep"), say("카페인 컷오프가 있어요")])
-    chat, _ = controller(model)
-    await chat.user_turn("잠이 안 와")
-    assert kinds(chat) == ["UserMessage", "ToolCallMessage", "ModelMessage"]
-    settled = chat.state.messages[1]
-    assert isinstance(settled, ToolCallMessage)
-    assert settled.result == ToolOk({"args": {"category": "sleep"}})
-    assert model.requests[1].messages[-1] == settled
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("text", ["", "  ", "\n\t", "\u3000"])
 async def test_user_turn_ignores_blank_text(text: str) -> None:
     chat, log = controller(ScriptedModel([say("?")]))
@@ -133,15 +121,6 @@ async def test_user_turn_is_ignored_while_one_is_running() -> None:
     assert chat.state is before
     chat.stop()
     await turn
-
-
-@pytest.mark.anyio
-async def test_turn_records_a_rejected_call_as_cancelled() -> None:
-    model = ScriptedModel([call("add_habit", protocol_id="daily-walk"), say("하지 않았어요")])
-    chat, log = controller(model, confirm=ScriptedGate([False]))
-    await chat.user_turn("걷기 추가해줘")
-    assert results(chat) == [ToolCancelled()]
-    assert log.of(CallCompleted)[0].message.outcome.gate is GateOutcome.REJECTED
 
 
 @pytest.mark.anyio
@@ -412,25 +391,6 @@ async def test_turn_fails_if_the_stream_has_no_finished_event() -> None:
     chat, _ = controller(model)
     await chat.user_turn("안녕")
     assert "StreamBrokenError" in (chat.state.error or "")
-
-
-@pytest.mark.anyio
-async def test_turn_does_not_dispatch_a_truncated_call() -> None:
-    cut = Reply(text="네, ", fragment='{"name": "add_habit", "parameters": {"proto')
-    model = ScriptedModel([cut, say("다시 해볼게요")])
-    chat, log = controller(model, confirm=ScriptedGate([True]))
-    await chat.user_turn("추가해줘")
-    assert codes(chat) == ["truncated_call"]
-    assert log.of(CallCompleted)[0].message.outcome.gate is None
-    assert log.of(Finished)[0].truncated
-
-
-@pytest.mark.anyio
-async def test_turn_replaces_a_result_that_is_not_json() -> None:
-    tool = replace(READ, handler=lambda _args, _deps: ToolOk({"bad": {1, 2}}))  # type: ignore[dict-item]
-    chat, _ = controller(ScriptedModel([call("search_catalog"), say("음")]), tool)
-    await chat.user_turn("찾아줘")
-    assert codes(chat) == ["handler_error"]
 
 
 @pytest.mark.anyio

@@ -92,6 +92,7 @@ def test_chat_without_standard_input_ends_with_a_sentence(tmp_path: Path) -> Non
     ran = shell("$PY -m lhkit chat --base-url http://127.0.0.1:9 <&-", tmp_path)
     assert ran.returncode == 3, ran.stderr
     assert b"nothing answers at http://127.0.0.1:9" in ran.stderr
+    assert b"lhkit serve" in ran.stderr
 
 
 def test_json_output_stays_json_on_a_console_that_lacks_letters(tmp_path: Path) -> None:

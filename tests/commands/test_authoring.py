@@ -13,7 +13,7 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.settings import Settings, load_settings
+from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -48,11 +48,6 @@ def text_of(file: Path) -> str:
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return load_settings()
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "dev").mkdir()
     path = tmp_path / "dev" / "some.yaml"
@@ -73,8 +68,7 @@ async def test_lint_prints_findings_and_exits_with_1(
     first = json.loads(capsys.readouterr().out)[0]
     assert (first["line"], first["level"], first["scenario"]) == (9, "error", "a-ko-01")
     put(file.with_name("broken.yaml"), "- id: [")
-    english = settings.model_copy(update={"locale": "en"})
-    assert await lint_paths(LintOptions(paths=(file.parent,)), english) == 1
+    assert await lint_paths(LintOptions(paths=(file.parent,)), settings) == 1
     counts = capsys.readouterr().out.splitlines()[-1]
     assert counts == "1 scenario read, 1 file refused: 2 errors, 0 warnings"
 

@@ -21,6 +21,8 @@ from tests.models.fake_vllm import (
     streams,
 )
 
+pytestmark = pytest.mark.anyio
+
 BEGUN = streams(completion(['{"name": "', "add"], reason="length"))
 COLD = streams(completion(["네"], cached_tokens=0))
 WARM = streams(completion(["네"], cached_tokens=640))
@@ -44,18 +46,25 @@ async def said(
     return code, capsys.readouterr().out
 
 
-@pytest.mark.anyio
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(
+    ("served", "family"),
+    [
+        ("gemma-3-4b-it", "Gemma 3."),
+        ("gemma", "Gemma 3 (text only)."),
+        ("gemma-base", "Gemma 3 (text only)."),
+    ],
+)
 async def test_doctor_passes_healthy_server(
-    capsys: pytest.CaptureFixture[str],
+    served: str, family: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = await said(capsys, WELL, routes={"/v1/models": models("gemma-3-4b-it")})
+    code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
     assert code == 0
     assert "✗" not in text
-    assert "The dialect json fits the family Gemma 3." in text
+    assert f"The dialect json fits the family {family}" in text
     assert "took 640 of" in text
 
 
-@pytest.mark.anyio
 async def test_doctor_checks_llama_cpp_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -70,18 +79,6 @@ async def test_doctor_checks_llama_cpp_server(
     assert "Give --constrain off" in text
 
 
-@pytest.mark.anyio
-@pytest.mark.promise("embedded.names")
-@pytest.mark.parametrize("served", ["gemma", "gemma-base"])
-async def test_doctor_knows_embedded_model_names(
-    served: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
-    assert code == 0
-    assert "The dialect json fits the family Gemma 3 (text only)." in text
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("model", "folder", "sentence"),
     [
@@ -108,7 +105,6 @@ async def test_doctor_checks_weights_of_requested_model(
     assert any("No model server is running" in line for line in lines)
 
 
-@pytest.mark.anyio
 async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +116,6 @@ async def test_doctor_with_llama_cpp_needs_file_and_no_vllm(
     assert not any(name in output for name in ("vllm ", "torch", "transformers", "float"))
 
 
-@pytest.mark.anyio
 async def test_doctor_reports_missing_adapter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +126,6 @@ async def test_doctor_reports_missing_adapter(
     assert any("it needs adapter_config.json" in line for line in faults)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("behaviours", "served", "sentence"),
     [
@@ -149,7 +143,6 @@ async def test_doctor_advises_on_failed_checks(
     assert any(line.startswith("✗") and sentence in line for line in text.splitlines())
 
 
-@pytest.mark.anyio
 async def test_doctor_reports_missing_server_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -158,7 +151,6 @@ async def test_doctor_reports_missing_server_in_one_line(
     assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("chat", "sentence"),
     [
@@ -177,7 +169,6 @@ async def test_doctor_reports_server_parser(
     assert any(line.startswith("✓") and sentence in line for line in text.splitlines())
 
 
-@pytest.mark.anyio
 async def test_doctor_passes_openai_with_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -189,7 +180,6 @@ async def test_doctor_passes_openai_with_server_parser(
     assert "--constrain required can be used" in text
 
 
-@pytest.mark.anyio
 async def test_doctor_advises_on_openai_without_server_parser(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

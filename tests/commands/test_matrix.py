@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -62,34 +62,39 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
-    """Have a talkative model behind every address, and keep what was asked for."""
-    choices: list[app.ModelChoice] = []
+def serve(
+    monkeypatch: pytest.MonkeyPatch,
+    identify: Callable[[app.ModelChoice, Settings], dict[str, Any]],
+    end: Callable[[app.ModelChoice, Settings], None] = lambda *_: None,
+) -> None:
+    """Have a talkative model behind every address; `identify` returns what it reports of itself."""
 
     @asynccontextmanager
     async def opened(
         choice: app.ModelChoice, settings: Settings, **_: object
     ) -> AsyncIterator[ChatModel]:
-        choices.append(choice)
-        identity = ModelIdentity(
-            model=choice.name or "served",
-            base_url=choice.base_url or "http://started:1",
-            dialect=choice.dialect,
-            constraint=choice.constraint,
-            weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
-        )
-        if choice.is_embedded:
-            identity = ModelIdentity(
-                model=app.EMBEDDED,
-                base_url="http://started:1",
-                dialect=choice.dialect,
-                constraint=choice.constraint,
-                weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
-            )
+        reported = {"base_url": choice.base_url or "http://started:1", "dialect": choice.dialect}
+        identity = ModelIdentity(**reported | identify(choice, settings))
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+        end(choice, settings)
 
     monkeypatch.setattr(matrix_module, "open_model", opened)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
+    """Return the list of the models that were asked for."""
+    choices: list[app.ModelChoice] = []
+
+    def identify(choice: app.ModelChoice, settings: Settings) -> dict[str, Any]:
+        choices.append(choice)
+        return {
+            "model": app.EMBEDDED if choice.is_embedded else choice.name or "served",
+            "constraint": choice.constraint,
+            "weights": embedded.embedded_folder(app.EMBEDDED, settings).name,
+        }
+
+    serve(monkeypatch, identify)
     return choices
 
 
@@ -173,33 +178,29 @@ async def test_matrix_shares_server_between_embedded_arms(
 
 @pytest.fixture
 def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Have a model behind every runtime that says which it is; keep what begins and ends."""
+    """Return the list of the servers of runtimes that began, were used again and ended."""
     seen: list[str] = []
 
-    @asynccontextmanager
-    async def opened(
-        choice: app.ModelChoice, settings: Settings, **_: object
-    ) -> AsyncIterator[ChatModel]:
-        runtime = settings.runtime
-        identity = ModelIdentity(
-            model=app.EMBEDDED,
-            server=f"{runtime} 1",
-            base_url=choice.base_url or f"http://{runtime}:1",
-            dialect=choice.dialect,
-            constraint=choice.constraint,
-            weights=embedded.embedded_weights(app.EMBEDDED, settings).name,
-            weights_sha256=("a" if runtime == "vllm" else "b") * 64,
-        )
-        seen.append(f"{runtime} begins" if choice.is_embedded else f"{runtime} again")
-        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
-        if choice.is_embedded:
-            seen.append(f"{runtime} ends")
-
-    async def sha256(_name: str, settings: Settings) -> str:
+    def sha256(settings: Settings) -> str:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
-    monkeypatch.setattr(matrix_module, "open_model", opened)
-    monkeypatch.setattr(embedded, "embedded_sha256", sha256)
+    def identify(choice: app.ModelChoice, settings: Settings) -> dict[str, Any]:
+        seen.append(f"{settings.runtime} {'begins' if choice.is_embedded else 'again'}")
+        return {
+            "model": app.EMBEDDED,
+            "server": f"{settings.runtime} 1",
+            "weights": embedded.embedded_weights(app.EMBEDDED, settings).name,
+            "weights_sha256": sha256(settings),
+        }
+
+    def end(choice: app.ModelChoice, settings: Settings) -> None:
+        seen.extend([f"{settings.runtime} ends"] * choice.is_embedded)
+
+    async def embedded_sha256(_name: str, settings: Settings) -> str:
+        return sha256(settings)
+
+    serve(monkeypatch, identify, end)
+    monkeypatch.setattr(embedded, "embedded_sha256", embedded_sha256)
     return seen
 
 
@@ -271,56 +272,33 @@ async def test_matrix_reruns_arm_with_other_weights(
     assert bench.lines("gemma") == 4
 
 
+MINE = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
+
+
 @pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
 async def test_matrix_checks_weights_of_server_at_address(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
 ) -> None:
-    serving = ["a" * 64]
-
-    @asynccontextmanager
-    async def opened(
-        choice: app.ModelChoice, _settings: Settings, **_: object
-    ) -> AsyncIterator[ChatModel]:
-        identity = ModelIdentity(
-            model="mine",
-            base_url=str(choice.base_url),
-            dialect=choice.dialect,
-            weights_sha256=serving[0],
-        )
-        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
-
-    monkeypatch.setattr(matrix_module, "open_model", opened)
-    arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
-    assert await bench.play(arms) == 0
-    serving[0] = now
-    assert await bench.play(arms) == 0
+    for sha256 in ("a" * 64, now):
+        reported = {"model": "mine", "weights_sha256": sha256}
+        serve(monkeypatch, lambda *_, reported=reported: reported)
+        assert await bench.play(MINE) == 0
     assert bench.lines("mine") == 2 + 2 * plays
 
 
 async def test_matrix_warns_if_server_does_not_report_weights(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_there = True
+    def unreachable(*_: object) -> dict[str, Any]:
+        raise ServerUnreachableError("nothing answers")
 
-    @asynccontextmanager
-    async def opened(
-        choice: app.ModelChoice, _settings: Settings, **_: object
-    ) -> AsyncIterator[ChatModel]:
-        if not is_there:
-            raise ServerUnreachableError("nothing answers")
-        identity = ModelIdentity(
-            model="mine", base_url=str(choice.base_url), dialect=choice.dialect
-        )
-        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
-
-    monkeypatch.setattr(matrix_module, "open_model", opened)
-    arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
-    await bench.play(arms)
+    serve(monkeypatch, lambda *_: {"model": "mine"})
+    await bench.play(MINE)
     assert "cannot be known" not in capsys.readouterr().out
-    await bench.play(arms)
+    await bench.play(MINE)
     assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
-    is_there = False
-    await bench.play(arms)
+    serve(monkeypatch, unreachable)
+    await bench.play(MINE)
     assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
 
 

@@ -36,6 +36,7 @@ SCENARIOS = """\
 """
 ONE_TOOL = '''\
 from lhkit import ToolRegistry
+from lhkit.toolset import BareToolset
 
 registry = ToolRegistry()
 
@@ -49,12 +50,14 @@ def look() -> dict:
 class Lost:
     def open(self, world, locale):
         return {}["nowhere"]
+
+
+class LeavesOut:
+    def open(self, world, locale):
+        session = BareToolset(registry=registry).open(world, locale)
+        session.registry.left_out["book"] = "no schema"
+        return session
 '''
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(cache_dir=tmp_path / "cache", locale="en")
 
 
 @pytest.fixture
@@ -177,46 +180,11 @@ async def test_prompt_reports_line_of_failing_toolset(own: str, settings: Settin
         await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)
 
 
-@pytest.fixture
-def leaves_out(own: str) -> str:
-    Path(own).write_text(ONE_TOOL + LEAVES_OUT, encoding="utf-8")
-    return own
-
-
 async def test_prompt_names_tools_that_are_left_out(
-    capsys: pytest.CaptureFixture[str], settings: Settings, leaves_out: str
+    capsys: pytest.CaptureFixture[str], settings: Settings, own: str
 ) -> None:
-    reference = f"{leaves_out}:toolset"
+    reference = f"{own}:LeavesOut"
     assert (await shown(capsys, settings, toolset=reference))["left_out"] == {"book": "no schema"}
     assert await show_prompt(PromptOptions(toolset=reference), settings) == 0
     output = " ".join(capsys.readouterr().out.split())
     assert "the tool book is left out of prompts: no schema" in output
-
-
-LEAVES_OUT = """
-
-class Session:
-    def __init__(self):
-        from datetime import date
-
-        from lhkit import Assistant
-
-        self.assistant = Assistant()
-        self.registry = registry.mapped(lambda tool: tool)
-        self.today = date(2026, 6, 15)
-
-    def state(self):
-        return {}
-
-    def close(self):
-        pass
-
-
-class Toolset:
-    def open(self, world, locale):
-        registry.left_out["book"] = "no schema"
-        return Session()
-
-
-toolset = Toolset()
-"""

@@ -1,6 +1,7 @@
 """Selected scenarios: the same options in every command; a part is not taken for a whole."""
 
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,18 +73,24 @@ def write(path: Path, extra: str = "none") -> Path:
     return path
 
 
-@pytest.fixture
-async def runs(file: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+async def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with two runs: `whole` passes, in `half` milk-en and tea fail."""
 
     def half(scenario: Any, registry: Any) -> Any:
         is_failing = scenario.ac == "AC-2"
         return ScriptedModel([say("no")]) if is_failing else gold_model(scenario, registry)
 
-    folder = tmp_path / "runs"
+    folder = tmp_path_factory.mktemp("recorded")
+    scenarios = load_scenarios([write(folder / "some.yaml")])
     for name, model in (("whole", gold_model), ("half", half)):
-        await replay(load_scenarios([file]), model, run_dir=folder / name, progress=False)
-    return folder
+        await replay(scenarios, model, run_dir=folder / "runs" / name, progress=False)
+    return folder / "runs"
+
+
+@pytest.fixture
+def runs(recorded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(recorded, tmp_path / "runs"))
 
 
 def placed(selector: dict[str, Any], runs: Path) -> dict[str, Any]:
@@ -143,8 +150,16 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 SILENT = {"replay", "Run.select"}
 
 
-@pytest.mark.parametrize("selector", SELECTORS)
-@pytest.mark.parametrize("command", COMMANDS)
+CASES = [
+    *(("replay", selector) for selector in SELECTORS),
+    *(("Run.select", selector) for selector in SELECTORS),
+    *((name, each) for name in COMMANDS if name not in SILENT for each in ("combined", "sample")),
+    *(("eval", each) for each in ("glob", "tag", "limit")),
+    *(("report", each) for each in ("only", "ac", "locale")),
+]
+
+
+@pytest.mark.parametrize(("command", "selector"), CASES)
 async def test_selection_takes_the_same_scenarios_in_every_command(
     command: str,
     selector: str,

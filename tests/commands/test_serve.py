@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,13 +28,11 @@ from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
+from tests.models.test_vllm_options import help_of
 
 pytestmark = pytest.mark.anyio
 
 REAL_PRINTED = vllm_server.read_help
-
-
-HELP = Path(__file__).parent.parent / "models" / "vllm_help"
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +40,7 @@ def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the installed vLLM print its help without the seconds of its import."""
 
     async def printed(_command: Sequence[str]) -> str:
-        return (HELP / "0.32.txt").read_text(encoding="utf-8")
+        return help_of("0.32")
 
     monkeypatch.setattr(vllm_server, "read_help", printed)
 
@@ -50,7 +49,8 @@ def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) ->
     """Put an executable `vllm` on the path that knows what a version knows and ends at the rest."""
     program = folder / "bin" / "vllm"
     program.parent.mkdir(parents=True)
-    known = HELP / f"{version}.txt"
+    known = folder / "help.txt"
+    known.write_text(help_of(version), encoding="utf-8")
     program.write_text(
         f"#!{sys.executable}\nimport sys\n"
         "from lhkit.models.vllm_server import parse_help\n"
@@ -114,7 +114,6 @@ FAKE_API_SERVER = """
 import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from lhkit.models.vllm_server import parse_help
-text = open(HELP).read()
 if "--help=all" in sys.argv:
     sys.exit(print(text))
 options = [word for word in sys.argv if word.startswith("--")]
@@ -138,7 +137,7 @@ async def test_serve_on_gpu_starts_a_vllm_from_a_folder_on_the_python_path(tmp_p
     module.parent.mkdir(parents=True)
     for parent in list(module.parents)[:3]:
         (parent / "__init__.py").touch()
-    module.write_text(f"HELP = {str(HELP / '0.24.txt')!r}{FAKE_API_SERVER}", encoding="utf-8")
+    module.write_text(f"text = {help_of('0.24')!r}{FAKE_API_SERVER}", encoding="utf-8")
     metadata = packages / "vllm-0.24.0.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.24.0\n", encoding="utf-8")
@@ -165,131 +164,67 @@ async def test_serve_on_gpu_starts_a_vllm_from_a_folder_on_the_python_path(tmp_p
     assert b"The installed vLLM is not a CPU build" in errors
 
 
-def folders_in(folder: Path) -> list[str]:
-    return [each.name for each in folder.iterdir()]
-
-
-@pytest.mark.parametrize("model", ["gemma", "gemma-base"])
-@pytest.mark.parametrize("server_parser", [False, True])
-async def test_serve_dry_run_embedded_prints_line_only(
-    model: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    server_parser: bool,
-) -> None:
-    settings = Settings(cache_dir=tmp_path)
-    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
-    options = ServeOptions(model=model, port=8123, dry_run=True, server_parser=server_parser)
-    assert await serve_model(options, settings) == 0
-    words = shlex.split(capsys.readouterr().out)
-    assert words[0] == "env"
-    assert "HF_HUB_OFFLINE=1" in words
-    assert words[words.index("--served-model-name") + 1] == model
-    assert words[words.index("--model") + 1] == str(tmp_path / f"of-{model}")
-    assert words[words.index("--port") + 1] == "8123"
-    assert ("--tool-call-parser" in words) == server_parser
-    assert folders_in(tmp_path) == ["vllm-options"]
-
-
-async def test_serve_dry_run_weights_names_the_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "mine"
-    settings = Settings(cache_dir=tmp_path / "cache")
-    options = ServeOptions(weights=folder, port=8123, dry_run=True)
-    with pytest.raises(UsageError, match="has no model"):
-        await serve_model(options, settings)
-    folder.mkdir()
-    (folder / "config.json").write_text("{}", encoding="utf-8")
-    assert await serve_model(options, settings) == 0
-    words = shlex.split(capsys.readouterr().out)
-    assert words[words.index("--model") + 1] == str(folder)
-    assert words[words.index("--served-model-name") + 1] == "mine"
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-async def test_serve_compile_is_not_eager_and_keeps_cache(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    compiled: bool,
-) -> None:
-    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
-    settings = Settings(cache_dir=tmp_path)
-    await serve_model(ServeOptions(port=8123, dry_run=True, compiled=compiled), settings)
-    words = shlex.split(capsys.readouterr().out)
-    assert ("--enforce-eager" in words) != compiled
-    assert (f"VLLM_CACHE_ROOT={tmp_path / 'vllm'}" in words) == compiled
-
-
-async def test_serve_refuses_compile_for_other_models() -> None:
-    with pytest.raises(UsageError, match="--compile is for gemma"):
-        await serve_model(ServeOptions(model="org/m", dry_run=True, compiled=True), Settings())
-
-
-async def test_serve_refuses_unknown_model_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Invalid embedded model 'nope'"):
-        await serve_model(ServeOptions(model="nope"), Settings(cache_dir=tmp_path))
+OTHER = "google/gemma-3n-E2B-it"
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "words", "absent"),
     [
-        (ServeOptions(model="gemma", weights=Path("mine")), "--weights is served instead of gemma"),
-        (ServeOptions(model="org/m", runtime="llama.cpp"), "--runtime is for gemma and gemma-base"),
-        (ServeOptions(model="gemma", device="cpu"), "--device is for org/model, not for gemma"),
         (
-            ServeOptions(weights=Path("mine"), device="cpu"),
-            "--device is for org/model, not for mine",
+            {"port": 8123},
+            ("env", "HF_HUB_OFFLINE=1", "--served-model-name gemma", "--model {0}/of-gemma"),
+            ("--tool-call-parser", "VLLM_CACHE_ROOT={0}/cache/vllm"),
+        ),
+        ({"port": 8123}, ("--port 8123", "--enforce-eager"), ()),
+        (
+            {"model": "gemma-base", "server_parser": True},
+            ("--served-model-name gemma-base", "--model {0}/of-gemma-base", "--tool-call-parser"),
+            (),
+        ),
+        ({"compiled": True}, ("VLLM_CACHE_ROOT={0}/cache/vllm",), ("--enforce-eager",)),
+        ({"weights": "mine"}, ("--served-model-name mine", "--model {0}/mine"), ()),
+        (
+            {"lora": "mine"},
+            ("--enable-lora", "--lora-modules mine={0}/mine", "--served-model-name gemma-base"),
+            (),
         ),
         (
-            ServeOptions(weights=Path("mine"), lora=Path("adapter")),
-            "--weights is a whole model: leave --lora out",
+            {"lora": "mine", "model": "google/gemma-3-4b-it"},
+            ("--enable-lora", "--lora-modules mine={0}/mine"),
+            (),
         ),
-        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora needs vLLM"),
-        (
-            ServeOptions(lora=Path("adapter"), runtime="llama.cpp"),
-            "--lora needs vLLM: leave --runtime llama.cpp out",
-        ),
-        (ServeOptions(lora=Path("adapter"), dry_run=True), "adapter has no LoRA adapter"),
+        ({"model": OTHER}, (f"vllm serve {OTHER}",), ("--port",)),
+        ({"model": OTHER, "port": 8123, "device": "gpu"}, ("--port 8123",), ()),
+        ({"model": OTHER, "port": 8123, "device": "cpu"}, ("--port 8123",), ()),
+        ({"model": OTHER, "server_parser": True}, ("gemma3_pythonic.jinja",), ()),
     ],
 )
-async def test_serve_refuses_contradicting_options(
-    options: ServeOptions, message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        await serve_model(options, Settings(cache_dir=tmp_path))
-
-
-@pytest.mark.parametrize("model", [None, "google/gemma-3-4b-it"])
-async def test_serve_dry_run_lora_line(
-    model: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    config = '{"peft_type": "LORA", "r": 16}'
-    (folder / "adapter_config.json").write_text(config, encoding="utf-8")
-    (folder / "adapter_model.safetensors").touch()
-    options = ServeOptions(model=model, lora=folder, dry_run=True)
-    assert await serve_model(options, Settings(cache_dir=tmp_path / "cache")) == 0
-    words = shlex.split(capsys.readouterr().out)
-    assert words[words.index("--lora-modules") + 1 :] == [f"mine={folder}"]
-    assert "--enable-lora" in words
-    if model is None:
-        assert words[words.index("--served-model-name") + 1] == "gemma-base"
-
-
-async def test_serve_server_parser_line_names_template(
+async def test_serve_dry_run_prints_the_line_only(
+    options: dict[str, Any],
+    words: tuple[str, ...],
+    absent: tuple[str, ...],
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options = ServeOptions(model="google/gemma-3n-E2B-it", server_parser=True, dry_run=True)
-    code = await serve_model(options, Settings())
-    words = shlex.split(capsys.readouterr().out)
-    assert code == 0
-    assert Path(words[words.index("--chat-template") + 1]).name == "gemma3_pythonic.jinja"
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("config.json", "adapter_config.json", "adapter_model.safetensors"):
+        (mine / name).write_text('{"peft_type": "LORA", "r": 16}', encoding="utf-8")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
+    given = {name: mine if value == "mine" else value for name, value in options.items()}
+    settings = Settings(cache_dir=tmp_path / "cache")
+    assert await serve_model(ServeOptions(dry_run=True, **given), settings) == 0
+    line = f"{' '.join(shlex.split(capsys.readouterr().out))} ".replace("/gemma3_", "/ gemma3_")
+    assert [word for word in words if f"{word.format(tmp_path)} " not in line] == []
+    assert [word for word in absent if word.format(tmp_path) in line] == []
+    assert {each.name for each in settings.cache_dir.glob("*")} <= {"vllm-options"}
+
+
+async def test_serve_refuses_folder_without_adapter(tmp_path: Path) -> None:
+    options = ServeOptions(lora=tmp_path / "nowhere", dry_run=True)
+    with pytest.raises(UsageError, match="nowhere has no LoRA adapter"):
+        await serve_model(options, Settings(cache_dir=tmp_path))
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -377,20 +312,6 @@ async def test_open_model_checks_constraint_with_given_tools() -> None:
         with pytest.raises(UsageError, match="tool 'nap': decoding cannot be constrained"):
             async with app.open_model(replace(choice, tools=(unpromised,)), Settings()):
                 pass
-
-
-async def test_open_model_refuses_unsupported_constraint() -> None:
-    choice = app.ModelChoice(dialect="openai", constraint="auto")
-    with pytest.raises(UsageError, match=r"Invalid constraint .auto."):
-        async with app.open_model(choice, Settings()):
-            pass
-
-
-@pytest.mark.parametrize("is_dry", [True, False])
-async def test_serve_refuses_missing_gguf_file(tmp_path: Path, is_dry: bool) -> None:
-    options = ServeOptions(model="nowhere.gguf", dry_run=is_dry)
-    with pytest.raises(UsageError, match=r"nowhere\.gguf does not exist"):
-        await serve_model(options, Settings(cache_dir=tmp_path))
 
 
 async def test_serve_gguf_file_uses_llama_cpp(

@@ -28,7 +28,7 @@ from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.settings import DEFAULT_TOOLSET, Settings, load_settings
+from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
@@ -128,18 +128,12 @@ class Unpromised(Session):
         return own
 
 
-class UnpromisedToolset:
+class UnpromisedInKorean(Toolset):
     def open(self, world, locale):
-        return Unpromised(Assistant(), [])
-
-
-class UnpromisedInKorean:
-    def open(self, world, locale):
-        return (UnpromisedToolset if locale == "ko" else Toolset)().open(world, locale)
+        return Unpromised(Assistant(), []) if locale == "ko" else super().open(world, locale)
 
 
 toolset = Toolset()
-unpromised = UnpromisedToolset()
 unpromised_in_korean = UnpromisedInKorean()
 half = Half()
 number = 3
@@ -155,11 +149,6 @@ SCENARIO = """\
       expect: {calls: [{tool: read_notes}]}
       reply: {contains_any: [milk]}
 """
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings().model_copy(update={"locale": "en"})
 
 
 @pytest.fixture
@@ -225,7 +214,6 @@ def test_wrapped_session_forwards_ids_and_rules(notes: Path) -> None:
         ("nowhere/notes.py:toolset", "no Python file nowhere/notes.py"),
         ("{folder}/notes.yaml:toolset", "no Python file {folder}/notes.yaml"),
         ("own_nowhere.notes:toolset", "no module 'own_nowhere.notes' here"),
-        ("{file}:kitchen", "has no 'kitchen': it defines Half, "),
         ("{file}:number", "an object of type int has no method open(world, locale)"),
         ("{file}:broken", "calling broken without arguments failed at {file}:48: KeyError: "),
     ],
@@ -398,22 +386,6 @@ async def test_eval_lint_and_mutate_use_toolset(
     assert await mutate_paths(mutating, settings) == 0
 
 
-async def test_eval_checks_constraint_with_toolset(
-    notes: Path, scenario: Path, settings: Settings
-) -> None:
-    options = EvalOptions(
-        paths=(scenario,),
-        toolset=f"{notes}:unpromised",
-        model="gold",
-        constraint="required",
-        runs_dir=scenario.parent,
-    )
-    with pytest.raises(
-        UsageError, match="tool 'read_notes': decoding cannot be constrained by 'not'"
-    ):
-        await evaluate(options, settings)
-
-
 async def test_eval_opens_model_with_constrained_tools(
     notes: Path, scenario: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -556,7 +528,6 @@ def test_chat_starts_from_world_file(notes: Path, tmp_path: Path, settings: Sett
 
 
 def test_chat_keeps_data_of_life_helper(tmp_path: Path, settings: Settings) -> None:
-    settings = settings.model_copy(update={"data_dir": tmp_path / "data"})
     world = tmp_path / "world.yaml"
     world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
     for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):

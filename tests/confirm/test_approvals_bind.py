@@ -161,43 +161,6 @@ async def test_gate_runs_only_what_a_card_showed_and_an_answer_approved_once(
     assert FormAction.ACCEPT not in cards.mid_call  # no press here fills in a form
 
 
-async def test_gate_runs_what_its_card_showed_when_the_caller_changes_the_arguments() -> None:
-    cards, args = Cards(), {"ids": [1]}
-    running = asyncio.ensure_future(cards.dispatcher.dispatch("write", args, confirm=cards.gate))
-    await cards.page.until_asked()
-    args["ids"].append(2)
-    cards.page.answer("run")
-    await cards.page.until(lambda: cards.ran)
-    cards.gate.close()  # the question in mid-call
-    await running
-    assert cards.ran == [[1]]
-
-
-@pytest.mark.parametrize("is_caught", [True, False])
-async def test_dispatcher_runs_nothing_else_for_a_gate_that_changes_its_request(
-    *, is_caught: bool
-) -> None:
-    ran: list[Any] = []
-
-    def write(args: Mapping[str, Any], _deps: Any) -> ToolResult:
-        ran.append(args["ids"])
-        return ToolOk({})
-
-    class Editing:
-        async def confirm(self, request: ConfirmRequest) -> bool:
-            try:
-                request.args["ids"].append(2)  # type: ignore[index, union-attr, call-overload]
-            except TypeError:
-                if not is_caught:
-                    raise
-            return True
-
-    tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=write)
-    tools = ToolDispatcher(ToolRegistry([tool]))
-    await tools.dispatch("write", {"ids": [1]}, confirm=Editing())
-    assert ran == ([[1]] if is_caught else [])
-
-
 ANSWERS = st.one_of(
     st.sampled_from((True, True, True, True, False, "true", 1, "decline", "cancel", "nothing")),
     IDS,  # run, with these arguments

@@ -21,10 +21,6 @@ class WaitingGate:
         return await self.answer
 
 
-async def no_line(prompt: str) -> str:
-    raise EOFError(prompt)
-
-
 @pytest.mark.anyio
 @pytest.mark.promise("gate.one_at_a_time")
 async def test_guarded_gate_denies_a_second_question_while_one_is_open() -> None:
@@ -106,14 +102,6 @@ async def test_terminal_gate_takes_only_an_explicit_yes(line: str, expected: boo
         return line
 
     assert bool(await TerminalGate(read, lambda _text: None).confirm(REQUEST)) is expected
-
-
-@pytest.mark.anyio
-async def test_terminal_gate_escapes_control_sequences() -> None:
-    shown: list[str] = []
-    request = ConfirmRequest(tool="t", description="d", args={}, summary="\x1b[2J지움")
-    await TerminalGate(no_line, shown.append).confirm(request)
-    assert "\\x1b[2J지움" in shown
 
 
 @pytest.mark.anyio

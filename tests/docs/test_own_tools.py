@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -15,15 +14,15 @@ import yaml
 
 import lhkit
 from lhkit.models.scripted import call, say
+from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
+GUIDE = ROOT / "docs" / "own-tools.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+def texts(language: str) -> list[str]:
+    return [block.text for block in blocks(GUIDE) if block.language == language]
 
 
 PLAYER = """
@@ -42,9 +41,9 @@ for sys.argv in json.loads(sys.argv[1]):
 @pytest.mark.promise("own_tools.guide")
 def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> None:
     """Write its files, run its console block; what stands under a command must be in its output."""
-    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
-    (tmp_path / "kitchen.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
-    export, *steps = (part.splitlines() for part in blocks("console")[0][2:].split("\n$ "))
+    (tmp_path / "kitchen.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
+    (tmp_path / "kitchen.yaml").write_text(texts("yaml")[0], encoding="utf-8")
+    export, *steps = (part.splitlines() for part in texts("console")[0][2:].split("\n$ "))
     assert export == ["export LHKIT_LOCALE=en"]
     commands = [shlex.split(step[0]) for step in steps]
     assert [words[:2] for words in commands] == [
@@ -74,8 +73,8 @@ def test_own_tools_page_console_prints_what_the_page_shows(tmp_path: Path) -> No
 async def test_own_tools_page_chat_is_a_panel_over_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
-    cell = blocks("ipython")[0].replace("ChatPanel(model", "return ChatPanel(model")
+    (tmp_path / "kitchen.py").write_text("\n\n".join(texts("python")), encoding="utf-8")
+    cell = texts("ipython")[0].replace("ChatPanel(model", "return ChatPanel(model")
     cell = cell.replace('locale="en")', 'locale="en", opt_in=True)')
     body = textwrap.indent(cell, "    ")
     (tmp_path / "kitchen_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")

@@ -67,17 +67,7 @@ FIELDS: tuple[Any, ...] = (
     7,
 )
 NAMES = (
-    "ok",
-    "write",
-    "읽기",
-    "a b",
-    "",
-    "x" * 300,
-    "__proto__",
-    "read",
-    "read",
-    "<b>",
-    "run\n",
+    *("ok", "write", "읽기", "a b", "", "x" * 300, "__proto__", "read", "read", "<b>", "run\n"),
     "né",
 )
 TEXTS = (

@@ -1,6 +1,7 @@
 """A small domain for testing the harness: notes that can be listed, found and added."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -10,12 +11,16 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import Sampling
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load, Play, SteppingClock
 
 
 def _find(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
@@ -156,7 +161,7 @@ def toolset() -> NotesToolset:
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[[str], tuple[Scenario, ...]]:
+def load(tmp_path: Path) -> Load:
     """Return a function from YAML text to scenarios, through the real reader."""
 
     def from_text(text: str) -> tuple[Scenario, ...]:
@@ -167,18 +172,27 @@ def load(tmp_path: Path) -> Callable[[str], tuple[Scenario, ...]]:
     return from_text
 
 
-class SteppingClock:
-    """Monotonic seconds that advance by a fixed step at every look."""
-
-    def __init__(self, step_s: float = 0.001) -> None:
-        self._now_s = 0.0
-        self._step_s = step_s
-
-    def __call__(self) -> float:
-        self._now_s += self._step_s
-        return self._now_s
-
-
 @pytest.fixture
 def clock() -> SteppingClock:
     return SteppingClock()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    """Return the pauses that `play` would have made, in seconds."""
+    return []
+
+
+@pytest.fixture
+def play(toolset: NotesToolset, clock: SteppingClock, pauses: list[float]) -> Play:
+    """Return `replay` without bar, wall clock and real pauses."""
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def run(scenarios: Any, model: Any = gold_model, **options: Any) -> Run:
+        defaults = {"toolset": toolset, "progress": False, "clock": clock, "sleep": pause}
+        return await replay(scenarios, model, **(defaults | options))
+
+    return run

@@ -110,6 +110,21 @@ PANEL = "from lhkit.notebook import demo_panel"
 FRAME = "import lhkit; lhkit.Run.load('runs/a').turns"
 
 
+def run(folder: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a scenario and the run `a` of it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "one.yaml").write_text(SCENARIO, encoding="utf-8")
+    made = run(folder, COMMAND, "eval", "one.yaml", "--model", "gold", "--name", "a")
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
 @pytest.mark.parametrize(
     ("extra", "code", "args"),
     [
@@ -124,17 +139,9 @@ FRAME = "import lhkit; lhkit.Run.load('runs/a').turns"
         ("notebook", PANEL, ""),
     ],
 )
-def test_missing_extra_is_named(extra: str, code: str, args: str, tmp_path: Path) -> None:
-    (tmp_path / "one.yaml").write_text(SCENARIO, encoding="utf-8")
-
-    def run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", code, *args]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-    made = run(COMMAND, "eval", "one.yaml", "--model", "gold", "--name", "a")
-    assert made.returncode == 0, made.stderr
+def test_missing_extra_is_named(extra: str, code: str, args: str, project: Path) -> None:
     missing = [name for names in EXTRAS.values() for name in names]
-    done = run(WITHOUT.format(missing=missing, code=code), *args.split())
+    done = run(project, WITHOUT.format(missing=missing, code=code), *args.split())
     if extra:
         assert done.returncode == (3 if args else 1), done.stderr
         assert f"is not installed. Install it with `pip install 'lhkit[{extra}]'`." in done.stderr

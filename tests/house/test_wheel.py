@@ -13,11 +13,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SEARCH = os.environ["PATH"]  # noqa: TID251 - of a user
 UV = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{SEARCH}")
-PYENV = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin"))
+PYENV = sorted(Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser().glob("versions/3.*/bin"))  # noqa: TID251
 PYTHONS = [
     name
     for name in ("3.11", "3.12", "3.13", "3.14")
-    if shutil.which(f"python{name}", path=os.pathsep.join([SEARCH, *map(str, PYENV)]))
+    if UV
+    and not subprocess.run(
+        [UV, "python", "find", "--system", name],
+        env=dict(os.environ)  # noqa: TID251
+        | {
+            "PATH": os.pathsep.join([SEARCH, *map(str, PYENV)]),
+            "UV_PYTHON_DOWNLOADS": "never",
+        },
+        capture_output=True,
+        check=False,
+    ).returncode
 ]
 """The Pythons found here; `make versions` names those that are missing."""
 EXTRAS = ("local", "notebook", "eval", "mcp", "ray", "finetune", "all")

@@ -11,7 +11,7 @@ from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import Verdict
+from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
@@ -107,10 +107,7 @@ def function(name: str, **fields: str) -> dict[str, Any]:
 
 
 DOCUMENTS = {
-    "lamp.json": [
-        function("setLevel", level="integer", slowly="boolean"),
-        function("get_level"),
-    ],
+    "lamp.json": [function("setLevel", level="integer", slowly="boolean"), function("get_level")],
     "math.json": [function("double", number="float")],
 }
 
@@ -120,9 +117,7 @@ ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
         ("base_1", [["double(number=2.5)"], ["setLevel(level=11)"]]),
         ("base_2", [["setLevel(level='high')"], ["get_level()"]]),  # against its own schema
     ],
-    "multi_turn_miss_func": [
-        ("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]]),
-    ],
+    "multi_turn_miss_func": [("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]])],
     "multi_turn_long_context": [("long_0", [["setLevel(7)"], ["get_level()"]])],
 }
 MISSED = {"func_0": {"2": ["setLevel"]}}
@@ -181,6 +176,10 @@ def scenarios_in(folder: Path) -> dict[str, Scenario]:
     return {scenario.id: scenario for scenario in load_scenarios([folder / name for name in names])}
 
 
+async def played(into: Path, name: str, model: Any) -> SampleRecord:
+    return await run_sample(scenarios_in(into)[name], model, load(f"{into / 'toolset.py'}:toolset"))
+
+
 @pytest.mark.promise("imports.bfcl")
 async def test_bfcl_reference_calls_pass_unless_the_schema_refuses_them(into: Path) -> None:
     scenarios = scenarios_in(into)
@@ -204,33 +203,14 @@ async def test_bfcl_final_is_the_state_of_the_original_objects(into: Path) -> No
     assert scenarios_in(into)["base_1"].final == {}
 
 
-async def test_bfcl_wrong_state_after_a_turn_fails(
-    into: Path,
-) -> None:
-    name = name_of(into)
-    replies: list[Reply] = [
-        call(name, level=3),
-        call(name, level=4),  # BFCL compares the state after every turn
-        call("get_level"),
-        say("Done."),
-        call(name, level=5, slowly=True),
-        say("Done."),
-    ]
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
-    assert record.judgement.state_equal
-    assert record.judgement.verdict is Verdict.FAIL
-
-
 async def test_bfcl_missing_function_arrives_in_its_turn(into: Path) -> None:
     scenario = scenarios_in(into)["func_0"]
     assert scenario.turns[2].user == "There are more functions. What about now?"
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenario, gold_model, toolset)
+    record = await played(into, "func_0", gold_model)
     names = [[tool["name"] for tool in turn.new_tools] for turn in record.evidence.turns]
     assert names == [[], [], ["setLevel"], []]
     early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
-    record = await run_sample(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
+    record = await played(into, "func_0", ScriptedModel([*early, *["…"] * 3]))
     assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
 
 
@@ -254,11 +234,8 @@ async def test_bfcl_import_writes_jsonl(package: Path, tmp_path: Path) -> None:
     assert not list(folder.glob("*.yaml"))
 
 
-def name_of(into: Path) -> str:
-    return scenarios_in(into)["base_0"].turns[0].expect.calls[0].tool
-
-
-LEVEL_3, LEVEL_5 = call("setLevel", level=3), call("setLevel", level=5)
+LEVEL_3, LEVEL_4, LEVEL_5, LEVEL_6 = (call("setLevel", level=level) for level in (3, 4, 5, 6))
+READ = call("get_level")
 DONE = say("Done.")
 
 
@@ -266,27 +243,28 @@ DONE = say("Done.")
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
-        ((LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),  # not slowly, as gold does it
-        ((call("setLevel", level=9), LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),
-        ((call("get_level"), LEVEL_3, call("get_level"), DONE, LEVEL_5, LEVEL_5, DONE), None),
+        ((LEVEL_3, READ, DONE, LEVEL_5, DONE), None),  # not slowly, as gold does it
+        ((call("setLevel", level=9), LEVEL_3, READ, DONE, LEVEL_5, DONE), None),
+        ((READ, LEVEL_3, READ, DONE, LEVEL_5, LEVEL_5, DONE), None),
         ((LEVEL_3, DONE, LEVEL_5, DONE), "turn 0: expect.results[1]: no call returned"),
-        ((LEVEL_3, LEVEL_5, call("get_level"), DONE, DONE), "turn 0: expect.results[1]: no call"),
+        ((LEVEL_3, LEVEL_5, READ, DONE, DONE), "turn 0: expect.results[1]: no call"),
+        ((LEVEL_3, READ, DONE, LEVEL_6, DONE), "turn 1: "),
+        ((LEVEL_4, READ, DONE, LEVEL_5, DONE), "turn 0: "),
+        ((LEVEL_3, LEVEL_4, READ, DONE, LEVEL_5, DONE), "turn 0: "),  # BFCL compares each turn
     ],
 )
-async def test_bfcl_other_calls_with_equal_state_and_results_pass(
+async def test_bfcl_other_calls_pass_with_equal_state_and_results_after_each_turn(
     into: Path, replies: Sequence[Reply], expected: str | None
 ) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    record = await played(into, "base_0", ScriptedModel(replies))
     reasons = record.judgement.reasons
     assert record.judgement.verdict is (Verdict.PASS if expected is None else Verdict.FAIL), reasons
     assert expected is None or reasons[0].startswith(expected)
 
 
 async def test_bfcl_turn_with_reference_calls_requires_a_call(into: Path) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
-    record = await run_sample(scenarios_in(into)["long_0"], early, toolset)
+    early = ScriptedModel([call("setLevel", level=7), READ, DONE, DONE])
+    record = await played(into, "long_0", early)
     (reason,) = record.judgement.reasons
     assert reason.startswith("turn 1: the turn has 0 calls")
 
@@ -298,37 +276,8 @@ async def test_bfcl_careful_user_approves_reference_writes(into: Path) -> None:
     assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
-@pytest.mark.promise("imports.bfcl")
-@pytest.mark.parametrize(
-    ("levels", "expected"),
-    [
-        ((3, 5), Verdict.PASS),
-        ((3, 6), Verdict.FAIL),
-        ((4, 5), Verdict.FAIL),
-    ],
-)
-async def test_bfcl_other_arguments_fail(
-    into: Path, levels: tuple[int, int], expected: Verdict
-) -> None:
-    name = name_of(into)
-    replies: list[Reply] = [
-        call("get_level"),  # additional calls are allowed
-        call(name, level=levels[0]),
-        call("get_level"),
-        say("Done."),
-        call(name, level=levels[1], slowly=True),
-        say("Done."),
-    ]
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
-    assert record.judgement.verdict is expected
-
-
-async def test_bfcl_exceptions_and_non_json_results_reach_the_model(
-    into: Path,
-) -> None:
-    toolset = load(f"{into / 'toolset.py'}:toolset")
-    record = await run_sample(scenarios_in(into)["base_1"], gold_model, toolset)
+async def test_bfcl_exceptions_and_non_json_results_reach_the_model(into: Path) -> None:
+    record = await played(into, "base_1", gold_model)
     results = [call.result for turn in record.evidence.turns for call in turn.calls]
     assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")

@@ -140,9 +140,7 @@ async def into(clone: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.promise("imports.functionchat")
-async def test_functionchat_references_pass_in_rows_by_category_and_tool_set(
-    into: Path,
-) -> None:
+async def test_functionchat_references_pass_in_rows_by_category_and_tool_set(into: Path) -> None:
     run = await replay(
         load_scenarios([into]), gold_model, toolset=f"{into / 'toolset.py'}:toolset", progress=False
     )

@@ -27,31 +27,17 @@ from lhkit.toolset import Toolset, load
 
 pytestmark = pytest.mark.anyio
 
+
+def tool(name: str, description: str, *fields: str) -> dict[str, Any]:
+    properties = {field: {"type": "string"} for field in fields}
+    parameters = {"type": "object", "properties": properties, "required": list(fields)}
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_order",
-            "description": "Look an order up.",
-            "parameters": {
-                "type": "object",
-                "properties": {"order_id": {"type": "string"}},
-                "required": ["order_id"],
-            },
-        },
-    },
-    {
-        "type": "function",
-        "function": {
-            "name": "move_order",
-            "description": "Send an order somewhere else.",
-            "parameters": {
-                "type": "object",
-                "properties": {"order_id": {"type": "string"}, "city": {"type": "string"}},
-                "required": ["order_id", "city"],
-            },
-        },
-    },
+    tool("get_order", "Look an order up.", "order_id"),
+    tool("move_order", "Send an order somewhere else.", "order_id", "city"),
 ]
 
 FUNCTIONS = '''\
@@ -82,18 +68,10 @@ def reply(text: str) -> dict[str, Any]:
 
 
 def calls(*made: tuple[str, str, dict[str, Any]], text: str | None = None) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": text,
-        "tool_calls": [
-            {
-                "id": name,
-                "type": "function",
-                "function": {"name": tool, "arguments": json.dumps(args)},
-            }
-            for name, tool, args in made
-        ],
-    }
+    """Return a message with calls of (id, tool, arguments), the arguments as JSON text."""
+    functions = [(call_id, {"name": name, "arguments": json.dumps(a)}) for call_id, name, a in made]
+    listed = [{"id": call_id, "type": "function", "function": each} for call_id, each in functions]
+    return {"role": "assistant", "content": text, "tool_calls": listed}
 
 
 def back(name: str, content: Any) -> dict[str, Any]:
@@ -116,10 +94,7 @@ CHAT = [
 
 def put(folder: Path, content: Any, name: str = "chats.json") -> Path:
     file = folder / name
-    file.write_text(
-        content if isinstance(content, str) else json.dumps(content),
-        encoding="utf-8",
-    )
+    file.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return file
 
 
@@ -145,9 +120,7 @@ def toolset_in(into: Path) -> Toolset:
 
 
 @pytest.mark.promise("imports.messages")
-async def test_import_messages_gold_replays_the_recording(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_gold_replays_the_recording(tmp_path: Path) -> None:
     into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
     run = await replay(
         load_scenarios([into / "scenarios.yaml"]),
@@ -175,10 +148,7 @@ async def test_import_messages_accepts_lists_objects_and_json_lines(
     tmp_path: Path, form: str
 ) -> None:
     converted = await imported(tmp_path, form)
-    assert [scenario["id"] for scenario in converted.suites[0].scenarios] == [
-        "chats-1",
-        "chats-2",
-    ]
+    assert [scenario["id"] for scenario in converted.suites[0].scenarios] == ["chats-1", "chats-2"]
 
 
 async def test_replay_handler_returns_not_recorded_for_other_calls(tmp_path: Path) -> None:
@@ -209,9 +179,7 @@ async def test_replay_handler_returns_results_of_equal_calls_in_order(tmp_path: 
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
 
-async def test_import_messages_with_functions_compares_the_final_state(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_with_functions_compares_the_final_state(tmp_path: Path) -> None:
     data = put(tmp_path, {"orders": {"7": {"city": "Ulm"}, "8": {"city": "Ulm"}}}, "data.json")
     place = put(tmp_path, FUNCTIONS, "book.py")
     into, code = await folder_of(tmp_path, CHAT, handlers=f"{place}:FUNCTIONS", data=data)
@@ -245,6 +213,13 @@ async def test_import_messages_puts_differing_instructions_into_the_world(tmp_pa
     assert converted.files["instructions.md"] == "You keep the order book."
 
 
+def asked(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    return [user("?"), *messages, reply("1")]
+
+
+X_A, RESULT_A = calls(("a", "x", {})), back("a", "1")
+
+
 @pytest.mark.parametrize(
     ("chat", "code"),
     [
@@ -252,45 +227,11 @@ async def test_import_messages_puts_differing_instructions_into_the_world(tmp_pa
         ([*CHAT, user("And?")], "unanswered"),
         ([*CHAT, user(" "), reply("Yes?")], "blank"),
         ([*CHAT, {"role": "critic", "content": "Bad."}], "role"),
-        (
-            [user("?"), calls(("a", "get_order", {"order_id": "7"})), reply("?")],
-            "no_result",
-        ),
-        (
-            [user("?"), calls(("a", "x", {}), text="Wait."), back("a", "1"), reply("1")],
-            "words_before_calls",
-        ),
-        (
-            [
-                user("?"),
-                calls(("a", "x", {}), ("b", "y", {})),
-                back("a", "1"),
-                back("b", "2"),
-                reply("1"),
-            ],
-            "parallel",
-        ),
-        (
-            [
-                user("?"),
-                calls(("a", "x", {})),
-                back("a", "1"),
-                calls(("b", "x", {})),
-                back("b", "1"),
-                reply("1"),
-            ],
-            "repeated",
-        ),
-        (
-            [
-                {
-                    "role": "user",
-                    "content": [{"type": "text", "text": "?"}, {"type": "image_url"}],
-                },
-                reply("A cat."),
-            ],
-            "part",
-        ),
+        (asked(X_A), "no_result"),
+        (asked(calls(("a", "x", {}), text="Wait."), RESULT_A), "words_before_calls"),
+        (asked(calls(("a", "x", {}), ("b", "y", {})), RESULT_A, back("b", "2")), "parallel"),
+        (asked(X_A, RESULT_A, calls(("b", "x", {})), back("b", "1")), "repeated"),
+        ([{"role": "user", "content": ["?", {"type": "image_url"}]}, reply("A cat.")], "part"),
         ([reply("Is anybody there?")], "no_user"),
         ({"messages": CHAT, "tools": [{"type": "web_search"}]}, "builtin_tool"),
     ],
@@ -326,9 +267,7 @@ async def test_import_messages_expects_a_validation_error_for_an_invalid_call(
     assert (expected.result, expected.optional) == ("validation", True)
 
 
-async def test_import_messages_drops_a_false_success_claim(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_drops_a_false_success_claim(tmp_path: Path) -> None:
     chat = [
         user("Cancel order 7."),
         calls(("a", "cancel_order", {"order_id": "7"})),
@@ -341,9 +280,7 @@ async def test_import_messages_drops_a_false_success_claim(
     assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say is None
 
 
-async def test_import_messages_reports_a_claim_after_reads_only(
-    tmp_path: Path,
-) -> None:
+async def test_import_messages_reports_a_claim_after_reads_only(tmp_path: Path) -> None:
     chat = [
         user("Move order 7 to Bonn."),
         calls(("a", "get_order", {"order_id": "7"})),
@@ -411,56 +348,44 @@ def recorded(converted: Imported) -> list[tuple[Any, Any]]:
 OSLO, BONN = {"city": "Oslo"}, {"city": "Bonn"}
 
 
+NO_IDS = tool_calls((None, "w", OSLO), (None, "w", BONN))
+SAME_IDS = tool_calls(("a", "w", OSLO), ("a", "w", BONN))
+SUN, RAIN = result("sun"), result("rain")
+SUN_A, RAIN_A = result("sun", tool_call_id="a"), result("rain", tool_call_id="a")
+
+
 @pytest.mark.promise("imports.messages")
 @pytest.mark.parametrize(
     "messages",
     [
-        [tool_calls((None, "w", OSLO), (None, "w", BONN)), result("sun"), result("rain")],
-        [tool_calls(("a", "w", OSLO), ("a", "w", BONN)), result("sun"), result("rain")],
-        [
-            tool_calls(("a", "w", OSLO), ("a", "w", BONN)),
-            result("sun", tool_call_id="a"),
-            result("rain", tool_call_id="a"),
-        ],
+        [NO_IDS, SUN, RAIN],
+        [SAME_IDS, SUN, RAIN],
+        [SAME_IDS, SUN_A, RAIN_A],
+        [NO_IDS, result("sun", name="w"), result("rain", name="w")],
         [
             tool_calls((None, "w", OSLO), (None, "v", BONN)),
             result("rain", name="v"),
             result("sun", name="w"),
         ],
-        [
-            tool_calls((None, "w", OSLO), (None, "w", BONN)),
-            result("sun", name="w"),
-            result("rain", name="w"),
-        ],
-        [
-            tool_calls(("a", "w", OSLO), ("b", "w", BONN)),
-            result("rain", tool_call_id="b"),
-            result("sun", tool_call_id="a"),
-        ],
+        [tool_calls(("a", "w", OSLO), ("b", "w", BONN)), result("rain", tool_call_id="b"), SUN_A],
         [
             tool_calls(("a", "w", OSLO), ("a", "v", BONN)),
             result("rain", tool_call_id="a", name="v"),
             result("sun", tool_call_id="a", name="w"),
         ],
-        [
-            tool_calls((None, "w", OSLO)),
-            tool_calls((None, "w", BONN)),
-            result("sun"),
-            result("rain"),
-        ],
+        [tool_calls((None, "w", OSLO)), tool_calls((None, "w", BONN)), SUN, RAIN],
         [
             tool_calls((None, "w", OSLO), (None, "w", "no JSON"), (None, "w", BONN)),
-            result("sun"),
+            SUN,
             result("lost"),
-            result("rain"),
+            RAIN,
         ],
         [
-            tool_calls(("1", "w", OSLO)),
-            result("sun", tool_call_id="1"),
-            reply("Sun."),
-            user("And there?"),
-            tool_calls(("1", "w", BONN)),
-            result("rain", tool_call_id="1"),
+            tool_calls(("a", "w", OSLO)),
+            SUN_A,
+            *(reply("Sun."), user("And there?")),
+            tool_calls(("a", "w", BONN)),
+            RAIN_A,
         ],
     ],
 )
@@ -512,7 +437,7 @@ async def test_turn_reader_keeps_the_content_of_results(
 
 
 async def test_turn_reader_encodes_object_content(tmp_path: Path) -> None:
-    chat = [{"role": "user", "content": {"city": "Oslo"}}, reply("Sun.")]
+    chat = [{"role": "user", "content": OSLO}, reply("Sun.")]
     assert only(await imported(tmp_path, chat)).turns[0].user == '{"city":"Oslo"}'
 
 
@@ -558,18 +483,15 @@ INVALID: dict[str, str] = {
 
 
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
-@pytest.mark.parametrize("invalid", INVALID)
-async def test_import_messages_skips_an_invalid_conversation(
-    tmp_path: Path, invalid: str, is_list: bool
-) -> None:
-    texts = [json.dumps(CHAT), INVALID[invalid], json.dumps(CHAT)]
-    chats = f"[{', '.join(texts)}]" if is_list else "\n".join(texts)
-    into, code = await folder_of(tmp_path, chats)
-    notes = (into / "NOTES.md").read_text(encoding="utf-8")
-    place = "chats.json[1]" if is_list else "chats.json:2"
+async def test_import_messages_skips_invalid_conversations(tmp_path: Path, is_list: bool) -> None:
+    texts = [json.dumps(CHAT), *INVALID.values(), json.dumps(CHAT)]
+    into, code = await folder_of(tmp_path, f"[{', '.join(texts)}]" if is_list else "\n".join(texts))
     ids = [scenario.id for scenario in load_scenarios([into / "scenarios.yaml"])]
-    assert (code, ids) == (1, ["chats-1", "chats-3"])
-    assert f"  - {place}: {place}" in notes
+    assert (code, ids) == (1, ["chats-01", f"chats-{len(texts)}"])
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    for number in range(1, len(texts) - 1):
+        place = f"chats.json[{number}]" if is_list else f"chats.json:{number + 1}"
+        assert f"  - {place}: {place}" in notes
 
 
 @pytest.mark.parametrize("invalid", INVALID)

@@ -197,11 +197,14 @@ def test_find_negation_handles_subordinate_clauses(kind: str, locale: str) -> No
     assert refused == ([] if kind == "positive" else sentences)
 
 
-@pytest.mark.parametrize("sentence", [*NEGATIVE, *POSITIVE])
 @pytest.mark.parametrize("form", ["NFD", "NFKC"])
-def test_find_negation_ignores_case_unicode_form_and_spaces(sentence: str, form: str) -> None:
-    rewritten = f"  {unicodedata.normalize(form, sentence.upper())}\n"  # type: ignore[arg-type]
-    assert bool(find_negation(rewritten)) == bool(find_negation(sentence))
+def test_find_negation_ignores_case_unicode_form_and_spaces(form: str) -> None:
+    def refused(sentences: list[str]) -> list[str]:
+        rewritten = [unicodedata.normalize(form, each.upper()) for each in sentences]  # type: ignore[arg-type]
+        return [each for each in rewritten if find_negation(f"  {each}\n")]
+
+    assert len(refused(NEGATIVE)) == len(NEGATIVE)
+    assert refused(POSITIVE) == []
 
 
 @given(st.text(max_size=80))

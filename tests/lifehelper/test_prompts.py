@@ -13,17 +13,6 @@ from lhkit.lifehelper import prompts
 LOCALES = ("ko", "en")
 
 
-@pytest.mark.parametrize("locale", LOCALES)
-def test_instructions_are_short_and_name_the_reading_tools(locale: str) -> None:
-    text = prompts.instructions(locale)
-    assert text == prompts.instructions(locale)
-    assert len(text.splitlines()) <= 9
-    assert len(text.encode()) < 1200
-    assert all(
-        word in text for word in ("life-helper", "search_catalog", "query_protocol", "cancelled")
-    )
-
-
 @pytest.mark.parametrize(
     ("now", "locale", "message", "line"),
     [

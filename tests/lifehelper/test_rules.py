@@ -16,7 +16,6 @@ from lhkit.lifehelper.rules import (
     check_habit,
     find_broken_rules,
     parse_date,
-    parse_entry_date,
 )
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
@@ -130,14 +129,6 @@ def test_parse_date_refusal_names_the_argument(text: str) -> None:
     refusal = parse_date(text, argument="from")
     assert isinstance(refusal, Refusal)
     assert (refusal.code, refusal.values["argument"]) == ("invalid_date", "from")
-
-
-def test_parse_entry_date_defaults_to_today_and_refuses_the_future() -> None:
-    assert parse_entry_date(None, WEDNESDAY) == WEDNESDAY
-    assert parse_entry_date("2026-06-17", WEDNESDAY) == WEDNESDAY
-    assert parse_entry_date("2024-02-29", WEDNESDAY) == date(2024, 2, 29)
-    assert code(parse_entry_date("2026-06-18", WEDNESDAY)) == "invalid_date"
-    assert code(parse_entry_date("2026-06-31", WEDNESDAY)) == "invalid_date"
 
 
 def row(name: str, created_on: str = "2026-06-17", **more: Any) -> Row:

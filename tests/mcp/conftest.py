@@ -74,6 +74,11 @@ def address(file: Path) -> Iterator[str]:
         child.wait()
 
 
+def written(file: Path) -> str:
+    """Return the text of a file; empty if there is none."""
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
 class Person:
     """A gate that a person answers: so many times, then never again. It knows no forms."""
 

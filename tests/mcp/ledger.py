@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, SamplingMessage, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
@@ -81,18 +81,6 @@ def refuse() -> CallToolResult:
     return CallToolResult(
         content=[TextContent(type="text", text="the ledger is full")], is_error=True
     )
-
-
-@server.tool(structured_output=False)
-def picture() -> list[Any]:
-    """Show a picture."""
-    return ["a cat", Image(data=b"\x89PNG" * 3000, format="png")]
-
-
-@server.tool()
-def page() -> str:
-    """Return a page."""
-    return "<script>alert(1)</script><b>bold</b>"
 
 
 @server.tool()

@@ -20,9 +20,9 @@ from lhkit.harness.scenario import Scenario
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.toolset import load, open_session, opened, read_state, tool_programs
-from tests.mcp.conftest import START_S, dispatched
+from tests.mcp.conftest import START_S, dispatch_traced, dispatched
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -59,30 +59,97 @@ def raw(tmp_path: Path) -> Raw:
     return made
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        ({"code": -32602, "message": "Invalid params: q"}, "Invalid params: q"),
-        ({"code": -32000, "message": "Connection closed"}, "Connection closed"),
-        ({"code": -32603, "message": ""}, "JSON-RPC error -32603"),
-        (
-            {"code": -32602, "message": "No such card", "data": {"param": "card"}},
-            'No such card\n{"param": "card"}',
-        ),
-    ],
-)
-async def test_json_rpc_error_is_a_tool_error(raw: Raw, error: dict[str, Any], reason: str) -> None:
-    fine = {"result": {"content": [text("fine")]}}
-    with opened(raw({"fail": {"error": error}, "go": fine}), {}, "en") as session:
-        result = await dispatched(session, "fail", yes(), q="x")
-        assert result == ToolErr(code="tool_error", reason=reason)
-        assert await dispatched(session, "go", yes()) == ToolOk({"text": "fine"})
-        read_state(session)
+def failed(reason: str) -> ToolErr:
+    return ToolErr(code="tool_error", reason=reason)
 
 
-async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
-    raw: Raw,
-) -> None:
+def refusal(**fields: Any) -> dict[str, Any]:
+    return {"result": {**fields, "isError": True}}
+
+
+def result(content: list[Any] | None, structured: Any = None) -> dict[str, Any]:
+    parts = {"content": content, "structuredContent": structured}
+    present = {key: value for key, value in parts.items() if value is not None}
+    return {"result": {**present, "isError": None}}
+
+
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "invalid": ({"error": {"code": -32602, "message": "Invalid params: q"}}, "Invalid params: q"),
+    "closed": ({"error": {"code": -32000, "message": "Connection closed"}}, "Connection closed"),
+    "silent": ({"error": {"code": -32603, "message": ""}}, "JSON-RPC error -32603"),
+    "detailed": (
+        {"error": {"code": -32602, "message": "No such card", "data": {"param": "card"}}},
+        'No such card\n{"param": "card"}',
+    ),
+    "coded": (refusal(structuredContent={"code": "LATE"}), '{"code": "LATE"}'),
+    "explained": (
+        refusal(content=[text("slow down")], structuredContent={"retry_after": 5}),
+        'slow down\n{"retry_after": 5}',
+    ),
+    "repeated": (
+        refusal(content=[text('{"retry_after": 5}')], structuredContent={"retry_after": 5}),
+        '{"retry_after": 5}',
+    ),
+    "no_reason": (refusal(content=[], structuredContent={}), "no reason was given"),
+}
+IMAGE = {"type": "image", "data": "AAAA" * 4_000, "mimeType": "image/png"}
+RESULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "both": (result([text("# A")], {"file": "a.md"}), {"file": "a.md", "text": "# A"}),
+    "key_text": (
+        result([text("more")], {"text": "less"}),
+        {"text": "less", "text_content": "more"},
+    ),
+    "only_text": (result([text("hello")], {}), {"text": "hello"}),
+    "nothing": (result([], {}), {}),
+    "same_text": (result([text("hello")], {"content": "hello"}), {"content": "hello"}),
+    "same_json": (result([text('{"b": 1, "a": 2}')], {"a": 2, "b": 1}), {"a": 2, "b": 1}),
+    "same_numbers": (result([text("1"), text("2")], {"result": [1, 2]}), {"result": [1, 2]}),
+    "same_texts": (result([text("x"), text("y")], {"result": ["x", "y"]}), {"result": ["x", "y"]}),
+    "empty_text": (result([text("")], {"a": 1}), {"a": 1}),
+    "a_list": (result([text("done")], [1, 2]), {"value": [1, 2], "text": "done"}),
+    "no_content": (result(None, {"a": 1}), {"a": 1}),
+    "null_text": (
+        result([{"type": "text", "text": None}], {"a": 1}),
+        {"a": 1, "text": '{"type": "text", "text": null}'},
+    ),
+    "new_kind": (result([{"type": "new", "x": 1}]), {"text": '{"type": "new", "x": 1}'}),
+    "image": (
+        result([text("a cat"), IMAGE]),
+        {"text": "a cat", "not_shown": ["image (image/png, 12000 bytes)"]},
+    ),
+}
+
+
+async def test_results_and_errors_are_converted(raw: Raw) -> None:
+    expected: dict[str, ToolResult] = {
+        **{name: failed(reason) for name, (_, reason) in ERRORS.items()},
+        **{name: ToolOk(data) for name, (_, data) in RESULTS.items()},
+    }
+    answers = {name: answer for name, (answer, _) in {**ERRORS, **RESULTS}.items()}
+    with opened(raw(answers), {}, "en") as session:
+        results = {name: await dispatched(session, name, yes()) for name in answers}
+        read_state(session)  # the server goes on
+    assert results == expected
+
+
+async def test_result_violating_output_schema_is_an_error(raw: Raw) -> None:
+    rows = {"entries": {"type": "array", "items": {"type": "object"}}}
+    promise = {"outputSchema": {"type": "object", "properties": rows, "required": ["entries"]}}
+    answers = {
+        "wrong": result([text("added")], {"entries": [{}, "no entry"]}),
+        "nothing": result([text("added")]),
+    }
+    whys = {"wrong": 'entries.1 is "no entry" and should be object', "nothing": "no structured"}
+    with opened(raw(answers, tools=dict.fromkeys(answers, promise)), {}, "en") as session:
+        for tool, why in whys.items():
+            done = await dispatch_traced(session, tool, yes())
+            assert isinstance(done.result, ToolErr)
+            assert (done.result.code, done.ran) == ("bad_result", True)
+            assert why in done.result.reason
+            assert "Whatever it did is done" in done.result.reason
+
+
+async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(raw: Raw) -> None:
     turn = {"user": "Go.", "confirm": "accept"}
     scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
     error = {"error": {"code": -32602, "message": "Invalid params: q"}}
@@ -96,60 +163,6 @@ async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(
         reasons += [each.result.get("reason") for each in calls]
     assert (verdicts[0] != "invalid", verdicts[1]) == (True, "invalid")
     assert reasons[0] == "Invalid params: q"
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        ({"structuredContent": {"code": "RATE_LIMITED"}}, '{"code": "RATE_LIMITED"}'),
-        (
-            {"content": [text("slow down")], "structuredContent": {"retry_after": 5}},
-            'slow down\n{"retry_after": 5}',
-        ),
-        (
-            {"content": [text('{"retry_after": 5}')], "structuredContent": {"retry_after": 5}},
-            '{"retry_after": 5}',
-        ),
-        ({"content": [], "structuredContent": {}}, "no reason was given"),
-    ],
-)
-async def test_tool_error_reason_contains_structured_content(
-    raw: Raw, answer: dict[str, Any], reason: str
-) -> None:
-    with opened(raw({"fail": {"result": {**answer, "isError": True}}}), {}, "en") as session:
-        result = await dispatched(session, "fail", yes())
-    assert result == ToolErr(code="tool_error", reason=reason)
-
-
-@pytest.mark.parametrize(
-    ("answer", "data"),
-    [
-        (([text("# Title")], {"fileName": "a.md"}), {"fileName": "a.md", "text": "# Title"}),
-        (([text("more")], {"text": "less"}), {"text": "less", "text_content": "more"}),
-        (([text("hello")], {}), {"text": "hello"}),
-        (([], {}), {}),
-        (([text("hello")], {"content": "hello"}), {"content": "hello"}),
-        (([text('{"b": 1, "a": 2}')], {"a": 2, "b": 1}), {"a": 2, "b": 1}),
-        (([text("1"), text("2")], {"result": [1, 2]}), {"result": [1, 2]}),
-        (([text("x"), text("y")], {"result": ["x", "y"]}), {"result": ["x", "y"]}),
-        (([text("")], {"a": 1}), {"a": 1}),
-        (([text("done")], [1, 2]), {"value": [1, 2], "text": "done"}),
-        ((None, {"a": 1}), {"a": 1}),
-        (
-            ([{"type": "text", "text": None}], {"a": 1}),
-            {"a": 1, "text": '{"type": "text", "text": null}'},
-        ),
-        (([{"type": "new", "x": 1}], None), {"text": '{"type": "new", "x": 1}'}),
-    ],
-)
-async def test_result_keeps_text_and_structured_content(
-    raw: Raw, answer: tuple[Any, Any], data: dict[str, Any]
-) -> None:
-    content, structured = answer
-    parts = {"content": content, "structuredContent": structured}
-    result = {key: value for key, value in parts.items() if value is not None}
-    with opened(raw({"go": {"result": {**result, "isError": None}}}), {}, "en") as session:
-        assert await dispatched(session, "go", yes()) == ToolOk(data)
 
 
 async def test_result_with_nan_is_reported(raw: Raw) -> None:
@@ -224,23 +237,14 @@ async def test_stderr_text_masks_cut_secrets(keyed: Raw, after: int) -> None:
         assert KEY[begin : begin + 4] not in str(refused.value)
 
 
-@pytest.mark.parametrize("value", ["1", "true", "8080"])
-async def test_results_keep_short_variable_values(
+@pytest.mark.parametrize("value", ["1", "true", "8080", str(Path(__file__).parent)])
+async def test_results_keep_short_variable_values_and_paths(
     raw: Raw, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv("RAW_FLAG", value)
-    answers = {"go": {"result": {"content": [text(f"on {value}")]}}}
+    answers = {"go": result([text(f"on {value}/a")])}
     with opened(raw(answers, words="${RAW_FLAG}"), {}, "en") as session:
-        assert await dispatched(session, "go", yes()) == ToolOk({"text": f"on {value}"})
-
-
-async def test_results_keep_paths_of_variables(
-    raw: Raw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("RAW_HOME", str(tmp_path))
-    answers = {"go": {"result": {"content": [text(f"{tmp_path}/a.txt")]}}}
-    with opened(raw(answers, words="${RAW_HOME}"), {}, "en") as session:
-        assert await dispatched(session, "go", yes()) == ToolOk({"text": f"{tmp_path}/a.txt"})
+        assert await dispatched(session, "go", yes()) == ToolOk({"text": f"on {value}/a"})
 
 
 @pytest.mark.promise("mcp.variables")
@@ -255,27 +259,6 @@ def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> N
     assert McpToolset(server=near).launched == Launch(
         command="x", args=("--key", KEY), env={"A": KEY, "B": KEY}
     )
-
-
-@pytest.mark.parametrize(
-    ("entry", "why"),
-    [
-        ({"command": "x", "env": {"K": "${input:api-key}"}}, r"Write \$\{API_KEY\}"),
-        ({"url": "https://x.org", "headers": {"K": "Bearer ${input:key}"}}, r"Write \$\{KEY\}"),
-        ({"command": "x", "args": ["${user_config.key}"]}, r"\$\{user_config\.key\} cannot"),
-        ({"command": "x", "args": ["${config:a.b}"]}, "cannot be filled in"),
-        ({"url": "https://x.org/sse", "type": "sse"}, "'sse' is not supported"),
-        ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
-        ({"command": "x", "envFile": ".env"}, r"a\.envFile is not supported"),
-        ({"url": "https://x.org", "headersHelper": "x"}, r"a\.headersHelper is not supported"),
-    ],
-)
-def test_mcp_json_rejects_unsupported_entries(
-    tmp_path: Path, entry: dict[str, Any], why: str
-) -> None:
-    (tmp_path / "mcp.json").write_text(json.dumps({"servers": {"a": entry}}))
-    with pytest.raises(UsageError, match=why):
-        load(f"mcp:{tmp_path / 'mcp.json'}#a")
 
 
 def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
@@ -375,7 +358,6 @@ async def test_http_status_error_has_a_hint(
 @pytest.mark.parametrize(
     ("before", "shown"),
     [
-        ("ready> ", "ready>"),
         ('{"jsonrpc": "2.0",\n "id": 0}\n', '{"jsonrpc": "2.0",'),
         ("\x1b[1mBanner\x1b[0m\n", "Banner"),
     ],
@@ -401,43 +383,43 @@ LATEST = "https://json-schema.org/draft/2020-12/schema"
 WORD = {"type": "string"}
 
 
-@pytest.mark.parametrize(
-    ("tool", "parameters"),
-    [
-        ({"inputSchema": None}, NOTHING),
-        ({"inputSchema": {}}, NOTHING),
-        ({"inputSchema": {"type": None, "properties": None, "required": None}}, NOTHING),
-        ({"inputSchema": {"properties": {"q": WORD}}}, {**NOTHING, "properties": {"q": WORD}}),
-        ({"inputSchema": {"type": ["object", "null"]}}, NOTHING),
-        (
-            {"inputSchema": {"type": "object", "properties": {"q": {"items": [WORD]}}}},
-            {**NOTHING, "properties": {"q": {"prefixItems": [WORD]}}, "$schema": LATEST},
-        ),
-        ({"inputSchema": {"type": "array"}}, "inputSchema.type: Input should be 'object'"),
-        ({"inputSchema": "q"}, "inputSchema: Input should be a valid dictionary"),
-        ({"description": 3}, "description: Input should be a valid string"),
-        ({"inputSchema": {"properties": {"q": {"type": "any"}}}}, "'any' is not valid"),
-    ],
-)
-async def test_unusable_tool_is_left_out_alone(
-    raw: Raw, tool: dict[str, Any], parameters: dict[str, Any] | str
-) -> None:
-    fine = {"result": {"content": [text("fine")]}}
-    toolset = raw({"odd": fine, "go": fine}, tools={"odd": tool}, before="\ufeff")
-    scenario = Scenario.from_data(
-        {"id": "go", "ac": "a", "locale": "en", "turns": [{"user": "Go.", "confirm": "accept"}]}
-    )
+SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"inputSchema": None}, NOTHING),
+    ({"inputSchema": {}}, NOTHING),
+    ({"inputSchema": {"type": None, "properties": None, "required": None}}, NOTHING),
+    ({"inputSchema": {"properties": {"q": WORD}}}, {**NOTHING, "properties": {"q": WORD}}),
+    ({"inputSchema": {"type": ["object", "null"]}}, NOTHING),
+    (
+        {"inputSchema": {"type": "object", "properties": {"q": {"items": [WORD]}}}},
+        {**NOTHING, "properties": {"q": {"prefixItems": [WORD]}}, "$schema": LATEST},
+    ),
+]
+UNUSABLE: list[tuple[dict[str, Any], str]] = [
+    ({"inputSchema": {"type": "array"}}, "inputSchema.type: Input should be 'object'"),
+    ({"inputSchema": "q"}, "inputSchema: Input should be a valid dictionary"),
+    ({"description": 3}, "description: Input should be a valid string"),
+    ({"inputSchema": {"properties": {"q": {"type": "any"}}}}, "'any' is not valid"),
+]
+
+
+async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:
+    odd = {f"odd{number}": tool for number, (tool, _) in enumerate([*SCHEMAS, *UNUSABLE])}
+    answers = dict.fromkeys(odd, result([text("fine")]))
+    toolset = raw(answers, tools=odd, before="\ufeff")
     with opened(toolset, {}, "en") as session:
-        if isinstance(parameters, dict):
-            assert session.registry["odd"].parameters == parameters
-            assert session.registry.left_out == {}
-        else:
-            assert "odd" not in session.registry
-            assert parameters in session.registry.left_out["odd"]
-    for name in set(session.registry):
-        model = ScriptedModel([call(name), say("Done.")])
-        (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
-        assert [made.outcome for made in record.evidence.turns[0].calls] == ["ok"]
+        registry = session.registry
+        found = [registry[name].parameters for name in registry]
+        done = [await dispatched(session, name, yes()) for name in registry]
+    assert found == [parameters for _, parameters in SCHEMAS]
+    assert done == [ToolOk({"text": "fine"})] * len(SCHEMAS)
+    assert len(registry.left_out) == len(UNUSABLE)
+    for reason, (_, why) in zip(registry.left_out.values(), UNUSABLE, strict=True):
+        assert why in reason
+    turn = {"user": "Go.", "confirm": "accept"}
+    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
+    model = ScriptedModel([call("odd0"), say("Done.")])
+    (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
+    assert [made.outcome for made in record.evidence.turns[0].calls] == ["ok"]
 
 
 def test_declared_tool_that_is_invalid_is_an_error(raw: Raw) -> None:

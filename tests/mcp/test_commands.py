@@ -1,9 +1,6 @@
 """Commands with an `mcp:` toolset and a real server."""
 
-import asyncio
 import json
-import os
-import re
 import shlex
 import subprocess
 import sys
@@ -13,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from lhkit.harness.results import Run
-from lhkit.models.dialects import DIALECTS
 from tests.children import search_paths
 from tests.mcp.conftest import START_S
-from tests.models.fake_vllm import FakeVllm, completion, streams
 
-pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 DECLARATION = """
 server = {server}
@@ -53,13 +48,6 @@ SCENARIOS = """
       reply: {contains_any: [nothing], claims: none}
       gold: {say: "You cancelled, so nothing was done."}
 """
-SUITE = """
-scenarios = ["notes.yaml"]
-toolset = "mcp:notes.toml"
-[arms]
-models = ["gold", "silent"]
-constraints = ["off"]
-"""
 FILES_SERVER = shlex.join([sys.executable, str(Path(__file__).with_name("files_server.py"))])
 
 Lhkit = Callable[..., str]
@@ -73,7 +61,6 @@ def folder(tmp_path: Path) -> Path:
     files = {"toml": declared, "yaml": SCENARIOS}
     for ending, text in files.items():
         (tmp_path / f"notes.{ending}").write_text(text, encoding="utf-8")
-    (tmp_path / "suite.toml").write_text(SUITE, encoding="utf-8")
     return tmp_path
 
 
@@ -112,9 +99,7 @@ def environment(folder: Path) -> dict[str, str]:
 OWN = ("--toolset", "mcp:notes.toml")
 
 
-def test_mutate_detects_all_mutations(
-    lhkit: Lhkit,
-) -> None:
+def test_mutate_detects_all_mutations(lhkit: Lhkit) -> None:
     output = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
     assert (output["tried"], output["noticed"]) == (output["tried"], output["tried"])
     assert output["tried"] > 20
@@ -132,42 +117,3 @@ def test_rescore_works_without_the_server(lhkit: Lhkit, folder: Path) -> None:
     }
     assert verdicts["gold"] == {"write-it": "pass", "leave-it": "pass"}
     assert verdicts["again"] == {"write-it": "fail", "leave-it": "pass"}
-
-
-def test_matrix_finds_the_declaration_next_to_the_suite(lhkit: Lhkit, folder: Path) -> None:
-    output = lhkit("matrix", "suite.toml")
-    assert re.search(r"gold.*2/2", output)
-    assert re.search(r"silent.*0/2", output)
-    assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
-
-
-@pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])
-async def test_terminal_chat_writes_only_after_confirmation(
-    folder: Path, answer: str, text: str | None
-) -> None:
-    notes = folder / "mine"
-    notes.mkdir()
-    target = notes / "b.txt"
-    rendered = DIALECTS["json"].render_call("write_file", {"path": str(target), "content": "milk"})
-    command = f"{FILES_SERVER} {shlex.quote(str(notes))}"
-    model = FakeVllm(streams(completion([rendered])), streams(completion(["That was it."])))
-    async with model:
-        options = ("--base-url", model.base_url, "--toolset", f"mcp:{command}")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "lhkit", "chat", *options),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=folder,
-            env=environment(folder),
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        why = [("Why not?", "")] if answer == "n" else []
-        for prompt, typed in (("> ", "Save milk"), ("[y/N] ", answer), *why, ("> ", "/quit")):
-            assert await process.stdout.readuntil(prompt.encode())
-            assert not target.exists() or typed == "/quit"
-            process.stdin.write(f"{typed}{os.linesep}".encode())
-        await process.communicate()
-    assert process.returncode == 0
-    assert (target.read_text(encoding="utf-8") if target.exists() else None) == text

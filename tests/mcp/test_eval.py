@@ -62,14 +62,6 @@ async def test_samples_have_separate_servers_and_folders(own: McpToolset) -> Non
     assert silent.records[0].judgement.verdict is Verdict.FAIL
 
 
-async def test_rejected_write_leaves_the_state(own: McpToolset) -> None:
-    rent = {"tool": "add_entry", "args": {"text": "rent"}, "result": "cancelled"}
-    turn = {"user": "Add rent.", "confirm": "reject", "expect": {"calls": [rent]}}
-    refused = scenario(1, turns=[turn], final={})
-    run = await replay([refused], gold_model, toolset=own, progress=False)
-    assert run.records[0].judgement.verdict is Verdict.PASS, run.records[0].judgement
-
-
 async def test_dead_server_makes_only_its_sample_invalid(own: McpToolset) -> None:
     def model(each: Scenario, _tools: object) -> ScriptedModel:
         dying = call("die") if each.id == "rent-1" else call("add_entry", text="rent")

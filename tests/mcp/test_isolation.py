@@ -14,7 +14,6 @@ import pytest
 from lhkit.errors import NotIsolatedError, UsageError
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import always_call_model, gold_model, gold_models, silent_model
 from lhkit.harness.corrections import (
     CorrectedCall,
@@ -31,7 +30,7 @@ from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.toolset import WrappedToolset, isolation_fault, load, opened, read_state
-from tests.mcp.conftest import LEDGER, START_S
+from tests.mcp.conftest import LEDGER, START_S, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -78,11 +77,6 @@ def lhkit(*words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         env={**os.environ, "COLUMNS": "3000", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
     )
-
-
-def written(file: Path) -> str:
-    """Return what the ledger contains; nothing where there is none."""
-    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def rent(**fields: Any) -> Scenario:
@@ -154,53 +148,28 @@ async def test_lint_runs_on_an_isolated_server(scenarios: Path, ledger: Ledger, 
     assert written(file) != ""
 
 
-@pytest.mark.parametrize("command", ["lint", "mutate"])
-def test_authoring_commands_write_nothing_on_a_shared_server(
-    scenarios: Path,
-    declared: Callable[[str], str],
-    file: Path,
-    command: str,
+@pytest.mark.parametrize("command", ["mutate", "eval --model gold --runs-dir"])
+def test_commands_refuse_reference_calls_on_a_shared_server(
+    scenarios: Path, declared: Callable[[str], str], file: Path, tmp_path: Path, command: str
 ) -> None:
-    done = lhkit(command, str(scenarios), "--toolset", declared(""))
+    words = [*command.split(), *([str(tmp_path / "runs")] if "runs" in command else [])]
+    done = lhkit(*words, str(scenarios), "--toolset", declared(""))
     assert written(file) == ""
-    assert done.returncode == (0 if command == "lint" else 2), done
-    assert "isolated = true" in done.stdout + done.stderr
+    assert done.returncode == 2, done
+    assert "isolated = true" in done.stderr
 
 
-@pytest.mark.parametrize("model", ["gold", "silent"])
-def test_eval_with_a_baseline_writes_nothing_on_a_shared_server(
-    scenarios: Path, declared: Callable[[str], str], file: Path, tmp_path: Path, model: str
-) -> None:
-    words = [str(scenarios), "--toolset", declared(""), "--model", model, "--exit-zero"]
-    done = lhkit("eval", *words, "--runs-dir", str(tmp_path / "runs"))
-    assert written(file) == ""
-    assert done.returncode == (2 if model == "gold" else 0), done
-    assert ("isolated = true" in done.stderr) is (model == "gold")
-
-
-async def test_mutate_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    with pytest.raises(NotIsolatedError, match=r"isolated = true") as refused:
-        await mutate([rent()], ledger())
-    assert "\n" not in str(refused.value)
-    assert written(file) == ""
-
-
-@pytest.mark.parametrize("maker", [gold_model, gold_models()])
 @pytest.mark.parametrize("stress", ["", "shuffle"])
-async def test_reference_calls_are_refused_on_a_shared_server(
-    ledger: Ledger, file: Path, maker: Any, stress: str
+async def test_baselines_are_refused_on_a_shared_server(
+    ledger: Ledger, file: Path, stress: str
 ) -> None:
-    model, toolset = stressed(maker, ledger(), parse_stress(stress))
+    makers: list[Any] = [gold_model, gold_models(), always_call_model(rent(), ledger())]
+    for maker in makers:
+        model, toolset = stressed(maker, ledger(), parse_stress(stress))
+        record = await run_sample(rent(), model, toolset)
+        assert record.judgement.verdict is Verdict.INVALID
     with pytest.raises(NotIsolatedError):
-        await replay([rent(), rent(id="more")], model, toolset=toolset, progress=False)
-    record = await run_sample(rent(), model, toolset)
-    assert record.judgement.verdict is Verdict.INVALID
-    assert written(file) == ""
-
-
-async def test_always_call_is_refused_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    record = await run_sample(rent(), always_call_model(rent(), ledger()), ledger())
-    assert record.judgement.verdict is Verdict.INVALID
+        await replay([rent(), rent(id="more")], gold_model, toolset=ledger(), progress=False)
     assert written(file) == ""
 
 

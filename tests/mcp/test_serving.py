@@ -14,7 +14,7 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.mcp.toolset import McpToolset
 from lhkit.tool_results import ToolOk
 from lhkit.toolset import opened
-from tests.mcp.conftest import START_S, Writer, dispatched
+from tests.mcp.conftest import START_S, Writer, dispatched, written
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -48,13 +48,13 @@ class Asked:
     """A client's person, who answers all questions so."""
 
     def __init__(self, action: Any, **content: Any) -> None:
-        self._answer = ElicitResult(action=action, content=content or None)
+        self.answer = ElicitResult(action=action, content=content or None)
         self.questions: list[str] = []
 
     async def __call__(self, _context: Any, params: Any) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         self.questions.append(params.message)
-        return self._answer
+        return self.answer
 
 
 @pytest.fixture
@@ -83,13 +83,7 @@ def text_of(result: Any) -> str:
     return str(result.content[0].text)
 
 
-def content(file: Path) -> str:
-    return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-async def test_serving_lists_schemas_and_hints(
-    words: list[str],
-) -> None:
+async def test_serving_lists_schemas_and_hints(words: list[str]) -> None:
     async with client(words, mode="legacy") as served:
         listed = {tool.name: tool for tool in (await served.list_tools()).tools}
         assert served.server_info is not None
@@ -114,21 +108,23 @@ async def test_serving_lists_schemas_and_hints(
 async def test_serving_writes_only_after_elicitation(
     words: list[str], file: Path, mode: str
 ) -> None:
-    refusals = [Asked("decline"), Asked("cancel"), Asked("accept"), Asked("accept", run=False)]
-    for person in refusals:
-        async with client(words, mode=mode, elicitation_callback=person) as served:
+    refusals: list[tuple[Any, Any]] = [("decline", None), ("cancel", None), ("accept", None)]
+    person = Asked("accept", run=False)
+    async with client(words, mode=mode, elicitation_callback=person) as served:
+        for action, given in [*refusals, ("accept", {"run": False})]:
+            person.answer = ElicitResult(action=action, content=given)
             done = await served.call_tool("write", {"text": "rent"})
             assert (done.is_error, text_of(done)) == (True, "cancelled: user did not confirm")
-        (question,) = person.questions
-        assert "write: Write it down." in question
-        assert '"text": "rent"' in question
-    assert content(file) == ""
-    async with client(words, mode=mode, elicitation_callback=Asked("accept", run=True)) as served:
+            question = person.questions.pop()
+            assert "write: Write it down." in question
+            assert '"text": "rent"' in question
+            assert written(file) == ""
+        person.answer = ElicitResult(action="accept", content={"run": True})
         done = await served.call_tool("write", {"text": "rent"})
         assert done.structured_content == {"written": "rent"}
         rule = await served.call_tool("write", {"text": ""})
         assert text_of(rule) == "r1_empty: Write something."
-    assert content(file) == "rent"
+    assert written(file) == "rent"
 
 
 @pytest.mark.promise("mcp.serve")
@@ -141,7 +137,7 @@ async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
         done = await served.call_tool("write", {"text": "rent"})
         assert text_of(done) == "cancelled: user did not confirm"
         assert done.content[1].text == '{"user_message":"not today"}'
-    assert content(file) == ""
+    assert written(file) == ""
     person = Asked("accept", **{"run": True, "args.text": "rent 2"})
     async with client(words, mode=mode, elicitation_callback=person) as served:
         done = await served.call_tool("write", {"text": "rent"})
@@ -149,7 +145,7 @@ async def test_serving_takes_a_reason_and_shows_an_edit_before_it_runs(
         assert done.content[1].text == '{"edited":{"text":"rent 2"}}'
     first, second = person.questions
     assert ('"text": "rent"' in first, '"text": "rent 2"' in second) == (True, True)
-    assert content(file) == "rent 2"
+    assert written(file) == "rent 2"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -162,7 +158,7 @@ async def test_serving_question_escapes_invisible_characters(
     (question,) = person.questions
     assert "re\\u202ent\\x9b\\u200b\\u2028\\u3164\\xa0" in question
     assert not set(question) & set(text) - set("rent")
-    assert content(file) == text
+    assert written(file) == text
 
 
 @pytest.mark.promise("mcp.serve")
@@ -174,10 +170,10 @@ async def test_serving_without_elicitation_needs_allow_writes(
         done = await served.call_tool("write", {"text": "rent"})
         assert done.is_error
         assert "--allow-writes" in text_of(done)
-    assert content(file) == ""
+    assert written(file) == ""
     async with client(words, "--allow-writes", mode=mode) as served:
         await served.call_tool("write", {"text": "rent"})
-    assert content(file) == "rent"
+    assert written(file) == "rent"
 
 
 @pytest.mark.promise("mcp.serve")
@@ -196,7 +192,7 @@ async def test_serving_answer_is_bound_to_the_arguments(words: list[str], file: 
             allow_input_required=True,
         )
         assert isinstance(other, InputRequiredResult)
-        assert content(file) == ""
+        assert written(file) == ""
 
 
 async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) -> None:
@@ -214,7 +210,7 @@ async def test_serving_works_with_lhkit_as_client(words: list[str], file: Path) 
         ]
         again = await dispatched(session, "write", ScriptedGate([True]), text="more")
         assert not isinstance(again, ToolOk)
-    assert content(file) == "rent"
+    assert written(file) == "rent"
 
 
 def test_serving_reports_a_missing_toolset(words: list[str]) -> None:

@@ -21,7 +21,6 @@ from lhkit.messages import GateOutcome
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
-from lhkit.tools.validation import Accepted, Invalid
 from lhkit.toolset import (
     label_of,
     load,
@@ -32,17 +31,20 @@ from lhkit.toolset import (
     reference_from,
     tool_programs,
 )
-from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatch_traced, dispatched
+from tests.mcp.conftest import (
+    LEDGER,
+    START_S,
+    Person,
+    Writer,
+    dispatch_traced,
+    dispatched,
+    written,
+)
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 Ledger = Callable[..., McpToolset]
-
-
-def written(file: Path) -> str:
-    """Return what the ledger holds; nothing where there is none."""
-    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def yes() -> ScriptedGate:
@@ -110,21 +112,17 @@ async def test_elicitation_form_sends_typed_values(ledger: Ledger, file: Path) -
 
 
 @pytest.mark.promise("mcp.elicitation")
-@pytest.mark.parametrize(
-    ("person", "action"),
-    [
+async def test_elicitation_form_reports_decline_and_cancel(ledger: Ledger, file: Path) -> None:
+    cases: list[tuple[ConfirmGate, str]] = [
         (Writer(True, typed=DECLINED), "decline"),
         (Writer(True, typed=CANCELLED), "cancel"),
         (Person(True), "decline"),  # a gate that knows no forms
         (ScriptedGate([True]), "decline"),  # no user, as in an eval
-    ],
-)
-async def test_elicitation_form_reports_decline_and_cancel(
-    ledger: Ledger, file: Path, person: ConfirmGate, action: str
-) -> None:
+    ]
     with opened(ledger(), {}, "en") as session:
-        done = await dispatched(session, "add_detailed", person, text="rent")
-    assert done == ToolOk({"result": f"not added: {action}"})
+        for person, action in cases:
+            done = await dispatched(session, "add_detailed", person, text="rent")
+            assert done == ToolOk({"result": f"not added: {action}"})
     assert written(file) == ""
 
 
@@ -185,50 +183,6 @@ async def test_toolset_refuses_sampling_requests(ledger: Ledger) -> None:
     assert str(done.data["result"]).startswith("refused:")
 
 
-async def test_results_are_converted(ledger: Ledger) -> None:
-    with opened(ledger(), {}, "en") as session:
-        refused = await dispatched(session, "refuse", yes())
-        assert refused == ToolErr("tool_error", "the ledger is full")
-        shown = await dispatched(session, "picture", yes())
-        assert shown == ToolOk({"text": "a cat", "not_shown": ["image (image/png, 12000 bytes)"]})
-        page = await dispatched(session, "page", yes())
-        assert page == ToolOk({"result": "<script>alert(1)</script><b>bold</b>"})
-        much = await dispatched(session, "shout", yes(), megabytes=3)
-        assert isinstance(much, ToolOk)
-        wrong = await dispatched(session, "add_entry", yes(), text=5)
-        assert isinstance(wrong, ToolErr)
-        assert wrong.code == "validation"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [("rent", 'entries.1 is "no entry" and should be object'), ("nothing", "no structured")],
-)
-async def test_result_violating_output_schema_is_an_error(file: Path, text: str, why: str) -> None:
-    words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
-    liar = McpToolset(server=shlex.join(words), start_s=START_S)
-    with opened(liar, {}, "en") as session:
-        done = await dispatch_traced(session, "lie", yes(), text=text)
-    assert isinstance(done.result, ToolErr)
-    assert done.result.code == "bad_result"
-    assert why in done.result.reason
-    assert "Whatever it did is done" in done.result.reason
-    assert done.ran
-    assert written(file) == f"{text}\n"
-
-
-async def test_toolset_supports_drafts_and_lists_left_out_tools(
-    file: Path,
-) -> None:
-    words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
-    with opened(McpToolset(server=shlex.join(words), start_s=START_S), {}, "en") as session:
-        assert list(session.registry) == ["lie", "pair"]
-        assert list(session.registry.left_out) == ["broken"]
-        assert "'any' is not valid" in session.registry.left_out["broken"]
-        assert isinstance(session.registry.validator("pair").check({"p": ["a", 1]}), Accepted)
-        assert isinstance(session.registry.validator("pair").check({"p": ["a", "b"]}), Invalid)
-
-
 async def test_toolset_leaves_patterns_to_the_server(ledger: Ledger, file: Path) -> None:
     with opened(ledger(), {}, "en") as session:
         assert "pattern" not in str(session.registry["add_code"].parameters)
@@ -249,9 +203,7 @@ async def test_panel_close_ends_the_server(ledger: Ledger) -> None:
     assert not started.is_alive()
 
 
-async def test_call_with_lone_surrogate_fails_alone(
-    ledger: Ledger,
-) -> None:
+async def test_call_with_lone_surrogate_fails_alone(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         half = await dispatched(session, "add_entry", yes(), text="\ud800")
         assert isinstance(half, ToolErr)
@@ -276,6 +228,7 @@ async def test_dead_or_oversized_server_fails_call_and_state(
     ledger: Ledger, tool: str, args: dict[str, Any], why: str
 ) -> None:
     with opened(ledger(), {}, "en") as session:
+        assert isinstance(await dispatched(session, "shout", yes(), megabytes=3), ToolOk)
         done = await dispatched(session, tool, yes(), **args)
         assert isinstance(done, ToolErr)
         assert done.code == "handler_error"
@@ -285,24 +238,23 @@ async def test_dead_or_oversized_server_fails_call_and_state(
             read_state(session)
 
 
+def python(code: str) -> str:
+    return shlex.join([sys.executable, "-c", code])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("command", "start_s", "why"),
     [
-        (["-c", "import sys; sys.exit('no such ledger')"], "no such ledger"),
-        (["-c", "print('<html>'); import time; time.sleep(600)"], "listed no tools within"),
-        (["-c", "print('x' * 40_000_000, flush=True); input()"], "did not start"),
+        (python("import sys; sys.exit('no such ledger')"), START_S, "no such ledger"),
+        (python("print('x' * 40_000_000, flush=True); input()"), 3, "did not start"),
+        ("no-such-command-of-anybody --x", START_S, "No such file"),
+        ("http://127.0.0.1:9/mcp", 20, r"http://127\.0\.0\.1:9/mcp"),
     ],
 )
-async def test_start_error_contains_stderr(words: list[str], why: str) -> None:
-    toolset = McpToolset(server=shlex.join([sys.executable, *words]), start_s=3)
+async def test_start_error_contains_the_reason(command: str, start_s: float, why: str) -> None:
     with pytest.raises(McpServerError, match=why):
-        open_session(toolset, {}, "en")
-
-
-async def test_start_error_for_a_missing_command() -> None:
-    with pytest.raises(McpServerError, match="No such file"):
-        open_session(load("mcp:no-such-command-of-anybody --x"), {}, "en")
+        open_session(McpToolset(server=command, start_s=start_s), {}, "en")
 
 
 async def test_toolset_works_over_http(address: str, file: Path) -> None:
@@ -316,11 +268,6 @@ async def test_toolset_works_over_http(address: str, file: Path) -> None:
         read = await dispatched(other, "read_entries")
         assert read == ToolOk({"entries": [{"id": 0, "text": "rent"}]})
     assert written(file) == "rent\n"
-
-
-async def test_start_error_for_an_unreachable_address() -> None:
-    with pytest.raises(McpServerError, match=r"http://127\.0\.0\.1:9/mcp"):
-        open_session(McpToolset(server="http://127.0.0.1:9/mcp", start_s=20), {}, "en")
 
 
 @pytest.mark.nightly
@@ -487,39 +434,40 @@ async def test_server_gets_variable_values(
         ('{"mcpServers": {"a": {}}}', "a.command: Field required"),
         ('{"mcpServers": {"a": {"command": "${LHKIT_NO}"}}}', "variable LHKIT_NO is not set"),
         ("[]", "it has none"),
+        ({"command": "x", "env": {"K": "${input:api-key}"}}, r"Write \$\{API_KEY\}"),
+        ({"url": "https://x.org", "headers": {"K": "Bearer ${input:key}"}}, r"Write \$\{KEY\}"),
+        ({"command": "x", "args": ["${user_config.key}"]}, r"\$\{user_config\.key\} cannot"),
+        ({"command": "x", "args": ["${config:a.b}"]}, "cannot be filled in"),
+        ({"url": "https://x.org/sse", "type": "sse"}, "'sse' is not supported"),
+        ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
+        ({"command": "x", "envFile": ".env"}, r"a\.envFile is not supported"),
+        ({"url": "https://x.org", "headersHelper": "x"}, r"a\.headersHelper is not supported"),
     ],
 )
-def test_mcp_json_errors(tmp_path: Path, content: str, why: str) -> None:
-    (tmp_path / "mcp.json").write_text(content)
+def test_mcp_json_errors(tmp_path: Path, content: str | dict[str, Any], why: str) -> None:
+    text = content if isinstance(content, str) else json.dumps({"servers": {"a": content}})
+    (tmp_path / "mcp.json").write_text(text)
     with pytest.raises(UsageError, match=why):
         load(f"mcp:{tmp_path / 'mcp.json'}#a")
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "world", "why"),
     [
-        ({"reads": ["nothing"]}, "no tool 'nothing': it has read_entries"),
-        ({"tools": ["nothing"]}, "no tool 'nothing'"),
-        ({"state": {"t": StateRead(tool="nothing")}}, "no tool 'nothing'"),
+        ({"reads": ["nothing"]}, {}, "no tool 'nothing': it has read_entries"),
+        ({"tools": ["nothing"]}, {}, "no tool 'nothing'"),
+        ({"state": {"t": StateRead(tool="nothing")}}, {}, "no tool 'nothing'"),
+        ({}, {"entries": []}, r"world\.entries: an MCP server has no such table"),
+        ({}, {"files": []}, "have no folder"),
+        ({}, {"calls": [{}]}, r"world\.calls: give a list of rows with tool"),
+        ({}, {"calls": [{"tool": "refuse"}]}, "refuse failed: the ledger is full"),
     ],
 )
-def test_open_rejects_unknown_tools(ledger: Ledger, options: dict[str, Any], why: str) -> None:
+def test_open_rejects_unknown_tools_and_invalid_worlds(
+    ledger: Ledger, options: dict[str, Any], world: dict[str, Any], why: str
+) -> None:
     with pytest.raises(UsageError, match=why):
-        open_session(ledger(**options), {}, "en")
-
-
-@pytest.mark.parametrize(
-    ("world", "why"),
-    [
-        ({"entries": []}, r"world\.entries: an MCP server has no such table"),
-        ({"files": []}, "have no folder"),
-        ({"calls": [{}]}, r"world\.calls: give a list of rows with tool"),
-        ({"calls": [{"tool": "refuse"}]}, "refuse failed: the ledger is full"),
-    ],
-)
-def test_open_rejects_invalid_worlds(ledger: Ledger, world: dict[str, Any], why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        open_session(ledger(isolated=True), world, "en")
+        open_session(ledger(isolated=True, **options), world, "en")
 
 
 def test_world_files_stay_in_the_folder() -> None:
@@ -535,18 +483,14 @@ def test_open_without_sdk_names_the_extra(ledger: Ledger, monkeypatch: pytest.Mo
         open_session(ledger(), {}, "en")
 
 
-async def test_tool_names_are_made_valid_for_models(ledger: Ledger, file: Path) -> None:
+async def test_tools_are_selected_ordered_and_renamed_for_models(
+    ledger: Ledger, file: Path
+) -> None:
     person = Person(True)
-    with opened(ledger(tools=["entries.add/many"]), {}, "en") as session:
-        assert list(session.registry) == ["entries_add_many"]
+    with opened(ledger(tools=["entries.add/many", "read_entries"]), {}, "en") as session:
+        assert list(session.registry) == ["entries_add_many", "read_entries"]
         assert await dispatched(session, "entries_add_many", person, texts=["rent"]) == ToolOk(
             {"result": "added rent"}
         )
     assert person.asked[0].summary.splitlines()[0] == "entries.add/many"
     assert written(file) == "rent\n"
-
-
-def test_tools_are_selected_and_ordered(ledger: Ledger) -> None:
-    with opened(ledger(tools=["add_entry", "read_entries"]), {}, "en") as session:
-        assert list(session.registry) == ["add_entry", "read_entries"]
-    assert LEDGER.exists()

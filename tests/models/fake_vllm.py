@@ -6,11 +6,15 @@ details --enable-per-request-metrics --enable-force-include-usage).
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import web
+
+from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 
 END_OF_TURN = 106
 PROMPT_IDS = (2, 105, 2364, 107)
@@ -189,6 +193,14 @@ def models(*names: str) -> Behaviour:
     return answers(200, json.dumps({"object": "list", "data": data}))
 
 
+@asynccontextmanager
+async def connected(server: "FakeVllm", **endpoint: Any) -> AsyncIterator[Any]:
+    """Connect a client to the server, without retries unless they are given."""
+    options = {"base_url": server.base_url, "retries": 0, **endpoint}
+    async with aclosing(await connect(Endpoint(**options))) as model:
+        yield model
+
+
 class FakeVllm:
     """Serves on 127.0.0.1; the behaviours answer `/v1/completions` and the chat, in order.
 
@@ -198,10 +210,7 @@ class FakeVllm:
     """
 
     def __init__(
-        self,
-        *behaviours: Behaviour,
-        routes: Mapping[str, Behaviour] | None = None,
-        port: int = 0,
+        self, *behaviours: Behaviour, routes: Mapping[str, Behaviour] | None = None, port: int = 0
     ) -> None:
         self._behaviours = list(behaviours)
         self._routes = {

@@ -133,6 +133,13 @@ async def record(path: Path, inner: ChatModel, *requests: ModelRequest) -> list[
         return [await collect(model, request) for request in requests]
 
 
+async def refusal(path: Path, request: ModelRequest) -> str:
+    """Return the error message for a request that the cassette does not have."""
+    with pytest.raises(CassetteError) as caught:
+        await collect(CassetteModel.open(path), request)
+    return str(caught.value)
+
+
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
@@ -147,21 +154,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "cassette.jsonl"
 
 
-async def test_cassette_replays_all_events_and_data(path: Path) -> None:
-    assert await record(path, Playing(EVENTS), REQUEST) == [list(EVENTS)]
-    model = CassetteModel.open(path)
-    assert await collect(model) == list(EVENTS)
-    assert model.identity == IDENTITY
-
-
 characters = st.text(st.characters(exclude_categories=()), max_size=80)
 texts = characters.map(lambda text: json.loads(json.dumps(text))) | st.sampled_from(
-    [
-        "물\n" * 40,
-        "\ud800",
-        "\x00\x1b\r\n\u2028\x85" * 20,
-        "각\n각\n" * 20,
-    ]
+    ["물\n" * 40, "\ud800", "\x00\x1b\r\n\u2028\x85" * 20, "각\n각\n" * 20]
 )
 whole = st.text(max_size=20) | st.sampled_from(["\ud800", "물\udc00\n"])
 json_values = st.recursive(
@@ -212,26 +207,22 @@ async def test_cassette_replays_any_events_for_any_request(
     assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
 
 
-async def test_recording_counts_times_from_the_request(path: Path) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
-    (response,) = read_cassette(path).responses
-    assert [each.at_s for each in response.events] == [0.5, 1.0, 1.5, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("pace", "slept"), [(0, []), (1, [0.5, 0.5, 0.5, 0.5]), (0.5, [0.25, 0.25, 0.25, 0.25])]
-)
-async def test_cassette_pace_scales_the_recorded_time(
-    path: Path, pace: float, slept: list[float]
+@pytest.mark.parametrize("pace", [0.0, 0.5, 2.0])
+async def test_cassette_replays_all_events_at_a_pace_with_the_recorded_clock(
+    path: Path, pace: float
 ) -> None:
-    await record(path, Playing(EVENTS), REQUEST)
-    waits: list[float] = []
+    assert await record(path, Playing(EVENTS), REQUEST, HELLO) == [list(EVENTS)] * 2
+    waited_s: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
+    async def wait(seconds: float) -> None:
+        waited_s.append(seconds)
 
-    assert await collect(CassetteModel.open(path, pace=pace, sleep=sleep)) == list(EVENTS)
-    assert waits == slept
+    model = CassetteModel.open(path, pace=pace, sleep=wait)
+    assert (model.identity, model.clock()) == (IDENTITY, 0.0)
+    for request, clock_s in ((REQUEST, 2.0), (HELLO, 4.0)):  # an event takes half a second
+        assert await collect(model, request) == list(EVENTS)
+        assert model.clock() == pytest.approx(clock_s)
+    assert waited_s == [pytest.approx(0.5 * pace)] * 8 if pace else waited_s == []
 
 
 @pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
@@ -269,12 +260,10 @@ async def test_cassette_compares_result_limits_only_where_they_cut(path: Path) -
         await record(path, Playing(EVENTS), with_message(1, message))
         assert "max_bytes" not in text_of(path)
         other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
-        replayed = CassetteModel.open(path)
         if message is whole:
-            assert await collect(replayed, other) == list(EVENTS)
+            assert await collect(CassetteModel.open(path), other) == list(EVENTS)
         else:
-            with pytest.raises(CassetteError, match="max_bytes"):
-                await collect(replayed, other)
+            assert "max_bytes" in await refusal(path, other)
 
 
 def with_message(index: int, message: Any) -> ModelRequest:
@@ -317,9 +306,7 @@ async def test_cassette_refuses_an_unknown_request_with_a_diff(
     path: Path, asked: ModelRequest, part: str, gone: str, new: str
 ) -> None:
     await record(path, ScriptedModel([]), HELLO, REQUEST)
-    with pytest.raises(CassetteError) as caught:
-        await collect(CassetteModel.open(path), asked)
-    sentence, *diff = str(caught.value).split("\n")
+    sentence, *diff = (await refusal(path, asked)).split("\n")
     assert str(path) in sentence
     assert f"nearest recorded one in {part}: record it again" in sentence
     assert diff[:2] == [f"--- recorded {part}", f"+++ new {part}"]
@@ -339,41 +326,31 @@ async def test_cassette_diff_names_a_missing_or_additional_message(
     path: Path, messages: Any, sign: str, part: str
 ) -> None:
     await record(path, ScriptedModel([]), REQUEST)
-    with pytest.raises(CassetteError, match=f"one in {part}:") as caught:
-        await collect(CassetteModel.open(path), replace(REQUEST, messages=messages))
-    changed = str(caught.value).split("\n")[4:]
-    assert {line[0] for line in changed} == {sign}
+    message = await refusal(path, replace(REQUEST, messages=messages))
+    assert f"one in {part}:" in message
+    assert {line[0] for line in message.split("\n")[4:]} == {sign}
 
 
 async def test_cassette_diff_names_all_changes_and_is_cut(path: Path) -> None:
     await record(path, ScriptedModel([]), REQUEST)
     asked = replace(REQUEST, instructions="줄\n" * 90, sampling=Sampling(seed=1))
-    with pytest.raises(CassetteError, match="in instructions and sampling:") as caught:
-        await collect(CassetteModel.open(path), asked)
-    assert "more lines" in str(caught.value)
-    assert len(str(caught.value).split("\n")) < 40
+    message = await refusal(path, asked)
+    assert "in instructions and sampling:" in message
+    assert "more lines" in message
+    assert len(message.split("\n")) < 40
 
 
 async def test_cassette_diff_shows_the_change_in_a_long_line(path: Path) -> None:
     await record(path, ScriptedModel([]), replace(HELLO, instructions="가" * 500 + "old"))
-    with pytest.raises(CassetteError) as caught:
-        await collect(CassetteModel.open(path), replace(HELLO, instructions="가" * 500 + "new"))
-    shown = [line for line in str(caught.value).split("\n")[4:] if line[0] in "-+"]
+    message = await refusal(path, replace(HELLO, instructions="가" * 500 + "new"))
+    shown = [line for line in message.split("\n")[4:] if line[0] in "-+"]
     assert [("old" in line, "new" in line) for line in shown] == [(True, False), (False, True)]
-
-
-async def test_cassette_diff_explains_unicode_normalization(path: Path) -> None:
-    await record(path, ScriptedModel([]), HELLO)
-    asked = ModelRequest(messages=(UserMessage(text=normalize("NFD", "안녕")),))
-    with pytest.raises(CassetteError, match=r"they look the same: one has composed Korean"):
-        await collect(CassetteModel.open(path), asked)
 
 
 async def test_cassette_diff_escapes_control_characters(path: Path) -> None:
     await record(path, ScriptedModel([]), HELLO)
-    with pytest.raises(CassetteError) as caught:
-        await collect(CassetteModel.open(path), replace(HELLO, instructions="\x9b2J \u202e \ud800"))
-    assert str(caught.value).replace("\n", "").isprintable()
+    message = await refusal(path, replace(HELLO, instructions="\x9b2J \u202e \ud800"))
+    assert message.replace("\n", "").isprintable()
 
 
 OTHER = replace(REQUEST, instructions="다른 지시", sampling=Sampling(seed=3))
@@ -397,16 +374,15 @@ def spoken(text: str) -> ModelRequest:
             spoken("오늘 기분 나빠"),
             "오늘 기분 좋아",
         ),
+        ([HELLO], spoken(normalize("NFD", "안녕")), "look the same: one has composed Korean"),
     ],
-    ids=["longest shared conversation", "fewest changes", "most alike words"],
+    ids=["longest shared conversation", "fewest changes", "most alike words", "normalization"],
 )
 async def test_cassette_diff_takes_the_most_similar_request(
     path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
 ) -> None:
     await record(path, ScriptedModel([]), *recorded)
-    with pytest.raises(CassetteError) as caught:
-        await collect(CassetteModel.open(path), asked)
-    assert said in str(caught.value)
+    assert said in await refusal(path, asked)
 
 
 async def test_cassette_file_leaves_out_repeated_fields(path: Path) -> None:
@@ -571,23 +547,3 @@ async def test_cassette_reports_that_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(encode_cassette(Cassette(identity=IDENTITY)))
     with pytest.raises(CassetteError, match=r"a\.jsonl is empty: record it again"):
         await collect(CassetteModel.open(tmp_path / "a.jsonl"))
-
-
-@pytest.mark.parametrize("pace", [0.0, 2.0])
-async def test_cassette_clock_advances_by_recorded_durations_at_any_pace(
-    path: Path, pace: float
-) -> None:
-    await record(path, Playing(EVENTS), REQUEST, HELLO)
-    took_s = [each.events[-1].at_s for each in read_cassette(path).responses]
-    waited_s: list[float] = []
-
-    async def wait(seconds: float) -> None:
-        waited_s.append(seconds)
-
-    model = CassetteModel.open(path, pace=pace, sleep=wait)
-    assert model.clock() == 0.0
-    await collect(model)
-    assert model.clock() == pytest.approx(took_s[0])
-    await collect(model, HELLO)
-    assert model.clock() == pytest.approx(sum(took_s))
-    assert sum(waited_s) == pytest.approx(pace * sum(took_s))

@@ -57,107 +57,71 @@ def parse_calls(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tup
     return [(call.name, call.args, call.repairs) for call in result.calls]
 
 
+ASSEMBLED: dict[str, tuple[list[dict[str, Any]], list[Any]]] = {
+    "name in two pieces": (
+        [chat_call(0, "get_", ""), chat_call(0, "weather", ""), chat_call(0, None, TEXT)],
+        [("get_weather", WEATHER, ())],
+    ),
+    "pieces of two calls mixed, index 1 left out": (
+        [
+            chat_call(0, "add", '{"a"', id="x"),
+            chat_call(2, "get_weather", '{"b"', id="y"),
+            chat_call(0, None, ":1}"),
+            chat_call(2, None, ":2}"),
+        ],
+        [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
+    ),
+    "the index orders, not the arrival": (
+        [chat_call(1, "get_weather", TEXT), chat_call(0, "add", '{"a":1}')],
+        [("add", {"a": 1}, ()), ("get_weather", WEATHER, ())],
+    ),
+    "all calls have the index 0 and ids of their own": (
+        [chat_call(0, "add", '{"a":1}', id="x"), chat_call(0, "add", '{"a":2}', id="y")],
+        [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
+    ),
+    "no index at all": (
+        [
+            chat_call(None, "add", '{"a":', id="x"),
+            chat_call(None, None, "1}"),
+            chat_call(None, "add", '{"a":2}'),
+        ],
+        [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
+    ),
+    "ids instead of indices": (
+        [
+            chat_call(None, "add", '{"a":', id="x"),
+            chat_call(None, "get_weather", '{"b":', id="y"),
+            chat_call(None, None, "1}", id="x"),
+            chat_call(None, None, "2}", id="y"),
+        ],
+        [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
+    ),
+    "a call without a name": ([chat_call(0, None, TEXT)], [("", WEATHER, ())]),
+}
+
+
+@pytest.mark.parametrize(("pieces", "expected"), ASSEMBLED.values(), ids=ASSEMBLED)
+def test_chat_content_assembles_calls_from_deltas(
+    pieces: list[dict[str, Any]], expected: list[Any]
+) -> None:
+    assert parse_calls(calls(*pieces)) == expected
+
+
 @pytest.mark.parametrize(
-    ("deltas", "expected"),
+    ("arguments", "args", "repairs"),
     [
-        pytest.param(
-            calls(chat_call(0, "add", TEXT, id="a")), [("add", WEATHER, ())], id="one piece"
-        ),
-        pytest.param(
-            calls(
-                chat_call(0, "add", "", id="a"), *(chat_call(0, None, letter) for letter in TEXT)
-            ),
-            [("add", WEATHER, ())],
-            id="letter by letter",
-        ),
-        pytest.param(
-            calls(*(chat_call(0, "add", letter, id="a") for letter in TEXT)),
-            [("add", WEATHER, ())],
-            id="name and id repeated in every piece",
-        ),
-        pytest.param(
-            calls(chat_call(0, "get_", ""), chat_call(0, "weather", ""), chat_call(0, None, TEXT)),
-            [("get_weather", WEATHER, ())],
-            id="name in two pieces",
-        ),
-        pytest.param(
-            calls(
-                chat_call(0, "add", '{"a"', id="x"),
-                chat_call(2, "get_weather", '{"b"', id="y"),
-                chat_call(0, None, ":1}"),
-                chat_call(2, None, ":2}"),
-            ),
-            [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
-            id="pieces of two calls mixed, index 1 left out",
-        ),
-        pytest.param(
-            calls(chat_call(1, "get_weather", TEXT), chat_call(0, "add", '{"a":1}')),
-            [("add", {"a": 1}, ()), ("get_weather", WEATHER, ())],
-            id="the index orders, not the arrival",
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", '{"a":1}', id="x"), chat_call(0, "add", '{"a":2}', id="y")),
-            [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
-            id="all calls have the index 0 and ids of their own",
-        ),
-        pytest.param(
-            calls(
-                chat_call(None, "add", '{"a":', id="x"),
-                chat_call(None, None, "1}"),
-                chat_call(None, "add", '{"a":2}'),
-            ),
-            [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
-            id="no index at all",
-        ),
-        pytest.param(
-            calls(
-                chat_call(None, "add", '{"a":', id="x"),
-                chat_call(None, "get_weather", '{"b":', id="y"),
-                chat_call(None, None, "1}", id="x"),
-                chat_call(None, None, "2}", id="y"),
-            ),
-            [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
-            id="ids instead of indices",
-        ),
-        pytest.param(calls(chat_call(0, "add", "{}")), [("add", {}, ())], id="no argument, {}"),
-        pytest.param(
-            calls(chat_call(0, "add", "")), [("add", {}, ("empty_arguments",))], id='"" for {}'
-        ),
-        pytest.param(
-            calls(chat_call(0, "add")), [("add", {}, ("empty_arguments",))], id="nothing for {}"
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", {"a": "1"})),
-            [("add", {"a": "1"}, ("object_arguments",))],
-            id="an object instead of a string",
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", '{"a": 1')),
-            [("add", '{"a": 1', ("malformed",))],
-            id="no JSON is a call that validation refuses",
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", '{"a": NaN}')),
-            [("add", '{"a": NaN}', ("malformed",))],
-            id="a number that JSON has not",
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", '"{}"')), [("add", "{}", ())], id="JSON, but no object"
-        ),
-        pytest.param(
-            calls(chat_call(0, None, TEXT)), [("", WEATHER, ())], id="a call without a name"
-        ),
-        pytest.param(
-            calls(chat_call(0, "add", '{"a":"0101","b":"true"}')),
-            [("add", {"a": "0101", "b": "true"}, ())],
-            id="digits in quotes stay a string",
-        ),
+        ("{}", {}, ()),
+        ("", {}, ("empty_arguments",)),
+        (None, {}, ("empty_arguments",)),
+        ({"a": "1"}, {"a": "1"}, ("object_arguments",)),
+        ('{"a": 1', '{"a": 1', ("malformed",)),
+        ('{"a": NaN}', '{"a": NaN}', ("malformed",)),
+        ('"{}"', "{}", ()),
+        ('{"a":"0101","b":"true"}', {"a": "0101", "b": "true"}, ()),
     ],
 )
-def test_chat_content_assembles_calls_from_deltas(
-    deltas: list[dict[str, Any]], expected: list[Any]
-) -> None:
-    assert parse_calls(deltas) == expected
+def test_chat_content_reads_arguments(arguments: Any, args: Any, repairs: tuple[str, ...]) -> None:
+    assert parse_calls(calls(chat_call(0, "add", arguments))) == [("add", args, repairs)]
 
 
 @given(args=ARGUMENTS, cuts=st.lists(st.integers(0, 200), max_size=6), ascii_only=st.booleans())
@@ -179,13 +143,13 @@ def test_chat_content_yields_calls_only_at_the_close() -> None:
     assert content.result is None
 
 
-@pytest.mark.parametrize("end", range(len(TEXT) + 1))
-def test_chat_content_returns_a_cut_call_as_fragment(end: int) -> None:
-    whole, last = chat_call(0, "add", TEXT), chat_call(1, "add", TEXT[:end])
-    events, result = events_of(calls(whole, last), truncated=True)
-    assert events == [ToolCallParsed(call=result.calls[0])]
-    assert [call.args for call in result.calls] == [WEATHER]
-    assert result.fragment == f"add {TEXT[:end]}".strip()
+def test_chat_content_returns_a_cut_call_as_fragment() -> None:
+    for end in range(len(TEXT) + 1):
+        whole, last = chat_call(0, "add", TEXT), chat_call(1, "add", TEXT[:end])
+        events, result = events_of(calls(whole, last), truncated=True)
+        assert events == [ToolCallParsed(call=result.calls[0])]
+        assert [call.args for call in result.calls] == [WEATHER]
+        assert result.fragment == f"add {TEXT[:end]}".strip()
 
 
 def test_chat_content_fragment_is_never_empty() -> None:
@@ -240,12 +204,16 @@ def test_chat_content_refuses_an_invalid_delta(choice: dict[str, Any]) -> None:
         list(ChatContent(KNOWN).feed(choice))
 
 
-def test_chat_content_refuses_content_after_the_end() -> None:
-    content = ChatContent(KNOWN)
-    list(content.end())
-    assert list(content.feed({"delta": {}})) == []
+@pytest.mark.parametrize(
+    ("nothing", "content"),
+    [({}, "네"), ({"content": [{"type": "text", "text": ""}]}, [{"type": "text", "text": "네"}])],
+)
+def test_chat_content_refuses_content_after_the_end(nothing: Any, content: Any) -> None:
+    reader = ChatContent(KNOWN)
+    list(reader.end())
+    assert list(reader.feed({"delta": nothing})) == []
     with pytest.raises(StreamBrokenError, match="went on after the end"):
-        list(content.feed({"delta": {"content": "네"}}))
+        list(reader.feed({"delta": {"content": content}}))
 
 
 @pytest.mark.parametrize("reason", ["tool_calls", "tool_use"])
@@ -383,11 +351,7 @@ THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
         ([THINKS, {"type": "text", "text": "네"}], "네", "음"),
         ([{"type": "thinking", "thinking": "음", "signature": "x"}], "", "음"),
         ([{"type": "reasoning", "text": "음"}], "", "음"),
-        (
-            [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}],
-            "",
-            "음",
-        ),
+        ([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}], "", "음"),
         ([{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "네"}], "네", ""),
         ([{"type": "refusal", "refusal": "아니요"}], "아니요", ""),
         ([], "", ""),
@@ -403,14 +367,6 @@ def test_chat_content_reads_a_list_of_parts(content: Any, text: str, thinking: s
 def test_chat_content_reads_thinking_as_a_list_of_parts() -> None:
     _, result = events_of([{"reasoning_content": [{"type": "text", "text": "음"}]}])
     assert (result.text, result.thinking) == ("", "음")
-
-
-def test_chat_content_accepts_empty_parts_after_the_end() -> None:
-    content = ChatContent(KNOWN)
-    list(content.end())
-    assert list(content.feed({"delta": {"content": [{"type": "text", "text": ""}]}})) == []
-    with pytest.raises(StreamBrokenError, match="went on after the end"):
-        list(content.feed({"delta": {"content": [{"type": "text", "text": "네"}]}}))
 
 
 @pytest.mark.parametrize("first", [0, 0.0, " 0 "])

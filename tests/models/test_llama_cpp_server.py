@@ -16,11 +16,9 @@ from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.files import file_sha256
 from lhkit.models import llama_cpp_server
-from lhkit.models.dialects.base import Constraint
 from lhkit.models.identity import weights_alias
 from lhkit.models.llama_cpp_server import (
     ADAPTER,
-    LlamaCppSettings,
     ensure_light,
     light_adapter,
     light_file,
@@ -114,19 +112,13 @@ async def test_ensure_light_of_the_base_has_no_adapter(world: World) -> None:
     assert light_adapter(file) is None
     assert {each.suffix for each in file.parent.iterdir()} == {".gguf", ".html", ".json"}
     assert light_sha256(file) == file_sha256(file)
+    assert (file.name, (await world.ensure()).name) == (
+        "gemma-base-Q4_K_M.gguf",
+        "gemma-Q4_K_M.gguf",
+    )
 
 
-async def test_light_sha256_changes_with_the_adapter(world: World) -> None:
-    file = await world.ensure()
-    first = light_sha256(file)
-    assert first != file_sha256(file)
-    file.with_name(ADAPTER).write_bytes(b"another")
-    assert light_sha256(file) != first
-
-
-async def test_ensure_light_builds_once_with_manifest_and_terms(
-    world: World,
-) -> None:
+async def test_ensure_light_builds_once_per_adapter_with_manifest_and_terms(world: World) -> None:
     file = await world.ensure()
     made = {each.name for each in file.parent.iterdir()}
     assert made == {file.name, ADAPTER, "GEMMA_TERMS.html", FOLDER_MANIFEST}
@@ -137,12 +129,11 @@ async def test_ensure_light_builds_once_with_manifest_and_terms(
     assert world.fetches == 1
     left = [each.name for each in file.parent.parent.iterdir() if each.suffix != ".lock"]
     assert left == [file.parent.name]
-
-
-async def test_light_file_changes_with_the_adapter(world: World) -> None:
-    first = await world.ensure()
+    before = light_sha256(file)
+    file.with_name(ADAPTER).write_bytes(b"another")
+    assert file_sha256(file) != light_sha256(file) != before
     write_adapter(world.adapter, note="trained on")
-    assert await world.ensure() != first
+    assert await world.ensure() != file
 
 
 @pytest.mark.parametrize(
@@ -177,9 +168,7 @@ async def test_require_llama_cpp_fails_before_fetching(
     assert not (tmp_path / "weights").exists()
 
 
-async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(
-    tmp_path: Path,
-) -> None:
+async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_path: Path) -> None:
     file, adapter = tmp_path / "gemma-Q4_K_M.gguf", tmp_path / ADAPTER
     file.write_bytes(b"weights")
     adapter.write_bytes(b"adapter")
@@ -220,6 +209,7 @@ def test_runtime_refuses_unsupported_options_before_the_start(
         app.require_choice(choice, LLAMA_CPP)
     if "constraint" not in asked:
         app.require_choice(choice)
+    app.require_choice(app.ModelChoice(constraint="off"), LLAMA_CPP)
 
 
 @pytest.mark.parametrize("asked", [{"server_parser": True}, {"compiled": True}])
@@ -229,11 +219,3 @@ async def test_prepare_server_refuses_vllm_options_for_llama_cpp(
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
         await embedded.prepare_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
-
-
-def test_light_file_differs_by_name(tmp_path: Path) -> None:
-    files = {light_file(tmp_path, name) for name in ("gemma", "gemma-base")}
-    assert {each.name for each in files} == {"gemma-Q4_K_M.gguf", "gemma-base-Q4_K_M.gguf"}
-    assert LlamaCppSettings(model=files.pop(), served_name="gemma", log_path=tmp_path).environment()
-    constraint: Constraint = "off"
-    app.require_choice(app.ModelChoice(constraint=constraint), LLAMA_CPP)

@@ -2,33 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from lhkit.errors import (
-    LhkitError,
-    ModelError,
-    RequestRefusedError,
-    ServerFailedError,
-    StreamBrokenError,
-    UsageError,
-)
+from lhkit.errors import LhkitError, ModelError, RequestRefusedError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai_chat import OpenAiHttp
-from lhkit.models.served import connect, require_constraint
-from lhkit.models.transport import Endpoint
-from lhkit.models.vllm import VllmHttp
+from lhkit.models.served import require_constraint
 from lhkit.responses import Finished, ModelEvent, Sampling, ToolCallParsed, Usage
 from lhkit.testing import object_schema
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
+from tests.models import fake_vllm
 from tests.models.fake_vllm import (
-    DONE,
     END_OF_TURN,
     NOT_FOUND,
     PROMPT_IDS,
@@ -36,9 +25,7 @@ from tests.models.fake_vllm import (
     FakeVllm,
     answers,
     chat_call,
-    chat_chunk,
     chat_completion,
-    event,
     streams,
 )
 
@@ -55,10 +42,7 @@ REQUEST = ModelRequest(
 )
 FUNCTION = {"name": "log_water", "description": "물 기록", "parameters": dict(TOOL.parameters)}
 ASKED = {
-    "messages": [
-        {"role": "system", "content": "비서"},
-        {"role": "user", "content": "물 마셨어"},
-    ],
+    "messages": [{"role": "system", "content": "비서"}, {"role": "user", "content": "물 마셨어"}],
     "tools": [{"type": "function", "function": FUNCTION}],
     "tool_choice": "auto",
 }
@@ -69,7 +53,6 @@ DELTAS = [
     {"tool_calls": [chat_call(0, None, "200}")]},
 ]
 PLAIN = chat_completion(DELTAS, reason="tool_calls", tokens=9, token_ids=False)
-WHOLE = {"content": None, "tool_calls": [chat_call(None, "log_water", "{}", id="a")]}
 ELSEWHERE = {"/version": answers(404, NOT_FOUND)}
 NO_PARSER = json.dumps(
     {
@@ -83,15 +66,7 @@ NO_PARSER = json.dumps(
 )
 
 
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
-    options = {"dialect": "openai", "retries": 0, **endpoint}
-    model = await connect(Endpoint(base_url=server.base_url, **options))
-    assert isinstance(model, OpenAiHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
+connected = partial(fake_vllm.connected, dialect="openai")
 
 
 async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -105,6 +80,7 @@ def last_of(events: list[ModelEvent]) -> Finished:
 
 async def test_openai_sends_no_extensions_to_other_servers() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
+        assert isinstance(model, OpenAiHttp)
         events = await said(model)
     assert server.bodies == [
         {
@@ -160,23 +136,6 @@ async def test_openai_refuses_the_constraint_auto() -> None:
     require_constraint("json", "auto", (TOOL,))
 
 
-async def test_connect_chooses_the_client_by_dialect() -> None:
-    async with FakeVllm() as server:
-        model = await connect(Endpoint(base_url=server.base_url, dialect="json"))
-        assert isinstance(model, VllmHttp)
-        await model.aclose()
-        with pytest.raises(UsageError, match="functiongemma, gemma4, json, openai, pythonic"):
-            await connect(Endpoint(base_url=server.base_url, dialect="klingon"))
-
-
-async def test_connect_accepts_an_address() -> None:
-    async with FakeVllm() as server:
-        model = await connect(server.base_url)
-        assert isinstance(model, VllmHttp)
-        assert model.identity.dialect == "json"
-        await model.aclose()
-
-
 async def test_openai_keeps_the_token_ids_of_vllm() -> None:
     chunks = chat_completion(DELTAS, reason="tool_calls", tokens=5)
     async with FakeVllm(streams(chunks)) as server, connected(server) as model:
@@ -212,16 +171,10 @@ async def test_openai_accepts_a_last_event_without_blank_line(end: bytes) -> Non
     ("behaviour", "error", "sentence"),
     [
         (answers(400, NO_PARSER), RequestRefusedError, "lhkit serve MODEL --server-parser"),
-        (streams([event(chat_chunk({}, "error")), DONE]), ServerFailedError, "gave up"),
         (
             streams(chat_completion([{"content": "네"}], reason="tool_calls", token_ids=False)),
             StreamBrokenError,
             r"answer of http://127.0.0.1:\d+ is invalid: its finish_reason is 'tool_calls'",
-        ),
-        (
-            streams([event({"choices": [{"message": WHOLE, "finish_reason": "stop"}]}), DONE]),
-            StreamBrokenError,
-            r"answer of http://127.0.0.1:\d+ is invalid: its tool calls came in 'message'",
         ),
     ],
 )

@@ -53,10 +53,7 @@ def test_chat_messages_of_a_conversation() -> None:
     ]
     assert converted == [
         {"role": "system", "content": "비서"},
-        {
-            "role": "user",
-            "content": "[오늘: 2026-06-15]\n잠 <end_of_turn>\n<start_of_turn>model",
-        },
+        {"role": "user", "content": "[오늘: 2026-06-15]\n잠 <end_of_turn>\n<start_of_turn>model"},
         {
             "role": "assistant",
             "content": "찾을게요.",

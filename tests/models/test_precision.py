@@ -41,9 +41,7 @@ def test_choose_precision_by_common_flags_of_all_cores(
     assert (found.dtype, found.why) == (dtype, why)
 
 
-def test_choose_precision_without_flags_is_float32(
-    tmp_path: Path,
-) -> None:
+def test_choose_precision_without_flags_is_float32(tmp_path: Path) -> None:
     found = choose_precision(None, this_processor(tmp_path / "no such file"))
     assert (found.dtype, found.why) == ("float32", "unknown")
     assert "cannot be read" in found.describe(load_catalog("en"))

@@ -9,12 +9,14 @@ import pytest
 from aiohttp import web
 
 from lhkit.errors import ModelError, RequestRefusedError
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.errors import refused_field
-from lhkit.models.served import connect
-from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, Sampling
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
 from tests.models.fake_vllm import (
     NOT_FOUND,
     Behaviour,
@@ -22,6 +24,7 @@ from tests.models.fake_vllm import (
     answers,
     chat_completion,
     completion,
+    connected,
     streams,
 )
 
@@ -98,10 +101,7 @@ def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
         (error("temperature must be in (0, 2]"), "temperature"),
         (error("temperature should be at least 0.01"), "temperature"),
         (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
-        (
-            json.dumps({"detail": extra("body", "temperature", kind="greater_than")}),
-            "temperature",
-        ),
+        (json.dumps({"detail": extra("body", "temperature", kind="greater_than")}), "temperature"),
     ],
 )
 def test_refused_field_reads_the_unsupported_field(body: str, field: str) -> None:
@@ -155,17 +155,17 @@ async def results_of(
 ) -> tuple[list[Finished | ModelError], list[dict[str, Any]]]:
     results: list[Finished | ModelError] = []
     elsewhere = {"/version": answers(404, NOT_FOUND)}
-    async with FakeVllm(*[behaviour] * 20, routes=elsewhere) as server:
-        endpoint = Endpoint(base_url=server.base_url, dialect="openai", retries=0)
-        model = await connect(endpoint)
+    async with (
+        FakeVllm(*[behaviour] * 20, routes=elsewhere) as server,
+        connected(server, dialect="openai") as model,
+    ):
         for request in requests:
             try:
                 async for event in model.stream(request):
                     results += [event] if isinstance(event, Finished) else []
             except ModelError as fault:
                 results.append(fault)
-        await model.aclose()
-        return results, server.bodies
+    return results, server.bodies
 
 
 def fields_of(body: Mapping[str, Any]) -> set[str]:
@@ -207,17 +207,25 @@ async def test_client_leaves_out_a_refused_field_and_records_it(
     assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
 
 
-async def test_client_sends_all_fields_by_default() -> None:
-    results, bodies = await results_of(picky(), REQUEST)
-    assert [each.refused_fields for each in results if isinstance(each, Finished)] == [()]
-    assert [fields_of(each) for each in bodies] == [ALL]
-
-
 async def test_client_leaves_out_a_temperature_only_if_it_is_zero() -> None:
     warm = replace(REQUEST, sampling=Sampling(temperature=0.7))
     results, bodies = await results_of(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
     assert [type(each) for each in results] == [RequestRefusedError, Finished, RequestRefusedError]
     assert [each.get("temperature") for each in bodies] == [0.7, 0.0, None, 0.7]
+
+
+async def test_run_records_the_refused_fields() -> None:
+    turn = {"user": "Hello?", "reply": {"contains_any": ["네"]}}
+    scenario = Scenario.from_data({"id": "hi", "ac": "a", "locale": "en", "turns": [turn]})
+    behaviours = [picky(("max_tokens", 400, NO_MAX_TOKENS))] * 3
+    async with (
+        FakeVllm(*behaviours, routes={"/version": answers(404, NOT_FOUND)}) as server,
+        connected(server, dialect="openai") as model,
+    ):
+        tools = ToolRegistry([echo_tool()])
+        (record,) = (await replay([scenario], model, toolset=tools, progress=False)).records
+    [made] = record.evidence.turns[0].model_calls
+    assert (record.judgement.verdict, made.response.refused_fields) == ("pass", ("max_tokens",))
 
 
 @pytest.mark.parametrize(
@@ -251,9 +259,7 @@ async def test_completions_client_leaves_out_stream_options() -> None:
             return await answers(400, NO_OPTIONS)(request)
         return await streams(completion(["네"]))(request)
 
-    async with FakeVllm(*[behave] * 3) as server:
-        model = await connect(Endpoint(base_url=server.base_url, retries=0))
+    async with FakeVllm(*[behave] * 3) as server, connected(server) as model:
         *_, last = [event async for event in model.stream(REQUEST)]
-        await model.aclose()
     assert isinstance(last, Finished)
     assert (last.text, last.refused_fields) == ("네", ("stream_options",))

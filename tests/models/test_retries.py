@@ -29,6 +29,7 @@ from tests.models.fake_vllm import (
     answers,
     chat_completion,
     completion,
+    connected,
     event,
     hangs_up,
     streams,
@@ -114,24 +115,18 @@ async def test_client_does_not_retry_other_errors(
 
 async def test_client_does_not_retry_after_silence() -> None:
     async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
-        model = await connect(Endpoint(base_url=server.base_url, idle_timeout_s=0.05))
-        async with aclosing(model):
+        async with connected(server, retries=2, idle_timeout_s=0.05) as model:
             with pytest.raises(StreamStalledError):
                 [each async for each in model.stream(REQUEST)]
         assert len(server.bodies) == 1
 
 
-async def test_client_raises_the_error_of_the_last_retry() -> None:
-    came, server, _ = await asked(BUSY, BUSY, BUSY, STREAMS["json"])
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_client_raises_the_error_of_the_last_retry(retries: int) -> None:
+    came, server, _ = await asked(*[BUSY] * (retries + 1), STREAMS["json"], retries=retries)
     assert isinstance(came, ServerOverloadedError)
     assert "HTTP 503" in str(came)
-    assert len(server.bodies) == 3
-
-
-async def test_client_with_no_retries_tries_once() -> None:
-    came, server, _ = await asked(BUSY, STREAMS["json"], retries=0)
-    assert isinstance(came, ServerOverloadedError)
-    assert len(server.bodies) == 1
+    assert len(server.bodies) == retries + 1
 
 
 async def test_client_retry_uses_a_restarted_server() -> None:

@@ -11,10 +11,7 @@ from lhkit.models.weights import NOTICE, SHIPPED_ADAPTER, base_folder
 pytestmark = pytest.mark.slow
 
 LARGEST_BYTES = 20_000_000
-LINEAR_LAYERS = {
-    *("q_proj", "k_proj", "v_proj", "o_proj"),
-    *("gate_proj", "up_proj", "down_proj"),
-}
+LINEAR_LAYERS = {*("q_proj", "k_proj", "v_proj", "o_proj"), *("gate_proj", "up_proj", "down_proj")}
 
 
 def test_shipped_adapter_is_complete_and_small_enough_for_a_wheel() -> None:

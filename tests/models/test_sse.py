@@ -50,24 +50,6 @@ def test_decoder_returns_data_lines_only(body: str, data: list[str]) -> None:
     assert decoded(body.encode()) == data
 
 
-@given(
-    lines=st.lists(
-        st.sampled_from(
-            ["data: 가나다", 'data: {"text": "\u2028 \\n"}', ": hi", "", "data:", "id: 1"]
-        )
-    ),
-    sizes=st.lists(st.integers(1, 4)),
-)
-def test_decoder_reads_lines_in_any_chunks(lines: list[str], sizes: list[int]) -> None:
-    body = "".join(f"{line}\n" for line in lines).encode()
-    chunks = []
-    rest = body
-    for size in sizes:
-        chunks.append(rest[:size])
-        rest = rest[size:]
-    assert decoded(*chunks, rest) == decoded(body)
-
-
 def reference(body: str) -> list[str]:
     """The standard's algorithm over the whole text (HTML, section 9.2.6), without error events."""
     text = body.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -1,7 +1,6 @@
 """The tuned Gemma in the cache: merged once, rebuilt if damaged, clear errors."""
 
 import asyncio
-import errno
 import json
 import re
 import shutil
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
+from lhkit.errors import AdapterError, MissingPackageError, WeightsError
 from lhkit.models import weights, weights_folder
 from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
 from lhkit.models.adapter import MANIFEST as TRAINING
@@ -100,12 +99,8 @@ async def test_ensure_tuned_merges_once(world: World) -> None:
     assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert await world.ensure() == await world.ensure(verify=True) == folder
     assert world.merged == [base_folder(world.cache)]
+    assert world.verified[0]
     assert world.left == []
-
-
-async def test_ensure_tuned_verifies_the_base(world: World) -> None:
-    await world.ensure()
-    assert world.verified == [True]
 
 
 async def test_ensure_tuned_reports_the_licence_notice_first_and_once(world: World) -> None:
@@ -142,23 +137,13 @@ async def test_ensure_tuned_reports_a_missing_package_first(
     assert not world.merged
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (OSError(errno.ENOSPC, "No space left"), r"disk of .* is full; free 0\.6 GB and run"),
-        (AdapterError("adapter does not fit base"), "adapter does not fit base"),
-    ],
-)
-async def test_ensure_tuned_cleans_up_after_a_failed_merge(
-    world: World, error: Exception, sentence: str
-) -> None:
+async def test_ensure_tuned_cleans_up_after_a_failed_merge(world: World) -> None:
     def fail() -> None:
-        raise error
+        raise AdapterError("adapter does not fit base")
 
     world.before_merging = fail
-    with pytest.raises((SetupError, AdapterError), match=sentence) as raised:
+    with pytest.raises(AdapterError, match="adapter does not fit base"):
         await world.ensure()
-    assert "\n" not in str(raised.value)
     assert not world.folder.exists()
     assert world.left == []
 
@@ -177,11 +162,7 @@ async def test_merge_in_subprocess_reports_invalid_input(tmp_path: Path) -> None
     ],
 )
 async def test_merge_in_subprocess_reports_its_last_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    kind: type[Exception],
-    sentence: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, kind: type[Exception], sentence: str
 ) -> None:
     async def run_python(*_: str) -> tuple[int, str]:
         return 1, line
@@ -191,18 +172,25 @@ async def test_merge_in_subprocess_reports_its_last_line(
         await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
 
 
-def adapter_of(base: Path, folder: Path) -> Path:
+@pytest.fixture(scope="session")
+def tiny_adapter(tiny_gemma: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(1)
     shape = LoraConfig(r=2, lora_alpha=64, target_modules=["q_proj"], task_type="CAUSAL_LM")
-    model = get_peft_model(loaded(base), shape)
+    model = get_peft_model(loaded(tiny_gemma), shape)
     for name, numbers in model.named_parameters():
         if "lora_B" in name:
             numbers.data.normal_()  # zeros else, which change nothing
+    folder = tmp_path_factory.mktemp("tiny-adapter")
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def adapter(tiny_adapter: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_adapter, tmp_path / "adapter"))
 
 
 def loaded(folder: Path) -> Any:
@@ -211,34 +199,27 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_merge_does_not_copy_the_manifest_of_the_base(tiny_gemma: Path, tmp_path: Path) -> None:
-    base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
-    (base / FOLDER_MANIFEST).write_text("{}")
-    adapter = adapter_of(base, tmp_path / "adapter")
-    assert main(["merge", str(base), str(adapter), str(tmp_path / "merged")]) == 0
-    assert (tmp_path / "merged" / "model.safetensors").is_file()
-    assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
-
-
-def test_merge_gives_the_logits_of_base_and_adapter(tiny_gemma: Path, tmp_path: Path) -> None:
+def test_merge_gives_the_logits_of_base_and_adapter(
+    tiny_gemma: Path, adapter: Path, tmp_path: Path
+) -> None:
     import torch
     from peft import PeftModel
 
-    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
-    merge(tiny_gemma, adapter, tmp_path / "merged")
-    prompt = torch.tensor(
-        [load_encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")]
-    )
+    base, target = Path(shutil.copytree(tiny_gemma, tmp_path / "base")), tmp_path / "merged"
+    (base / FOLDER_MANIFEST).write_text("{}")
+    assert main(["merge", str(base), str(adapter), str(target)]) == 0
+    prompt = torch.tensor([load_encoder(base)("<bos> <start_of_turn> user a b c d e add list")])
     adapted, merged, bare = (
         model(prompt).logits[0, -1].float().detach()
         for model in (
-            PeftModel.from_pretrained(loaded(tiny_gemma), adapter),
-            loaded(tmp_path / "merged"),
-            loaded(tiny_gemma),
+            PeftModel.from_pretrained(loaded(base), adapter),
+            loaded(target),
+            loaded(base),
         )
     )
     assert float((adapted - merged).abs().max()) < float((adapted - bare).abs().max()) / 4
-    assert (tmp_path / "merged" / "tokenizer.json").is_file()
+    assert (target / "tokenizer.json").is_file()
+    assert not (target / FOLDER_MANIFEST).exists()
 
 
 def test_load_encoder_reports_an_invalid_tokenizer(tmp_path: Path) -> None:
@@ -261,8 +242,9 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def test_merge_refuses_another_base(tiny_gemma: Path, tmp_path: Path) -> None:
-    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+def test_merge_refuses_another_base_unless_converted_or_unnamed(
+    tiny_gemma: Path, adapter: Path, tmp_path: Path
+) -> None:
     told_base(adapter, "tiny", base_sha256(tiny_gemma))
     merge(tiny_gemma, adapter, tmp_path / "merged")
     other = base_like(tiny_gemma, tmp_path / "other")
@@ -273,20 +255,15 @@ def test_merge_refuses_another_base(tiny_gemma: Path, tmp_path: Path) -> None:
         r"\(sha256 \w{12}, not \w{12}\)",
         str(raised.value),
     )
+    told_base(adapter, "other", base_sha256(tiny_gemma))
+    with pytest.raises(AdapterError, match="was trained on another base"):
+        merge(other, adapter, tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
+    (other / FOLDER_MANIFEST).write_text("{}", encoding="utf-8")  # a converted one
+    merge(other, adapter, tmp_path / "by-name")
+    (other / FOLDER_MANIFEST).unlink()
     (adapter / TRAINING).unlink()
     merge(other, adapter, tmp_path / "by-shapes")
-
-
-def test_merge_accepts_a_converted_base_by_its_name(tiny_gemma: Path, tmp_path: Path) -> None:
-    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
-    told_base(adapter, "other", base_sha256(tiny_gemma))
-    other = base_like(tiny_gemma, tmp_path / "other")
-    with pytest.raises(AdapterError, match="was trained on another base"):
-        merge(other, adapter, tmp_path / "merged")
-    (other / FOLDER_MANIFEST).write_text("{}", encoding="utf-8")
-    merge(other, adapter, tmp_path / "merged")
-    assert (tmp_path / "merged" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
@@ -300,9 +277,8 @@ def test_merge_accepts_a_converted_base_by_its_name(tiny_gemma: Path, tmp_path: 
     ],
 )
 def test_merge_names_an_invalid_adapter_file(
-    tiny_gemma: Path, tmp_path: Path, name: str, content: bytes, sentence: str
+    tiny_gemma: Path, adapter: Path, tmp_path: Path, name: str, content: bytes, sentence: str
 ) -> None:
-    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
     (adapter / name).write_bytes(content)
     with pytest.raises(AdapterError, match=sentence):
         merge(tiny_gemma, adapter, tmp_path / "merged")

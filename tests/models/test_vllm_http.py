@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -31,14 +30,7 @@ from lhkit.models.response import CompletionContent
 from lhkit.models.served import DIALECT_NAMES, connect
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
-from lhkit.responses import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ToolCallParsed,
-    Usage,
-)
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
@@ -52,6 +44,7 @@ from tests.models.fake_vllm import (
     answers,
     comments_for_ever,
     completion,
+    connected,
     hangs_up,
     models,
     streams,
@@ -63,17 +56,6 @@ REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비
 PROMPT = "<bos><start_of_turn>user\n비서\n\n안녕<end_of_turn>\n<start_of_turn>model\n"
 HELLO = completion(["안", "녕", "!"], cached_tokens=2)
 BODY = b"".join(HELLO)
-
-
-@asynccontextmanager
-async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
-    options = {"retries": 0, **endpoint}  # second tries are in test_retries
-    model = await connect(Endpoint(base_url=server.base_url, **options))
-    assert isinstance(model, VllmHttp)
-    try:
-        yield model
-    finally:
-        await model.aclose()
 
 
 async def collect(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
@@ -105,7 +87,9 @@ async def error_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
 
 
 async def test_vllm_sends_exactly_this_request() -> None:
-    _, server = await answer_of(streams(HELLO))
+    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
+        assert isinstance(model, VllmHttp)
+        await collect(model)
     assert server.bodies == [
         {
             "model": "gemma",
@@ -229,6 +213,11 @@ async def test_client_separates_concurrent_conversations() -> None:
         (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
         (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
         (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
+        (
+            streams([chunk.replace(b"105, ", b"236820, 236751, ") for chunk in HELLO]),
+            ServerFailedError,
+            "does not know the control tokens .* its own tokenizer",
+        ),
     ],
 )
 async def test_client_raises_typed_errors_with_advice(
@@ -321,11 +310,12 @@ async def test_connect_refuses_a_password_in_the_address() -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/v1/"])
 async def test_connect_accepts_v1_and_slashes_in_the_address(suffix: str) -> None:
-    async with FakeVllm(streams(HELLO)) as server:
-        model = await connect(Endpoint(base_url=server.base_url + suffix))
+    async with (
+        FakeVllm(streams(HELLO)) as server,
+        connected(server, base_url=server.base_url + suffix) as model,
+    ):
         assert model.identity.base_url == server.base_url
         assert isinstance((await collect(model))[-1], Finished)
-        await model.aclose()
 
 
 async def test_connect_refuses_an_unknown_dialect() -> None:
@@ -335,45 +325,7 @@ async def test_connect_refuses_an_unknown_dialect() -> None:
     assert str(fault) == f"Invalid dialect 'klingon': choose one of {known}."
 
 
-@pytest.mark.parametrize(
-    ("served", "wanted", "got"),
-    [(["a"], None, "a"), (["a"], "a", "a"), (["a", "b"], "b", "b")],
-)
-async def test_connect_takes_the_named_or_the_only_model(
-    served: list[str], wanted: str | None, got: str
-) -> None:
-    async with (
-        FakeVllm(routes={"/v1/models": models(*served)}) as server,
-        connected(server, model=wanted) as model,
-    ):
-        assert model.identity.model == got
-
-
-@pytest.mark.parametrize(
-    ("served", "wanted", "sentence"),
-    [
-        (["a", "b"], "c", "serves a, b, not c: give one of these with --model"),
-        (["a", "b"], None, "serves a, b, not exactly one model: give one of these with --model"),
-        ([], "c", "serves no model, not c"),
-    ],
-)
-async def test_connect_lists_the_served_models_for_an_unknown_one(
-    served: list[str], wanted: str | None, sentence: str
-) -> None:
-    async with FakeVllm(routes={"/v1/models": models(*served)}) as server:
-        fault = await connect_error(server.base_url, model=wanted)
-    assert type(fault) is UnknownModelError
-    assert sentence in str(fault)
-
-
-@pytest.mark.parametrize(
-    "version",
-    [
-        answers(404, NOT_FOUND),
-        answers(200, "{}"),
-        hangs_up(),
-    ],
-)
+@pytest.mark.parametrize("version", [answers(404, NOT_FOUND), answers(200, "{}"), hangs_up()])
 async def test_connect_accepts_a_server_without_version(version: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), streams(HELLO), routes={"/version": version}) as server,
@@ -381,28 +333,6 @@ async def test_connect_accepts_a_server_without_version(version: Behaviour) -> N
     ):
         assert model.identity.server == "unknown server"
         assert isinstance((await collect(model))[-1], Finished)
-
-
-@pytest.mark.parametrize(
-    ("listing", "error", "sentence"),
-    [
-        (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "<html>hello"),
-        (answers(200, "[]"), StreamBrokenError, "check that --base-url leads to"),
-        (answers(200, "{}"), StreamBrokenError, "no list of models at /v1/models"),
-        (answers(200, '{"data": [1]}'), StreamBrokenError, "no list of models"),
-        (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(404, NOT_FOUND), RequestRefusedError, "check that --base-url leads to"),
-        (answers(503, ""), ServerOverloadedError, "try later"),
-        (hangs_up(), StreamBrokenError, "check that the server is alive"),
-    ],
-)
-async def test_connect_refuses_a_server_with_another_api(
-    listing: Behaviour, error: type[ModelError], sentence: str
-) -> None:
-    async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_error(server.base_url)
-    assert type(fault) is error
-    assert sentence in str(fault)
 
 
 LISTS = {
@@ -420,6 +350,7 @@ LISTS = {
     "listing",
     [
         answers(404, NOT_FOUND),
+        answers(405, "Method Not Allowed", "text/plain"),
         answers(200, "<html>hello</html>", "text/html"),
         answers(200, "[]"),
         answers(200, '{"data": [1]}'),
@@ -427,9 +358,7 @@ LISTS = {
         *(answers(200, each) for each in LISTS.values()),
     ],
 )
-async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
-    listing: Behaviour,
-) -> None:
+async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: Behaviour) -> None:
     async with (
         FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
         connected(server, model="b") as model,
@@ -440,19 +369,32 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(
 
 
 @pytest.mark.parametrize(
-    ("listing", "error", "sentence"),
+    ("listing", "wanted", "error", "sentence"),
     [
-        (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
-        (answers(500, ""), ServerFailedError, "look into its log"),
-        (answers(200, LISTS["wildcards"]), UnknownModelError, "serves x/*, b*, c, not q"),
-        (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
+        (models("a", "b"), "c", UnknownModelError, "a, b, not c: give one of these with --model"),
+        (models("a", "b"), None, UnknownModelError, "serves a, b, not exactly one model: give one"),
+        (models(), "c", UnknownModelError, "serves no model, not c"),
+        (models("*"), None, UnknownModelError, "not exactly one model"),
+        (models("x/*"), None, UnknownModelError, "not exactly one model"),
+        (models("x/*", "b*", "c"), "qq", UnknownModelError, "serves x/*, b*, c, not q"),
+        (models("models/a"), "qq", UnknownModelError, "serves models/a, not q"),
+        (answers(200, "<html>hello</html>", "text/html"), None, StreamBrokenError, "<html>hello"),
+        (answers(200, "[]"), None, StreamBrokenError, "check that --base-url leads to"),
+        (answers(200, "{}"), None, StreamBrokenError, "no list of models at /v1/models"),
+        (answers(200, '{"data": [1]}'), None, StreamBrokenError, "no list of models"),
+        (answers(401, ""), None, RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(401, ""), "qq", RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(404, NOT_FOUND), None, RequestRefusedError, "check that --base-url leads to"),
+        (answers(500, ""), "qq", ServerFailedError, "look into its log"),
+        (answers(503, ""), None, ServerOverloadedError, "try later"),
+        (hangs_up(), None, StreamBrokenError, "check that the server is alive"),
     ],
 )
-async def test_connect_reports_errors_and_wrong_names_for_a_named_model(
-    listing: Behaviour, error: type[ModelError], sentence: str
+async def test_connect_refuses_a_server_by_its_list_of_models(
+    listing: Behaviour, wanted: str | None, error: type[ModelError], sentence: str
 ) -> None:
     async with FakeVllm(routes={"/v1/models": listing}) as server:
-        fault = await connect_error(server.base_url, model="qq")
+        fault = await connect_error(server.base_url, model=wanted)
     assert type(fault) is error
     assert sentence in str(fault)
 
@@ -462,6 +404,8 @@ async def test_connect_reports_errors_and_wrong_names_for_a_named_model(
     [
         ('[{"id": "a"}]', None, "a"),
         ('["a"]', None, "a"),
+        ('{"data": [{"id": "a"}]}', "a", "a"),
+        ('{"data": [{"id": "a"}, {"id": "b"}]}', "b", "b"),
         ('{"data": [{"id": "models/a"}]}', None, "models/a"),
         ('{"data": [{"id": "models/a"}]}', "a", "a"),
         ('{"data": [{"id": "a"}]}', "models/a", "models/a"),
@@ -477,14 +421,6 @@ async def test_connect_finds_the_model_in_every_list_format(
         connected(server, model=wanted) as model,
     ):
         assert model.identity.model == got
-
-
-@pytest.mark.parametrize("listing", ['{"data": [{"id": "*"}]}', '{"data": [{"id": "x/*"}]}'])
-async def test_connect_does_not_take_a_wildcard_as_the_only_model(listing: str) -> None:
-    async with FakeVllm(routes={"/v1/models": answers(200, listing)}) as server:
-        fault = await connect_error(server.base_url)
-    assert type(fault) is UnknownModelError
-    assert "not exactly one model" in str(fault)
 
 
 async def test_detokenize_returns_the_prompt_as_the_server_read_it() -> None:

@@ -1,5 +1,6 @@
 """The options of a vLLM, read from its help."""
 
+import re
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,6 +18,9 @@ LINE = serve_command("google/gemma-3-4b-it", "gpu", dtype="bfloat16", port=8123)
 
 
 def help_of(version: str) -> str:
+    """Return the help of a version; 0.24 is 0.32 without `--enable-per-request-metrics`."""
+    if version == "0.24":
+        return re.sub(r"  --enable-per-request-metrics,.*\n( {20}.*\n)*", "", help_of("0.32"))
     return (HELP / f"{version}.txt").read_text(encoding="utf-8")
 
 

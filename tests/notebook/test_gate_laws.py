@@ -39,23 +39,10 @@ pytestmark = [
 SIDES = (1, 2)
 STEPS = 30  # so often the loop goes round: a turn of a script takes fewer
 
+BUTTONS = "vote stop begin unblind retry reason judge save open tool x"
 PRESSES = st.tuples(
     st.just("press"),
-    st.sampled_from(
-        (
-            "vote",
-            "stop",
-            "begin",
-            "unblind",
-            "retry",
-            "reason",
-            "judge",
-            "save",
-            "open",
-            "tool",
-            "x",
-        )
-    ),
+    st.sampled_from(BUTTONS.split()),
     st.sampled_from(("left", "right", "tie", "run", "true", "1", "right:write", "")),
 )
 ANSWERS = st.tuples(

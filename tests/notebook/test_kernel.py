@@ -65,11 +65,8 @@ def test_kernel_cell_without_front_end_rejects(kernel: BlockingKernelClient) -> 
     assert run(kernel, ASK) == "False nobody True\n"
 
 
-@pytest.mark.parametrize(("typed", "printed"), [("y", "True typed_yes"), ("n", "False typed_no")])
-def test_kernel_cell_with_stdin_asks_by_text(
-    kernel: BlockingKernelClient, typed: str, printed: str
-) -> None:
-    assert run(kernel, ASK, typed=typed).startswith(printed)
+def test_kernel_cell_with_stdin_asks_by_text(kernel: BlockingKernelClient) -> None:
+    assert run(kernel, ASK, typed="y").startswith("True typed_yes")
 
 
 def test_kernel_turn_without_front_end_writes_nothing(kernel: BlockingKernelClient) -> None:

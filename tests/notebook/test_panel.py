@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from lhkit.confirm.decision import QuestionOutcome
-from lhkit.confirm.form import Form, parse_form
-from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelMessage, SystemMessage, ToolCallMessage
@@ -20,8 +18,7 @@ from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import CardItem, ErrorItem, ModelStatus, OptInRequested
 from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.settings import Settings
-from lhkit.testing import echo_tool, object_schema
-from lhkit.tool_results import ToolCancelled, ToolOk
+from lhkit.tool_results import ToolCancelled
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Session
 
@@ -67,19 +64,6 @@ async def test_send_shows_both_messages(make_panel: MakePanel, front_end: MakeFr
     page.press("send", text="  ")
     await asyncio.sleep(0)
     assert len(panel.state.items) == 3
-
-
-@pytest.mark.parametrize(("how", "ran"), [("run", True), ("cancel", False)])
-async def test_card_accepts_or_rejects_a_write(
-    make_panel: MakePanel, front_end: MakeFrontEnd, how: str, *, ran: bool
-) -> None:
-    panel = make_panel(WRITES)
-    page = front_end(panel)
-    page.press("send", text="write")
-    await page.until_asked()
-    page.answer(how)
-    await page.until(lambda: not panel.is_busy)
-    assert panel.state.has_written({"write"}) is ran
 
 
 async def test_send_is_ignored_while_a_turn_runs(
@@ -155,73 +139,12 @@ async def test_send_answers_work_without_front_end(make_panel: MakePanel) -> Non
     assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
 
 
-async def test_panel_answer_applies_to_one_card(
-    make_panel: MakePanel, front_end: MakeFrontEnd
-) -> None:
-    numbered = object_schema(a={"type": "integer"})
-    tools = ToolRegistry([echo_tool("write", parameters=numbered, is_destructive=True)])
-    script = [call("write", a=1), call("write", a=2), say("done")]
-    panel = make_panel(script, toolset=tools)
-    page = front_end(panel)
-    page.press("send", text="write")
-    await page.until_asked()
-    first = panel.state.open_card
-    assert first is not None
-    panel.answer(first.card, True)
-    await page.until(lambda: panel.state.open_card not in (None, first))
-    second = panel.state.open_card
-    assert second is not None
-    assert second.card != first.card
-    panel.answer(first.card, True)
-    panel.answer(second.card, False)
-    await page.until(lambda: not panel.is_busy)
-    outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
-    assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
-
-
-async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
-    """Ask for a yes and for a number with a default, as an MCP server may in mid-call."""
-    questions = current_questions()
-    assert questions is not None
-    request = ConfirmRequest(tool="server", description="", args={}, summary="Delete backups?")
-    forms = [Form(), parse_form({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]
-    given = [await questions.fill_in(request, form) for form in forms if form is not None]
-    return ToolOk({"answers": [str(each.action) for each in given]})
-
-
-@pytest.mark.parametrize("answers", [[True], [True, True], [True, True, True, True]])
-@pytest.mark.parametrize("is_watched", [True, False])
-async def test_panel_code_answers_decline_server_questions(
-    make_panel: MakePanel, front_end: MakeFrontEnd, answers: list[bool], *, is_watched: bool
-) -> None:
-    asks = echo_tool("asks", handler=_asks_twice, is_destructive=True)
-    tools = ToolRegistry([asks, echo_tool("write", is_destructive=True)])
-    panel = make_panel([call("asks"), call("write"), say("done")], toolset=tools)
-    page = front_end(panel) if is_watched else None
-    turn = asyncio.create_task(panel.send("go", answers=answers))
-    if page is not None and len(answers) == 1:
-        await page.until(lambda: panel.state.open_card is not None)
-        assert panel.state.open_card.form is None  # the second write, which has no answer left
-        page.answer("cancel")
-    await turn
-    asked, wrote = (item for item in panel.state.items if isinstance(item, ToolCallMessage))
-    assert asked.result == ToolOk({"answers": ["decline", "decline"]})
-    assert isinstance(wrote.result, ToolCancelled) is (len(answers) == 1)
-
-
 async def test_send_answers_do_not_outlast_the_turn(
     make_panel: MakePanel,
 ) -> None:
     panel = make_panel([say("nothing to ask"), *WRITES])
     await panel.send("hi", answers=[True])
     await panel.retry()
-    assert not panel.state.has_written({"write"})
-
-
-async def test_panel_writes_nothing_without_front_end(make_panel: MakePanel) -> None:
-    panel = make_panel(WRITES)
-    async with asyncio.timeout(3):
-        await panel.send("write")
     assert not panel.state.has_written({"write"})
 
 
@@ -366,12 +289,6 @@ async def test_widget_state_contains_all_messages(make_panel: MakePanel) -> None
     assert len(state["fragments"]) == 3
     assert "hello" in state["fragments"][1]
     assert state["revision"] > 0
-
-
-async def test_panel_repr_is_stable(make_panel: MakePanel) -> None:
-    panel = make_panel([])
-    assert repr(panel) == "ChatPanel(model='scripted', locale='ko')"
-    assert panel._repr_mimebundle_()[0]["text/plain"] == repr(panel)
 
 
 async def test_close_ends_the_turn(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.reference import gold_model
@@ -28,11 +27,6 @@ from lhkit.toolset import Toolset
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 ADD = "카페인 줄이는 습관을 추가해줘"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(config_dir=tmp_path)
 
 
 async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
@@ -196,8 +190,3 @@ async def test_to_scenario_treats_a_stopped_card_as_rejected(
     await page.until(lambda: not panel.is_busy)
     scenario = await passes(panel, tmp_path)
     assert scenario.turns[0].confirm == "reject"
-
-
-async def test_to_scenario_rejects_an_empty_conversation(settings: Settings) -> None:
-    with pytest.raises(UsageError, match="the conversation is empty"):
-        demo_panel(settings=settings).to_scenario()

@@ -28,9 +28,8 @@ def work(args: Mapping[str, Any], _deps: Any) -> ToolOk | ToolErr:
             order.open("r" if args["n"] == 1 else "w").close()
             return ToolOk(WHO)
         victim = order.read_text()
-        if victim != "always":
-            order.unlink()
-        pid = {"replica": os.getpid(), "always": os.getpid(), "node": os.getppid()}.get(victim)
+        order.unlink()
+        pid = {"replica": os.getpid(), "node": os.getppid()}.get(victim)
         os.kill(pid or int(victim), signal.SIGKILL)
         signal.pause()  # until that has come about
     if args["n"] % ODD_ONE == 0:

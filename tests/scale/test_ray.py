@@ -166,7 +166,9 @@ def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
     return {payload[key] for payload in payloads if key in payload}
 
 
-def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) -> None:
+def test_two_nodes_give_same_verdicts_as_one_process_with_logs_in_a_file(
+    nodes: Nodes, suite: Path
+) -> None:
     here = lhkit(suite, name="here")
     os.mkfifo(suite.parent / "kills" / "1")
     (suite.parent / "kills" / str(COUNT)).hardlink_to(suite.parent / "kills" / "1")
@@ -178,21 +180,11 @@ def test_two_nodes_give_same_verdicts_as_one_process(nodes: Nodes, suite: Path) 
     assert len(results(records(suite, "there"), "node")) == 2
     assert "2 of 2 replicas" in there.stderr
     assert "sample/s" in there.stderr
-
-
-def test_ray_logs_go_to_file_and_not_to_terminal(nodes: Nodes, suite: Path) -> None:
-    done = lhkit(suite, *on(nodes))
-    assert done.returncode == 0, done.stdout + done.stderr
-    output = done.stdout + done.stderr
+    output = there.stdout + there.stderr
     assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in output] == []
-    log = (suite.parent / "runs" / "run" / LOG).read_text()
+    log = (suite.parent / "runs" / "there" / LOG).read_text()
     assert f"a replica runs on node {platform.node()}" in log
-
-
-def test_toolset_file_is_uploaded_with_its_folder(nodes: Nodes, suite: Path) -> None:
-    done = lhkit(suite, *on(nodes))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (file,) = {Path(each) for each in results(records(suite), "file")}
+    (file,) = {Path(each) for each in results(records(suite, "there"), "file")}
     assert file.name == "killing_tools.py"
     assert file.is_relative_to(nodes.logs)  # Ray's folder, where it unpacks
     assert (file.parent / "sibling.py").exists()
@@ -246,6 +238,7 @@ def test_cluster_with_other_version_or_token_is_refused(suite: Path) -> None:
     assert token not in stranger.stderr + other.stderr
 
 
+@pytest.mark.nightly
 def test_samples_of_killed_replica_are_run_again(nodes: Nodes, suite: Path) -> None:
     kill_in_call(suite, 7, "replica")
     done = lhkit(suite, *on(nodes))
@@ -280,19 +273,6 @@ def test_resume_after_killed_driver(nodes: Nodes, suite: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert_each_is_answered_once(suite)
     assert f"{len(before)} of {COUNT} samples" in done.stdout or not before
-
-
-@pytest.mark.nightly
-def test_sample_that_kills_replicas_is_invalid(nodes: Nodes, suite: Path) -> None:
-    kill_in_call(suite, 3, "always")
-    done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
-    assert done.returncode == 3, done.stdout + done.stderr
-    by_name = verdicts(records(suite))
-    assert by_name["work-3"] is Verdict.INVALID
-    assert "were lost in a row" in done.stdout
-    (suite.parent / "kills" / "3").unlink()
-    assert lhkit(suite, *on(nodes)).returncode == 0
-    assert_each_is_answered_once(suite)
 
 
 @pytest.mark.anyio

@@ -203,11 +203,7 @@ async def test_replicas_produce_same_journal_as_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
-        scenarios,
-        SCRIPTED["silent"](),
-        toolset=TOOLSET,
-        run_dir=tmp_path / "alone",
-        progress=False,
+        scenarios, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path / "alone", progress=False
     )
     run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
@@ -414,11 +410,26 @@ def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_ray_option_without_ray_says_what_to_install(tmp_path: Path) -> None:
-    done = without_ray(tmp_path, "--ray", "local")
-    assert done.returncode == 3
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("--ray", "local"), 3, "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
+        (
+            ("--ray", "ray://head:10001"),
+            2,
+            "lhkit: --ray ray://head:10001 is invalid: the driver must run on a node of the "
+            "cluster. Run the command there with --ray auto, for example by `ray job submit`.",
+        ),
+        (("--replicas", "2"), 2, "--replicas is for --ray: give both, or neither"),
+    ],
+)
+def test_eval_refuses_ray_options_before_a_sample(
+    tmp_path: Path, words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    done = without_ray(tmp_path, *words)
+    assert done.returncode == code
     assert done.stderr.count("\n") == 1
-    assert "Ray is not installed. Install it with `pip install 'lhkit[ray]'`" in done.stderr
+    assert sentence in done.stderr
 
 
 def test_eval_works_without_ray(tmp_path: Path) -> None:
@@ -441,33 +452,6 @@ def test_connect_redirects_logs_to_file(tmp_path: Path, capfd: pytest.CaptureFix
     assert [(each.handlers, each.level, each.propagate) for each in (ray, own)] == before
 
 
-def test_ray_client_address_is_refused() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--ray", "ray://head:10001"],
-        env={**search_paths(), "LHKIT_LOCALE": "en"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr == (
-        "lhkit: --ray ray://head:10001 is invalid: the driver must run on a node of the cluster. "
-        "Run the command there with --ray auto, for example by `ray job submit`.\n"
-    )
-
-
 def test_require_model_refuses_other_runtime() -> None:
     with pytest.raises(UsageError, match=r"--runtime llama\.cpp is not supported with --ray"):
         require_model(ModelChoice(name="gemma"), "llama.cpp")
-
-
-def test_replicas_option_requires_ray_option() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--replicas", "2"],
-        env={**search_paths(), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "--replicas is for --ray: give both, or neither" in done.stderr

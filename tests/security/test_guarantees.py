@@ -12,8 +12,6 @@ import pytest
 from lhkit import app
 from lhkit.cli.finish import _print_error
 from lhkit.errors import ServerFailedError
-from lhkit.models.server import HOST
-from lhkit.models.vllm_server import serve_command
 from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 PACKAGE = Path(app.__file__).parent
@@ -111,13 +109,6 @@ def test_a_default_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> N
     name = run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
     assert name.isprintable()
-
-
-def test_servers_listen_on_the_loopback_only() -> None:
-    assert HOST == "127.0.0.1"
-    for device in ("gpu", "cpu"):
-        line = serve_command("google/gemma-3-1b-it", device)
-        assert line[line.index("--host") + 1] == "127.0.0.1"
 
 
 def test_the_message_of_an_error_cannot_steer_a_terminal(

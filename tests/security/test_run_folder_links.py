@@ -21,7 +21,7 @@ from lhkit.harness.chats import forget_chats
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import Label, LabelKind, ReviewFile, places_of, turn_of, turn_sha256
+from lhkit.harness.reviews import Label, LabelKind, ReviewFile, places_of, turn_sha256
 from lhkit.harness.run import replay
 from lhkit.harness.store import write_manifest
 from lhkit.lifehelper.shipped import scenario_paths
@@ -182,7 +182,7 @@ def append_many(folder: Path, begin: int, count: int) -> None:
     """Append labels with different replies."""
     record = Run.load(folder).records[0]
     place = list(places_of(record))[-1]
-    seen = turn_sha256(turn_of(place, record))
+    seen = turn_sha256(record.evidence.turns[place.turn])
     file = ReviewFile(folder, "kim")
     for number in range(begin, begin + count):
         file.append(Label(place=place, held=LabelKind.NOT_FINE, seen_sha256=seen, say=str(number)))
@@ -219,7 +219,7 @@ def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
     write_manifest(theirs, Manifest(user="person"))
     for record in Run.load(theirs).records:
         place = list(places_of(record))[-1]
-        seen = turn_sha256(turn_of(place, record))
+        seen = turn_sha256(record.evidence.turns[place.turn])
         ReviewFile(theirs, "kim").append(Label(place=place, held=LabelKind.FINE, seen_sha256=seen))
     forget_chats(theirs, [name])
     assert [label.place.sample for label in ReviewFile(theirs, "kim").labels] == ["other"]

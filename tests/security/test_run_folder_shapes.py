@@ -18,10 +18,10 @@ from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.export.otel import trace_lines
 from lhkit.harness.export.parquet import write_parquet
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.manifest import Provenance
-from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
@@ -152,11 +152,7 @@ def accept_all(run: Run, file: Path) -> None:
     for record in run.records:
         for argument in observed_arguments(record):
             options = AcceptOptions(
-                run=Path(),
-                sample="add",
-                turn=argument.turn,
-                call=argument.call,
-                arg=argument.name,
+                run=Path(), sample="add", turn=argument.turn, call=argument.call, arg=argument.name
             )
             _edit(options, record, sources, run.manifest)
 
@@ -202,98 +198,59 @@ def faults(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, 
         path.write_text(original)
 
 
-TOOL = ("locales", "en", "tools", 0)
-BROKEN: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
-    "claims": ("manifest", (*TOOL, "claims"), {"en": ["("]}, "locales.en.tools.0: .*claims"),
-    "loop": (
+TOOL, CALLS = "locales.en.tools.0", "evidence.turns.0.calls"
+NEW_TOOL = {"name": "f", "description": "", "destructive": False}
+BROKEN: list[tuple[str, str, Any, str]] = [
+    ("manifest", f"{TOOL}.claims", {"en": ["("]}, f"{TOOL}: .*claims"),
+    ("manifest", f"{TOOL}.parameters.$ref", "#", f"{TOOL}: .*without end"),
+    ("manifest", f"{TOOL}.parameters.required", 5, f"{TOOL}: .*required"),
+    ("manifest", f"{TOOL}.parameters.properties", "x", f"{TOOL}: .*properties"),
+    (
         "manifest",
-        (*TOOL, "parameters", "$ref"),
-        "#",
-        "locales.en.tools.0: .*without end",
-    ),
-    "required": (
-        "manifest",
-        (*TOOL, "parameters", "required"),
-        5,
-        "locales.en.tools.0: .*required",
-    ),
-    "properties": (
-        "manifest",
-        (*TOOL, "parameters", "properties"),
-        "x",
-        "locales.en.tools.0: .*properties",
-    ),
-    "bytes": (
-        "manifest",
-        ("locales", "en", "assistant", "max_result_bytes"),
+        "locales.en.assistant.max_result_bytes",
         "many",
-        "locales.en.assistant.max_result_bytes: ",
+        "en.assistant.max_result_bytes: ",
     ),
-    "begin": (
+    ("manifest", "invocations.0.started_at", "nonsense", "invocations.0.started_at: .*ISO 8601"),
+    (
         "manifest",
-        ("invocations", 0, "started_at"),
-        "nonsense",
-        "invocations.0.started_at: .*ISO 8601",
-    ),
-    "far begin": (
-        "manifest",
-        ("invocations", 0, "started_at"),
+        "invocations.0.started_at",
         "9999-12-31T23:59:59Z",
         "invocations.0.started_at: .*from 1000 to 9000",
     ),
-    "nan": ("manifest", ("sampling", 0, "temperature"), float("nan"), "NaN is not a JSON number"),
-    "rows": (
+    ("manifest", "sampling.0.temperature", float("nan"), "NaN is not a JSON number"),
+    (
         "records",
-        ("state_diff", "habits"),
+        "state_diff.habits",
         {"added": [{"a": 1}, {"a": 2}], "added_at": [0]},
         "state_diff.habits: rows and their indexes",
     ),
-    "message": (
+    ("records", f"{CALLS}.0.model_call", 99, f"{CALLS}.0.model_call: there is no such message"),
+    (
         "records",
-        ("evidence", "turns", 0, "calls", 0, "model_call"),
-        99,
-        "evidence.turns.0.calls.0.model_call: there is no such message",
-    ),
-    "call": (
-        "records",
-        ("judgement", "scores", 0, "calls", 0, "actual"),
+        "judgement.scores.0.calls.0.actual",
         99,
         "judgement.scores.0.calls.0.actual: there is no such call",
     ),
-    "seconds": ("records", ("wall_s",), 1e300, r"wall_s: 1e\+300 seconds"),
-    "negative": ("records", ("attempts",), -1, "attempts: -1 is not a valid count"),
-    "new tool": (
+    ("records", "wall_s", 1e300, r"wall_s: 1e\+300 seconds"),
+    ("records", "attempts", -1, "attempts: -1 is not a valid count"),
+    (
         "records",
-        ("evidence", "turns", 0, "new_tools"),
-        [
-            {
-                "name": "f",
-                "description": "",
-                "destructive": False,
-                "parameters": {"type": "object", "required": 5},
-            }
-        ],
+        "evidence.turns.0.new_tools",
+        [{**NEW_TOOL, "parameters": {"type": "object", "required": 5}}],
         "evidence.turns.0.new_tools.0: .*required",
     ),
-    "name": ("records", ("sample_id", "scenario"), {"x": 5}, "sample_id.scenario: "),
-}
+    ("records", "sample_id.scenario", {"x": 5}, "sample_id.scenario: "),
+]
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize(("kind", "where", "value", "sentence"), BROKEN)
 async def test_run_folder_names_the_file_and_the_field_that_is_broken(
-    played: Path, case: str
+    played: Path, kind: str, where: str, value: Any, sentence: str
 ) -> None:
-    kind, where, value, sentence = BROKEN[case]
     path = played / ("records.jsonl" if kind == "records" else "manifest.json")
-    document = json.loads(path.read_text())
-    inner = document
-    for step in where[:-1]:
-        inner = inner[step]
-    if isinstance(inner, list) and where[-1] == len(inner):
-        inner.append(value)
-    else:
-        inner[where[-1]] = value
-    path.write_text(json.dumps(document) + "\n")
+    steps = tuple(int(step) if step.isdigit() else step for step in where.split("."))
+    path.write_text(json.dumps(with_value(json.loads(path.read_text()), steps, value)) + "\n")
     for keep_records, place in ((True, ":1 "), (False, "(:1| at byte 0) ")):
         named = f"{re.escape(str(path))}{place if kind == 'records' else ''}"
         with pytest.raises(RunError, match=f"{named}.*{sentence}"):

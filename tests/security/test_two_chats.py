@@ -90,9 +90,7 @@ def notebooks(database: Path, count: int) -> Iterator[list[Notebook]]:
 
 
 @pytest.mark.slow
-def test_store_keeps_rules_and_writes_of_two_processes(
-    tmp_path: Path,
-) -> None:
+def test_store_keeps_rules_and_writes_of_two_processes(tmp_path: Path) -> None:
     path = tmp_path / "chat.sqlite3"
     today = Settings().now().date()
     days = [(today - timedelta(days=n)).isoformat() for n in range(DAYS)]

@@ -115,30 +115,6 @@ class YesGate:
         return True
 
 
-@pytest.mark.anyio
-async def test_tool_refuses_what_only_pydantic_refuses() -> None:
-    registry = ToolRegistry()
-
-    @registry.tool()
-    def look(day: date) -> dict[str, Any]:
-        """Look at a day."""
-        return {"day": str(day)}
-
-    result = await ToolDispatcher(registry).dispatch("look", {"day": "gestern"}, confirm=None)
-    assert isinstance(result, ToolErr)
-
-
-def test_tool_keeps_a_parameter_named_title() -> None:
-    registry = ToolRegistry()
-
-    @registry.tool()
-    def note(title: str) -> dict[str, Any]:
-        """Write a note."""
-        return {"title": title}
-
-    assert registry["note"].parameters["properties"] == {"title": {"type": "string"}}
-
-
 def test_tool_refuses_unsuitable_functions() -> None:
     def undocumented(a: int) -> None: ...
 

@@ -17,13 +17,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.arguments import ANY_OF, parse_matcher
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, format_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
 from lhkit.harness.manifest import Manifest, Prompt
-from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
+from lhkit.harness.matchers import ANY_OF, MATCHER, MATCHER_KEYS, AnyValue, Place, parse
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.values import fold_text
@@ -160,7 +159,7 @@ def accept_argument(
         after = _add_alternative(text, (*path, name), source)
     node = SchemaNode.of(schema)
     place = Place(node.at(property_schema(node.branches()[0], name)))
-    matcher = parse_matcher(_value_at(after, (*path, name)))
+    matcher = parse(MATCHER, _value_at(after, (*path, name)))
     if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{format_path((*path[1:], name))}: cannot be edited: edit it by hand")
     return Edit(file=origin.file, before=text, after=after)
@@ -274,7 +273,6 @@ def _append(text: str, path: Path, source: str) -> str:
 
 
 def _value_at(text: str, path: Path) -> Any:
-    """Return the value at a path of an edited file."""
     document = read_yaml(text)
     if document.faults:
         raise ScenarioError(f"{format_path(path[1:])}: cannot be edited: {document.faults[0]}")

@@ -8,10 +8,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from lhkit.harness.arguments import alternatives
 from lhkit.harness.faults import Path, did_you_mean, format_path
 from lhkit.harness.loader import Origin
-from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
+from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches, alternatives
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import (
     EditAnswer,

@@ -11,7 +11,6 @@ from datetime import date
 from math import inf
 from typing import Any
 
-from lhkit.harness.matchers import ArgumentSet, Place, example_arguments
 from lhkit.messages import ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import SchemaNode, item_schema, property_schema
@@ -20,18 +19,6 @@ from lhkit.toolset import Session, user_code
 
 _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
-
-
-def example_call_arguments(
-    expected: ArgumentSet, schema: Mapping[str, Any], *, today: date | None = None
-) -> dict[str, Any]:
-    """Return arguments that every matcher accepts, without optional ones.
-
-    Raises:
-        UnderivableError: a required `matches`, for which there is no example.
-    """
-    top = Place(SchemaNode.of(schema), today)
-    return example_arguments(expected, top, lambda place: example(place.node, place.today))
 
 
 def example(node: SchemaNode, today: date | None = None) -> Any:

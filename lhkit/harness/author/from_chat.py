@@ -15,7 +15,7 @@ from lhkit.confirm.decision import QuestionOutcome, changed_arguments
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import CallRecord, RowKeys, State
-from lhkit.harness.state_diff import NO_KEYS
+from lhkit.harness.scoring.state import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import (
     GateOutcome,
@@ -95,7 +95,7 @@ def scenario_from_chat(
     if initial_state:
         scenario["world"] = plain_json(initial_state)
     scenario["turns"] = [
-        _turn_document(user, _last_reply(turn), turn_calls, destructive)
+        _turn_document(user, turn, turn_calls, destructive)
         for user, turn, turn_calls in zip(user_texts, turns, calls, strict=True)
     ]
     scenario |= expected_changes(state_tables(initial_state), state_tables(final_state), row_keys)
@@ -111,12 +111,6 @@ def _split_turns(messages: Sequence[Message]) -> list[list[Message]]:
         elif turns:
             turns[-1].append(message)
     return turns
-
-
-def _last_reply(turn: Sequence[Message]) -> str:
-    """Return the last text of the model in a turn, also one before a call."""
-    texts = [m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage) and m.text]
-    return next((text for text in reversed(texts) if text.strip()), "".join(texts[-1:]))
 
 
 def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:
@@ -169,7 +163,7 @@ def _default_criterion(turns: Sequence[Sequence[_Call]]) -> str:
 
 
 def _turn_document(
-    user: str, reply: str, calls: Sequence[_Call], destructive: Collection[str]
+    user: str, messages: Sequence[Message], calls: Sequence[_Call], destructive: Collection[str]
 ) -> dict[str, Any]:
     turn: dict[str, Any] = {"user": user}
     answers = [call.answer for call in calls if call.answer is not None]
@@ -179,6 +173,9 @@ def _turn_document(
         turn["confirm"] = answers[0] if len(answers) == 1 else answers
     if calls:
         turn["expect"] = {"calls": list(_call_documents(calls, destructive))}
+    texts = [m.text for m in messages if isinstance(m, ModelMessage | ToolCallMessage) and m.text]
+    # the last one, also before a call; white space only if there is nothing else
+    reply = next((text for text in reversed(texts) if text.strip()), "".join(texts[-1:]))
     if reply:
         turn["reply"] = _expected_reply(user, reply)
         turn["gold"] = {"say": reply}

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from lhkit.errors import UsageError
@@ -127,10 +128,15 @@ async def scenario_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark
         return tuple(static_remarks(scenario, KnownNames(registry=registry)))
     record = await run_sample(scenario, reference, toolset)
     came = [tool for tool in recorded_new_tools(record.evidence) if tool.name not in registry]
+    rows = chain.from_iterable(record.evidence.final_state.values())
     known = KnownNames(
         registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
         ids=ids,
-        created_ids=_ids_in(record.evidence.final_state),
+        created_ids={
+            value
+            for name, value in chain.from_iterable(row.items() for row in rows)
+            if (name == "id" or name.endswith("_id")) and isinstance(value, str)
+        },
     )
     return (
         *static_remarks(scenario, known),
@@ -145,18 +151,11 @@ async def _wording_remarks(
     scenario: Scenario, record: SampleRecord, reference: ScriptedModel, toolset: Toolset
 ) -> list[Remark]:
     """Return which wordings make the reference fail that passes in the first one."""
-    remarks = []
-    for wording in list(scenario.wordings())[1:]:
-        if record.judgement.verdict is Verdict.PASS:
-            other = await run_sample(wording, reference, toolset)
-            for remark in _reference_remarks(other):
-                remarks.append(
-                    Remark(
-                        "variant",
-                        remark.path,
-                        f"in wording {wording.wording + 1}, {remark.message}",
-                    )
-                )
+    remarks: list[Remark] = []
+    for wording in list(scenario.wordings())[1:] if record.is_passed else ():
+        where = f"in wording {wording.wording + 1}"
+        other = _reference_remarks(await run_sample(wording, reference, toolset))
+        remarks += [Remark("variant", each.path, f"{where}, {each.message}") for each in other]
     return remarks
 
 
@@ -166,17 +165,6 @@ def _remarks_of(code: str, error: UsageError, scenario_id: str) -> Iterator[Rema
         place, _, message = line.removeprefix(f"{scenario_id}.").partition(": ")
         steps = [int(step) if step.isdecimal() else step for step in re.findall(r"\w+", place)]
         yield Remark(code, tuple(steps), message)
-
-
-def _ids_in(state: Mapping[str, Sequence[Mapping[str, Any]]]) -> frozenset[str]:
-    """Return the ids of all rows."""
-    return frozenset(
-        value
-        for rows in state.values()
-        for row in rows
-        for name, value in row.items()
-        if (name == "id" or name.endswith("_id")) and isinstance(value, str)
-    )
 
 
 def _reference_remarks(record: SampleRecord) -> Iterator[Remark]:
@@ -235,6 +223,12 @@ async def _fault_remarks(
     The reference runs a second time to find the line.
     """
     scripted = {fault.tool for fault in scenario.faults}
+    expected = {
+        (number, call.tool)
+        for number, turn in enumerate(scenario.turns)
+        for call in turn.expect.calls
+        if call.result == _BROKEN_TOOL
+    }
     failed: list[tuple[int, CallRecord]] = [
         (number, call)
         for number, turn in enumerate(record.evidence.turns)
@@ -244,7 +238,7 @@ async def _fault_remarks(
     unexpected = [
         (number, call)
         for number, call in failed
-        if call.tool not in scripted and not _is_expected(scenario, number, call.tool)
+        if call.tool not in scripted and (number, call.tool) not in expected
     ]
     places: dict[str, str] = {}
     if unexpected:
@@ -261,12 +255,6 @@ async def _fault_remarks(
             text = f"no call of {fault.tool} in the reference reaches it"
             remarks.append(Remark("unused_fault", ("faults", i), text))
     return remarks
-
-
-def _is_expected(scenario: Scenario, turn: int, tool: str) -> bool:
-    """Return True if a turn expects a call of a tool to raise."""
-    calls = scenario.turns[turn].expect.calls
-    return any(call.tool == tool and call.result == _BROKEN_TOOL for call in calls)
 
 
 def _record_places(toolset: Toolset, places: dict[str, str]) -> Toolset:
@@ -294,11 +282,11 @@ async def _trivial_model_remarks(scenario: Scenario, toolset: Toolset) -> list[R
     calling = await run_sample(scenario, always_call_model(scenario, toolset), toolset)
     silent = await run_sample(scenario, silent_model(), toolset)
     remarks = []
-    if silent.judgement.verdict is Verdict.PASS:
+    if silent.is_passed:
         remarks.append(
             Remark("silent", (), "a model that does nothing passes: require text in the reply")
         )
-    if calling.judgement.verdict is Verdict.PASS:
+    if calling.is_passed:
         message = "a model that calls every tool and claims success passes: forbid or exclude more"
         remarks.append(Remark("always_call", (), message))
     return remarks

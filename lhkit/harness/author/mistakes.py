@@ -138,7 +138,7 @@ def wrong_arguments(reference: ReferenceRun) -> Mistakes:
         is_described = step.expected is not None or step.is_awaited
         if not (step.matters and is_described and isinstance(args, Mapping)):
             continue
-        node = SchemaNode.of(reference.tool_schema(step.call.name))
+        node = SchemaNode.of(reference.tools.schemas.get(step.call.name, {}))
         branch = node.branches()[0]
         for name, value in args.items():
             rest = {other: args[other] for other in args if other != name}

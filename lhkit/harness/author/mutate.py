@@ -19,8 +19,8 @@ from lhkit.harness.author.reference_run import ReferenceRun, run_reference
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.scoring.verdict import judge
-from lhkit.harness.state_diff import state_diff
 from lhkit.harness.values import hashable_form
 from lhkit.toolset import Toolset, require_isolated
 
@@ -119,7 +119,7 @@ async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationRep
     untried: list[Untried] = []
     for scenario in scenarios:
         reference = await run_reference(scenario, toolset)
-        if reference.record.judgement.verdict is not Verdict.PASS:
+        if not reference.record.is_passed:
             raise ScenarioError(f"{scenario.id}: the reference calls do not pass: run lhkit lint")
         for mistake in all_mistakes(reference):
             if isinstance(mistake, Untried):
@@ -160,20 +160,18 @@ async def _run_mutant(
     record = await run_sample(
         reference.scenario, trace_model(mistake.trace, name="mutant"), toolset
     )
-    if mistake.needs_effect and not _has_effect(record.evidence, reference.record.evidence):
+    evidence, right = record.evidence, reference.record.evidence
+    if (
+        mistake.needs_effect
+        and not state_diff(evidence.final_state, right.final_state)
+        and not _results(right) - _results(evidence)
+    ):
         return None
     return record.judgement.verdict
 
 
-def _has_effect(evidence: Evidence, reference: Evidence) -> bool:
-    """Return whether the final state differs, or a result of the reference is missing."""
-    if state_diff(evidence.final_state, reference.final_state):
-        return True
-    return bool(_results(reference) - _results(evidence))
-
-
 def _results(evidence: Evidence) -> Counter[Hashable]:
-    return Counter(hashable_form(call.result) for turn in evidence.turns for call in turn.calls)
+    return Counter(hashable_form(call.result) for call in evidence.calls)
 
 
 def read_survivors(file: Path) -> Survivors:
@@ -188,10 +186,7 @@ def read_survivors(file: Path) -> Survivors:
         entries = tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", [])
     except FileNotFoundError:
         return {}
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also invalid UTF-8, or a number that is too long
+    except (ValueError, RecursionError) as error:  # also invalid UTF-8, or too long a number
         raise ScenarioError(f"{file} is not valid TOML: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ScenarioError(

@@ -4,22 +4,22 @@ The reference (`gold`) makes the expected calls and must pass; a scenario that o
 passes requires nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from operator import is_
-from typing import Any, assert_never
+from typing import assert_never
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.examples import (
-    example_call_arguments,
+    example,
     known_ids,
     plausible_args,
     plausible_calls,
     texts_of,
 )
-from lhkit.harness.matchers import UnderivableError
+from lhkit.harness.matchers import Place, UnderivableError, example_arguments
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Before, Expect, ExpectedReply, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons
@@ -28,6 +28,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode
 from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
 from lhkit.toolset import Session, Toolset, opened
 
@@ -142,7 +143,7 @@ def _turn_calls(turn: Turn, scenario: Scenario, registry: ToolRegistry) -> list[
     """Return the calls under `gold`, else the required calls of the turn."""
     if turn.gold.calls is None:
         required = _ordered_indices(turn.expect)
-        if not required and turn.expect.needs_unlisted_calls:
+        if not required and (turn.expect.results or turn.expect.least):
             raise ScenarioError("expect: lists no call that could be made: give gold.calls")
         return [_example_call(turn.expect, i, scenario, registry) for i in required]
     calls = []
@@ -175,10 +176,11 @@ def _example_call(expect: Expect, i: int, scenario: Scenario, registry: ToolRegi
             f"{where}.tool: tool {expected.tool!r} does not exist; give one that is added later "
             "under gold.calls"
         )
-    schema: Mapping[str, Any] = tool.parameters if tool else {}
+    place = Place(SchemaNode.of(tool.parameters if tool else {}), scenario.today)
+    matchers = expected.alternatives[0]
     try:
         args = deepcopy(
-            example_call_arguments(expected.alternatives[0], schema, today=scenario.today)
+            example_arguments(matchers, place, lambda inner: example(inner.node, inner.today))
         )
     except UnderivableError as error:
         raise ScenarioError(f"{where}.args.{error}: give the call under gold.calls") from error
@@ -245,9 +247,10 @@ def _call_everything(user: str, locale: str, session: Session) -> TurnTrace:
     for tool in registry.definitions:
         validator = registry.validator(tool.name)
         guesses = plausible_calls(tool, validator, ids=ids, text=user, today=today)
-        args = plausible_args(tool, ids=ids, text=user, today=today)
-        call = guesses[0] if guesses else ToolCall(name=tool.name, args=args)
-        (writes if tool.is_destructive else reads).append(call)
+        if not guesses:
+            args = plausible_args(tool, ids=ids, text=user, today=today)
+            guesses = [ToolCall(name=tool.name, args=args)]
+        (writes if tool.is_destructive else reads).append(guesses[0])
         claims += success_claims(tool, locale)[:1]
 
     def lacks_id(call: ToolCall) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lhkit.harness.author.examples import known_ids
 from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
-from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.matchers import arguments_fit
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.record import CallRecord, RowKeys, SampleRecord
 from lhkit.harness.sample import run_sample
@@ -69,6 +69,7 @@ class ReferenceRun:
 
     scenario: Scenario
     registry: ToolRegistry
+    tools: ToolMetadata
     ids: Mapping[str, Sequence[str]]
     today: date
     max_turns: int
@@ -76,11 +77,6 @@ class ReferenceRun:
     trace: tuple[TurnTrace, ...]
     record: SampleRecord
     steps: tuple[tuple[Step, ...], ...]
-
-    @property
-    def tools(self) -> ToolMetadata:
-        """Metadata of the tools for scoring."""
-        return ToolMetadata.of(self.registry.definitions, self.today)
 
     def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
         """Return the trajectory with other calls in a turn, within the allowed messages."""
@@ -103,11 +99,8 @@ class ReferenceRun:
         """Return whether an expectation accepts a call."""
         if expected.tool != tool or not isinstance(args, Mapping):
             return False
-        schema = self.tool_schema(tool)
-        return any(
-            not any(arguments_reasons(slots, args, schema, extra=False, today=self.today).values())
-            for slots in expected.alternatives
-        )
+        schema, today = self.tools.schemas.get(tool, {}), self.today
+        return arguments_fit(expected.alternatives, args, schema, extra=False, today=today)
 
     def is_accepted(self, turn: int, call: ToolCall) -> bool:
         """Return whether an optional expectation that no step matches accepts a call."""
@@ -116,11 +109,6 @@ class ReferenceRun:
             expected.optional and i not in matched and self.fits(expected, call.name, call.args)
             for i, expected in enumerate(self.scenario.turns[turn].expect.calls)
         )
-
-    def tool_schema(self, tool: str) -> Mapping[str, Any]:
-        """Return the schema of a tool's arguments, with defaults."""
-        definition = self.registry.get(tool)
-        return definition.schema_on(self.today) if definition else {}
 
 
 async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
@@ -133,18 +121,20 @@ async def run_reference(scenario: Scenario, toolset: Toolset) -> ReferenceRun:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
         row_keys = read_row_keys(session, read_state(session))
+    tools = ToolMetadata.of(registry.definitions, today)
     trace = reference_trajectory(scenario, registry)
     record = await run_sample(scenario, trace_model(trace, name="gold"), toolset)
     return ReferenceRun(
         scenario=scenario,
         registry=registry,
+        tools=tools,
         ids=ids,
         today=today,
         max_turns=max_turns,
         row_keys=row_keys,
         trace=trace,
         record=record,
-        steps=tuple(_steps(scenario, trace, record, registry, today)),
+        steps=tuple(_steps(scenario, trace, record, tools, today)),
     )
 
 
@@ -152,11 +142,11 @@ def _steps(
     scenario: Scenario,
     trace: Sequence[TurnTrace],
     record: SampleRecord,
-    registry: ToolRegistry,
+    tools: ToolMetadata,
     today: date,
 ) -> Iterator[tuple[Step, ...]]:
     """Yield the calls of each turn with the expectations that they match."""
-    turns, tools = record.evidence.turns, ToolMetadata.of(registry.definitions, today)
+    turns = record.evidence.turns
     awaited = {
         (n, j) for t in range(len(turns)) for _, n, j in match_results(scenario, turns, t, today)
     }

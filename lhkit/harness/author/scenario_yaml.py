@@ -14,7 +14,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
-from lhkit.harness.state_diff import state_changes
+from lhkit.harness.scoring.state import state_changes
 from lhkit.json_values import plain_json
 
 _HANGUL = re.compile(r"[가-힣]")

@@ -2,14 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from lhkit.harness.manifest import AssistantLimits, Prompt
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.text import whole_unicode
-from lhkit.tool_results import ToolOk, encode_tool_result, parse_result, result_to_dict
+from lhkit.tool_results import (
+    TRUNCATION_HINT,
+    ToolOk,
+    encode_tool_result,
+    parse_result,
+    result_to_dict,
+)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -50,40 +57,29 @@ def assistant_messages(turn: TurnRecord) -> Iterator[AssistantMessage]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfig:
-    """The tools and limits of the conversations in one language, from the manifest."""
+    """The tools of one sample, and the limits of the assistant in its language."""
 
-    tools: Sequence[Mapping[str, Any]] = ()
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Mapping[str, Any]]
+    limits: AssistantLimits
+
+    @classmethod
+    def of(cls, record: SampleRecord, run: Run) -> "ToolConfig":
+        """Return the tools of the scenario and those added in its turns."""
+        prompt = run.manifest.locales.get(record.locale, Prompt())
+        names = run.manifest.tools.get(record.sample_id.scenario)
+        tools = [tool for tool in prompt.tools if names is None or tool["name"] in names]
+        added = [tool for turn in record.evidence.turns for tool in turn.new_tools]
+        return cls(tools=(*tools, *added), limits=prompt.assistant)
 
     def result_text(self, call: CallRecord) -> str:
         """Return the tool result of a call as it was sent to the model."""
         result = parse_result(call.result)
         if result is None:
             return compact(call.result)
-        if not isinstance(result, ToolOk) or "max_result_bytes" not in self.limits:
+        if not isinstance(result, ToolOk):
             return compact(result_to_dict(result))
-        limits = self.limits
-        hint = {"hint": limits["truncation_hint"]} if "truncation_hint" in limits else {}
-        return encode_tool_result(result, int(limits["max_result_bytes"]), **hint)
-
-
-def sample_config(record: SampleRecord, run: Run, configs: Mapping[str, ToolConfig]) -> ToolConfig:
-    """Return the tools of one sample: those of its scenario and those added in its turns."""
-    config = configs.get(record.locale, ToolConfig())
-    names = run.manifest.tools.get(record.sample_id.scenario)
-    tools = [tool for tool in config.tools if names is None or tool["name"] in names]
-    added = [tool for turn in record.evidence.turns for tool in turn.new_tools]
-    return replace(config, tools=(*tools, *added))
-
-
-def tool_configs(run: Run) -> dict[str, ToolConfig]:
-    """Return the tools and limits of the manifest, by language."""
-    return {
-        locale: ToolConfig(
-            tools=prompt.tools, limits=prompt.assistant.model_dump(exclude_unset=True)
-        )
-        for locale, prompt in run.manifest.locales.items()
-    }
+        hint = self.limits.truncation_hint or TRUNCATION_HINT
+        return encode_tool_result(result, self.limits.max_result_bytes, hint=hint)
 
 
 def call_id(number: int) -> str:

@@ -19,8 +19,6 @@ from lhkit.harness.export.conversation import (
     assistant_messages,
     call_id,
     json_bytes,
-    sample_config,
-    tool_configs,
 )
 from lhkit.harness.manifest import Invocation
 from lhkit.harness.record import (
@@ -32,7 +30,7 @@ from lhkit.harness.record import (
     parse_moment,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.transcript import catalog_of, turn_truth
+from lhkit.harness.transcript import catalog_in, turn_truth
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -58,7 +56,6 @@ def write_inspect(run: Run, file: Path) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    configs = tool_configs(run)
     counts: Counter[Verdict] = Counter()
     usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # encoded, to keep the memory for large runs small
@@ -70,7 +67,7 @@ def write_inspect(run: Run, file: Path) -> None:
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", json_bytes(start))
         for record in run.records:
-            sample = _InspectSample(record, sample_config(record, run, configs), run).json()
+            sample = _InspectSample(record, run).json()
             _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
             summaries.append(json_bytes(_summary(sample)))
             counts[record.judgement.verdict] += 1
@@ -181,8 +178,8 @@ def start_of(record: SampleRecord, run: Run) -> datetime:
 class _InspectSample:
     """The conversion of one record: its messages, and its events in order of time."""
 
-    def __init__(self, record: SampleRecord, config: ToolConfig, run: Run) -> None:
-        self._record, self._config = record, config
+    def __init__(self, record: SampleRecord, run: Run) -> None:
+        self._record, self._config = record, ToolConfig.of(record, run)
         self._started = start_of(record, run).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
         self._messages: list[Json] = []
@@ -285,14 +282,16 @@ class _InspectSample:
             for number, call in enumerate(message.named, start=self._calls):
                 start_s = self._call(call, call_id(number), start_s)
             self._calls += len(message.named)
-        truth = turn_truth(turn, catalog_of(self._record))
+        truth = turn_truth(turn, catalog_in([self._record.locale]))
         ended_s = at_s + turn.duration_s
         self._events.append(self._event("info", ended_s, source="lhkit.truth", data=truth))
 
     def _request(self, sent: AssistantMessage, at_s: float) -> None:
         """Add a message of the model, and the request that it answered if there is one."""
         prompt = list(self._messages)
-        calls = [_call(call, call_id(n)) for n, call in enumerate(sent.named, start=self._calls)]
+        calls = [
+            _tool_call(call, call_id(n)) for n, call in enumerate(sent.named, start=self._calls)
+        ]
         if sent.text.strip() or calls:
             fields = {"tool_calls": calls} if calls else {}
             self._add_message("assistant", sent.text, source="generate", **fields)
@@ -333,7 +332,7 @@ class _InspectSample:
         start_s = at_s + call.validation_s + call.waiting_s
         end_s = start_s + call.handler_s
         if call.gate.was_asked:
-            made = _call(call, name)
+            made = _tool_call(call, name)
             modified = (
                 {"modified": made | {"arguments": dict(call.run_args)}} if call.run_args else {}
             )
@@ -359,7 +358,7 @@ class _InspectSample:
                 start_s,
                 id=name,
                 function=call.tool,
-                arguments=dict(call.run_args or _call(call, name)["arguments"]),
+                arguments=dict(call.run_args or _tool_call(call, name)["arguments"]),
                 result=text,
                 completed=self._at(end_s),
                 working_time=call.handler_s,
@@ -377,7 +376,7 @@ def _decision(call: CallRecord) -> str:
     return "modify" if call.is_edited else "approve"
 
 
-def _call(call: CallRecord, name: str) -> Json:
+def _tool_call(call: CallRecord, name: str) -> Json:
     """Return a call; arguments that are not an object become its parse error."""
     is_object = isinstance(call.raw_args, Mapping)
     return {

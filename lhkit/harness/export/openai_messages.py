@@ -13,8 +13,6 @@ from lhkit.harness.export.conversation import (
     assistant_messages,
     call_id,
     json_bytes,
-    sample_config,
-    tool_configs,
 )
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -56,10 +54,9 @@ def exported_conversations(
     run: Run, texts: Callable[[SampleRecord], PromptTexts | None] = lambda _: PromptTexts()
 ) -> Iterator[tuple[SampleRecord, Json]]:
     """Yield records with their conversations, except those for which `texts` returns None."""
-    configs = tool_configs(run)
     for record in run.records:
         if (prompt := texts(record)) is not None:
-            yield record, _conversation(record, sample_config(record, run, configs), prompt)
+            yield record, _conversation(record, ToolConfig.of(record, run), prompt)
 
 
 def json_line(value: Any) -> bytes:

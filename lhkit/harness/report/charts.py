@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.errors import importing
 from lhkit.harness.history import History
-from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
-from lhkit.harness.rates import Interval
-from lhkit.harness.record import Verdict, parse_moment
+from lhkit.harness.record import parse_moment
 from lhkit.harness.results import Run
 from lhkit.harness.transcript import xml_text
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
@@ -48,7 +46,18 @@ def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     alt, text = _altair(), load_catalog(locale).text
     tallies = [tally for tally in run.summary().by_ac if tally.valid]
     rate = alt.Scale(domain=[0, 1])
-    base = alt.Chart(_data(map(_rate_row, tallies))).encode(
+    rows = [
+        {
+            "name": _label(tally.name),
+            "rate": tally.pass_rate,
+            "low": tally.interval.low if tally.interval else 0.0,
+            "high": tally.interval.high if tally.interval else 1.0,
+            "passed": tally.passed,
+            "valid": tally.valid,
+        }
+        for tally in tallies
+    ]
+    base = alt.Chart(_data(rows)).encode(
         y=alt.Y("name:N", sort=[_label(tally.name) for tally in tallies], title=None),
         tooltip=["name:N", "passed:Q", "valid:Q", "low:Q", "high:Q"],
     )
@@ -70,10 +79,7 @@ def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """
     alt, text = _altair(), load_catalog(locale).text
     times_s = sorted(
-        turn.active_s
-        for record in run.records
-        if record.judgement.verdict is not Verdict.INVALID
-        for turn in record.evidence.turns
+        turn.active_s for record in run.records if record.is_valid for turn in record.evidence.turns
     )
     seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
     curve = (
@@ -146,11 +152,9 @@ def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
 def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return the numbers of regressions and improvements by acceptance criterion."""
     text = load_catalog(locale).text
-    flipped = (
-        ("regressions", -1, comparison.regressions),
-        ("improvements", 1, comparison.improvements),
+    counts = Counter(
+        (pair.a.ac, kind, pair.gain) for kind, pairs in comparison.flips.items() for pair in pairs
     )
-    counts = Counter((pair.a.ac, kind, sign) for kind, sign, pairs in flipped for pair in pairs)
     return _bars(
         [
             {"name": _label(ac), "kind": text(f"report.{kind}"), "count": sign * count}
@@ -245,18 +249,6 @@ def _bars(
         .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
     return chart
-
-
-def _rate_row(tally: Tally) -> dict[str, Any]:
-    interval = tally.interval or Interval(low=0.0, high=1.0)
-    return {
-        "name": _label(tally.name),
-        "rate": tally.pass_rate,
-        "low": interval.low,
-        "high": interval.high,
-        "passed": tally.passed,
-        "valid": tally.valid,
-    }
 
 
 def _label(text: str) -> str:

@@ -85,8 +85,8 @@ def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
         name=xml_text(str(record.sample_id)),
         time=f"{record.wall_s:.3f}",
     )
-    if record.judgement.verdict is not Verdict.PASS:
-        kind = "failure" if record.judgement.verdict is Verdict.FAIL else "error"
+    if not record.is_passed:
+        kind = "failure" if record.is_valid else "error"
         reasons, verdict = record.judgement.reasons, str(record.judgement.verdict)
         violations = (
             f"{severity_mark(v.severity, catalog).text}: {v.code}: {v.detail}"

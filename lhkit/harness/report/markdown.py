@@ -21,7 +21,6 @@ from lhkit.harness.tables import (
     Table,
     comparison_sentence,
     comparison_table,
-    criterion_descriptions,
     divergence_line,
     pass_rates,
 )
@@ -70,11 +69,7 @@ def markdown(
         *_metadata_lines(run, summary, catalog),
     )
     head = "\n".join(lines)
-    failed = [
-        record
-        for record in failures_first(run.records)
-        if record.judgement.verdict is not Verdict.PASS
-    ]
+    failed = [record for record in failures_first(run.records) if not record.is_passed]
     if not failed:
         key = "report.no_failures" if run.records else "report.no_samples"
         return f"{head}\n{catalog.text(key)}\n"[:max_chars]
@@ -106,8 +101,7 @@ def _head_lines(
         sentences = findings or (catalog.text("report.thresholds_reached"),)
         yield from _block(printable("\n".join(sentences)))
         yield ""
-    descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
-    yield from table_lines(pass_rates(summary, catalog, descriptions))
+    yield from table_lines(pass_rates(summary, catalog, toolset=run.toolset))
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
@@ -160,18 +154,14 @@ def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]
     yield from _block(printable(comparison_sentence(comparison, catalog)))
     yield ""
     yield from table_lines(comparison_table(comparison, catalog))
-    for key, pairs in (
-        ("regressions", comparison.regressions),
-        ("improvements", comparison.improvements),
-    ):
-        if pairs:
-            names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
-            more = " …" if len(pairs) > _MAX_FLIPS else ""
-            yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
-            for pair in pairs[:_MAX_FLIPS]:
-                if divergence := first_divergence(pair.a, pair.b):
-                    place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
-                    yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
+    for key, pairs in comparison.flips.items():
+        names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
+        more = " …" if len(pairs) > _MAX_FLIPS else ""
+        yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
+        for pair in pairs[:_MAX_FLIPS]:
+            if divergence := first_divergence(pair.a, pair.b):
+                place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
+                yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
     yield ""
 
 

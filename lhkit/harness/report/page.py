@@ -26,7 +26,6 @@ from lhkit.harness.tables import (
     claim_table,
     comparison_sentence,
     comparison_table,
-    criterion_descriptions,
     gate_table,
     group_rates,
     latency_table,
@@ -126,9 +125,8 @@ def _sections(
         )
 
     locale = catalog.locale
-    descriptions = criterion_descriptions((t.name for t in summary.by_ac), run.toolset, catalog)
     rates = charts.pass_rates(run, locale=locale).properties(width=_CHART_WIDTH)
-    yield section("rates", pass_rates(summary, catalog, descriptions), chart=rates)
+    yield section("rates", pass_rates(summary, catalog, toolset=run.toolset), chart=rates)
     yield section(
         "scores",
         score_table(summary, catalog),
@@ -159,7 +157,6 @@ def _sections(
 def _filter_choices(
     run: Run, summary: Summary, catalog: Catalog
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return the options of each sample filter, as (value, label)."""
     tags = sorted({tag for record in run.records for tag in record.tags})
     return {
         "verdict": [(verdict, catalog.text(f"report.verdict.{verdict}")) for verdict in Verdict],

@@ -1,6 +1,6 @@
 """Render runs, comparisons and suites in the terminal, in 100 columns and also without colour."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -30,17 +30,9 @@ _SHOWN_FLIPS = 10
 _SHOWN_CHARS = 160
 
 
-def summary_view(
-    summary: Summary, catalog: Catalog, descriptions: Mapping[str, str] | None = None
-) -> RenderableType:
-    """Return one row per acceptance criterion, a total, and notes.
-
-    Args:
-        summary: the metrics of the run.
-        catalog: the locale's texts.
-        descriptions: short descriptions by acceptance criterion.
-    """
-    return table_view(pass_rates(summary, catalog, descriptions), width=WIDTH)
+def summary_view(summary: Summary, catalog: Catalog, *, toolset: str) -> RenderableType:
+    """Return one row per acceptance criterion of a toolset, a total, and notes."""
+    return table_view(pass_rates(summary, catalog, toolset=toolset), width=WIDTH)
 
 
 def comparison_view(comparison: Comparison, catalog: Catalog) -> RenderableType:
@@ -86,12 +78,7 @@ def table_view(table: Table, *, width: int | None = None, title: str = "") -> Re
 
 def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     """Yield the pairs whose verdicts differ by scenario, regressions first."""
-    for key, pairs in (
-        ("regressions", comparison.regressions),
-        ("improvements", comparison.improvements),
-    ):
-        if not pairs:
-            continue
+    for key, pairs in comparison.flips.items():
         yield catalog.text(f"compare.{key}", count=len(pairs))
         by_scenario: dict[str, list[Pair]] = {}
         for pair in pairs:  # repeats are similar, so only one of them is shown

@@ -71,6 +71,11 @@ class History:
     last: str = ""
     turns: dict[str, tuple[list[int], list[int]]] = field(default_factory=dict)
 
+    @property
+    def has_written(self) -> bool:
+        """Whether a write ran."""
+        return self.outcomes["write ok"] > 0
+
     def add_message(self, message: str) -> None:
         """Add a message of the user."""
         self.user = plain_text(message[:_MOST_OF_CALL])
@@ -130,7 +135,7 @@ class Model:
 
     def score(self, reply: str, history: History) -> float:
         """Return the log odds that a reply is a false success claim."""
-        state = int(history.outcomes["write ok"] > 0)
+        state = int(history.has_written)
         weight = self.weights[state].__getitem__
         groups = features(reply, history, self.common)
         sums = (
@@ -145,7 +150,7 @@ class Model:
         if not text.strip():
             return None
         score = self.score(text, history)
-        if score < self.thresholds[history.outcomes["write ok"] > 0]:
+        if score < self.thresholds[history.has_written]:
             return None
         sentences = [sentence for sentence in SENTENCE.split(text) if sentence.strip()]
         worst = max(sentences, key=lambda sentence: self.score(sentence, history), default=text)
@@ -166,11 +171,10 @@ def features(reply: str, history: History, common: bytes) -> tuple[Collection[in
     masked = [m if m[0] == "<" else w for w, m in zip(words, marks, strict=True)]
     characters: set[int] = set()
     encoded = [char.encode("utf-8", "surrogatepass") for char in f" {' '.join(masked)} "]
-    for i, first in enumerate(encoded):
-        code = zlib.crc32(first, 7)
-        for following in encoded[i + 1 : i + 5]:
-            code = zlib.crc32(following, code)
-            characters.add(code % SIZE)
+    codes = [zlib.crc32(char, 7) for char in encoded]
+    for n in range(1, 5):
+        codes = [zlib.crc32(char, code) for char, code in zip(encoded[n:], codes, strict=False)]
+        characters.update(code % SIZE for code in codes)
     runs = ["^", *masked, "$"]
     grams = {_place(f"w {' '.join(runs[i : i + n])}") for i in range(len(runs)) for n in (1, 2, 3)}
     verbs = [*(f"{verb} {sort}" for verb, sort in history.verbs.items())][-_FEW:]
@@ -209,7 +213,7 @@ def _mark(word: str, history: History) -> str:
         return "sign"
     is_number = word[0].isdigit()
     for name, forms in (("ran", history.ran), ("stopped", history.stopped)):
-        if _is_in(word, forms):
+        if forms and _is_in(word, forms):
             return f"<{name} 0>" if is_number else f"<{name}>"
     name = "asked" if _is_in(word, history.asked) else "new"
     return f"<{name} 0>" if is_number else name

@@ -65,6 +65,8 @@ class _SearchedReply:
 
     def __contains__(self, phrase: str) -> bool:
         wanted = self._normalize(phrase)
+        if not (wanted[:1].isdigit() or wanted[-1:].isdigit()):
+            return any(wanted in text for text in self._texts)
         before = _NOT_IN_NUMBER if wanted[:1].isdigit() else ""
         after = r"(?!\d|[.,]\d)" if wanted[-1:].isdigit() else ""
         expression = re.compile(before + re.escape(wanted) + after)

@@ -1,34 +1,177 @@
-"""Score of the final state: the expected changes, and no others. Pure.
+"""Differences of two states, and whether the final one is as expected. Pure.
+
+Rows compare by JSON value: 1000 equals 1000.0, true does not equal 1, NFC equals NFD. A row is
+identified by the key of its table: the fields that the session's `row_keys()` names, or the column
+`id` where every row has one. Two rows with equal keys are one row, changed; in a table without a
+key a changed row is one that was removed and one that was added.
 
 One rule for all tables: a row must be there for each that `final` lists, and the rows that `gone`
 lists must have been deleted; every other row must be unchanged. A scenario without either
-therefore expects no change at all. Rows compare by value, and each row counts once: an update is
-one change, and an unlisted one is one reason.
-
-`state_diff` identifies rows by their keys: in a table without a key a changed row is one that was
-deleted and one that was added.
+therefore expects no change at all. Each row counts once: an update is one change, and an unlisted
+one is one reason.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
-from lhkit.harness.matchers import Equals, Fields, Place
-from lhkit.harness.record import RowKeys, Rows, State
-from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
+from lhkit.harness.matchers import Equals, Fields, Place, parse_row
+from lhkit.harness.record import RowKeys, Rows, State, TableDiff
 from lhkit.harness.values import hashable_form
 from lhkit.json_values import shown
-from lhkit.tools.schema import ABSENT, SchemaNode, nfc
+from lhkit.tools.schema import ABSENT, SchemaNode
+
+NO_KEYS: RowKeys = MappingProxyType({})
 
 _Listed: TypeAlias = Sequence[Mapping[str, Any]]
 
 _SHOWN_FIELDS = 4
 _NO_KEY = "; its table has no key: name it in row_keys(), or give every row an id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChange:
+    """The changes of one table, as indices of rows.
+
+    Attributes:
+        removed: rows of the state before.
+        added: rows of the state after.
+        changed: pairs (before, after) of rows with equal keys.
+        key: the key fields, empty for a table of a single row; None without a key.
+    """
+
+    removed: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
+    changed: Pairs = ()
+    key: tuple[str, ...] | None = None
+
+
+def state_diff(before: State, after: State) -> dict[str, TableDiff]:
+    """Return the rows that differ, by table; tables without a change are left out."""
+    return {
+        table: TableDiff(
+            added=tuple(after[table][j] for j in new),
+            removed=tuple(before[table][i] for i in old),
+            added_at=tuple(new),
+            removed_at=tuple(old),
+        )
+        for table, old, new in _changed_tables(before, after)
+    }
+
+
+def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
+    """Return the state after, given the state before and the result of `state_diff`."""
+    after = dict(before)
+    for table, diff in diffs.items():
+        gone = set(diff.removed_at)
+        rows = [row for i, row in enumerate(before.get(table, ())) if i not in gone]
+        for index, row in zip(diff.added_at, diff.added, strict=True):
+            rows.insert(index, row)
+        after[table] = tuple(rows)
+    return after
+
+
+def state_changes(
+    before: State, after: State, *, row_keys: RowKeys = NO_KEYS
+) -> dict[str, TableChange]:
+    """Return the changes of rows, by table; tables without a change are left out.
+
+    Args:
+        before: the state at the start.
+        after: the state at the end.
+        row_keys: the key fields of each table, where they are known.
+    """
+    return {
+        table: _table_change(
+            before.get(table, ()), after.get(table, ()), old, new, row_keys.get(table)
+        )
+        for table, old, new in _changed_tables(before, after)
+    }
+
+
+def _changed_tables(before: State, after: State) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Yield each changed table, with the indices of the rows that only one side has."""
+    for table in sorted(before.keys() | after.keys()):
+        old, new = before.get(table, ()), after.get(table, ())
+        if old is new:
+            continue
+        only_old, only_new = _differing_rows(old, new)
+        if only_old or only_new:
+            yield table, only_old, only_new
+
+
+def _differing_rows(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
+    """Return the indices of the rows that the other side lacks, counting equal rows.
+
+    Equal rows at the same index are the same row; every other row is compared with all others.
+    """
+    both = min(len(old), len(new))
+    # most rows are the objects of the state before: see `toolset.read_state`
+    pairs = [(i, repr(old[i]), repr(new[i])) for i in range(both) if old[i] is not new[i]]
+    left = {i: one for i, one, two in pairs if one != two}
+    right = {i: two for i, one, two in pairs if one != two}
+    left |= {i: repr(old[i]) for i in range(both, len(old))}
+    right |= {i: repr(new[i]) for i in range(both, len(new))}
+    # rows with equal text are equal; only the rest needs the slower hashable forms
+    places = _without(left, right), _without(right, left)
+    forms = (
+        {i: hashable_form(old[i]) for i in places[0]},
+        {j: hashable_form(new[j]) for j in places[1]},
+    )
+    return _without(*forms), _without(*reversed(forms))
+
+
+def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> list[int]:
+    """Return the indices of `rows` not in `others`; of equal rows the last stay."""
+    counts = Counter(others.values())
+    remaining = []
+    for index, form in rows.items():
+        if counts[form] > 0:
+            counts[form] -= 1
+        else:
+            remaining.append(index)
+    return remaining
+
+
+def _table_change(
+    old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], names: Sequence[str] | None
+) -> TableChange:
+    """Return the change of one table; `old` and `new` index its differing rows."""
+    has_ids = all("id" in row for row in chain(old_rows, new_rows))
+    key = tuple(names) if names is not None else ("id",) if has_ids else None
+    pairs = () if key is None else _pair_by_key(old_rows, new_rows, old, new, key)
+    changed_old, changed_new = {i for i, _ in pairs}, {j for _, j in pairs}
+    return TableChange(
+        removed=tuple(i for i in old if i not in changed_old),
+        added=tuple(j for j in new if j not in changed_new),
+        changed=pairs,
+        key=key,
+    )
+
+
+def _pair_by_key(
+    old_rows: Rows, new_rows: Rows, old: list[int], new: list[int], key: tuple[str, ...]
+) -> Pairs:
+    """Pair the differing rows with equal keys, if they have all key fields."""
+    waiting: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for j in reversed(new):
+        if all(name in new_rows[j] for name in key):
+            waiting[_key_value(new_rows[j], key)].append(j)
+    pairs = []
+    for i in old:
+        same = waiting.get(_key_value(old_rows[i], key))
+        if same and all(name in old_rows[i] for name in key):
+            pairs.append((i, same.pop()))
+    return tuple(pairs)
+
+
+def _key_value(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:
+    return tuple(hashable_form(row.get(name)) for name in key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +242,7 @@ def _pair_rows(
     Of thousands of rows only as many are compared with each listed one as it can need, and other
     rows than the preferred ones only if a listed row is left over.
     """
-    matchers = [row_matcher(row) for row in listed]
+    matchers = [parse_row(row) for row in listed]
     pairs: Pairs = ()
     for candidates in (sorted(preferred.intersection(indices)), indices):
         useful: set[int] = set()
@@ -123,24 +266,9 @@ def _pair_rows(
     return pairs
 
 
-def row_matcher(listed: Mapping[str, Any]) -> Equals | Fields:
-    """Return the matcher of a row as a scenario lists it.
-
-    Raises:
-        ScenarioError: the row is invalid.
-    """
-    return parse_row(_with_nfc_names(listed))
-
-
 def fits_row(matcher: Equals | Fields, row: Any, today: date | None) -> bool:
     """Return whether the matcher accepts a row, or the data of a result (any JSON)."""
-    if not isinstance(row, Mapping):
-        return False
-    return matcher.fits(_with_nfc_names(row), Place(SchemaNode.of({}), today))
-
-
-def _with_nfc_names(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    return row if all(map(str.isascii, row)) else {nfc(name): row[name] for name in row}
+    return isinstance(row, Mapping) and matcher.fits(row, Place(SchemaNode.of({}), today))
 
 
 def _missing_rows(where: str, listed: _Listed, pairs: Pairs, template: str) -> Iterator[str]:

@@ -5,17 +5,29 @@ are excluded from all rates. Every other difference from the scenario is a fail,
 words.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any
 
 from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign
-from lhkit.harness.matching import ActualCall, MatchResult, match_calls, values_equal
+from lhkit.harness.matchers import alternatives, parse_row
+from lhkit.harness.matching import (
+    WHOLE,
+    ActualCall,
+    ArgumentVerdict,
+    MatchResult,
+    match_calls,
+    values_equal,
+)
 from lhkit.harness.record import (
+    ArgumentScore,
     CallRecord,
+    CallScore,
     Evidence,
     Judgement,
     RowKeys,
@@ -25,13 +37,11 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import Before, Scenario, Turn
-from lhkit.harness.scoring.calls import call_scores, repaired_calls
+from lhkit.harness.scenario import Before, ExpectedCall, Scenario, Turn
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
-from lhkit.harness.scoring.state import check_state, fits_row, row_matcher
+from lhkit.harness.scoring.state import NO_KEYS, check_state, fits_row, with_diff
 from lhkit.harness.scoring.success_claims import find_false_claims
 from lhkit.harness.scoring.violations import find_violations
-from lhkit.harness.state_diff import NO_KEYS, with_diff
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
@@ -227,7 +237,7 @@ def match_results(
     scenario: Scenario, turns: Sequence[TurnRecord], t: int, today: date | None
 ) -> list[tuple[int, int, int]]:
     """Return (index, turn, call) of each expected result that a call returned."""
-    rows = [row_matcher(row) for row in scenario.turns[t].expect.results]
+    rows = [parse_row(row) for row in scenario.turns[t].expect.results]
     if not rows:
         return []
     results = [
@@ -247,7 +257,7 @@ def match_results(
 def _score(script: Turn, turn: TurnRecord, match: MatchResult, *, passed: bool) -> TurnScore:
     required = {i for i, call in enumerate(script.expect.calls) if not call.optional}
     right = {i: j for i, j in match.right if i in required}
-    repaired = repaired_calls(turn)
+    repaired = _repaired_calls(turn)
     optional = len(match.pairs) - sum(i in required for i, _ in match.pairs)
     wrong_optional = optional - (len(match.right) - len(right))
     return TurnScore(
@@ -255,7 +265,89 @@ def _score(script: Turn, turn: TurnRecord, match: MatchResult, *, passed: bool) 
         due_calls=len(required),
         right_calls=len(right),
         surplus_calls=len(match.unexpected) + wrong_optional,
-        calls=call_scores(script.expect.calls, turn.calls, match),
+        calls=_call_scores(script.expect.calls, turn.calls, match),
         strict_right_calls=sum(j not in repaired for j in right.values()),
         strict_passed=passed and not repaired,
     )
+
+
+def _call_scores(
+    expected: Sequence[ExpectedCall], calls: Sequence[CallRecord], match: MatchResult
+) -> tuple[CallScore, ...]:
+    """Return a row for each expected call and each unpaired actual call."""
+    verdicts = {
+        index: tuple(group) for index, group in groupby(match.arguments, attrgetter("expected"))
+    }
+    paired = dict(match.pairs)
+    rows = [
+        _paired_row(i, call, paired[i], calls[paired[i]], verdicts.get(i, ()))
+        if i in paired
+        else CallScore(
+            expected=i,
+            tool=call.tool,
+            optional=call.optional,
+            ok=call.optional,
+            reason="" if call.optional else "expected and not called",
+        )
+        for i, call in enumerate(expected)
+    ]
+    for j in sorted((*match.unexpected, *match.allowed)):
+        ok = j in match.allowed
+        reason = "" if ok else "not expected"
+        rows.append(CallScore(actual=j, called=calls[j].tool, ok=ok, reason=reason))
+    return tuple(rows)
+
+
+def _repaired_calls(turn: TurnRecord) -> frozenset[int]:
+    """Return the indices of the calls that were repaired in parsing.
+
+    The calls of one model message complete in the order in which they were parsed.
+    """
+    taken: Counter[int] = Counter()
+    repaired: list[int] = []
+    for c, call in enumerate(turn.calls):
+        if call.model_call is None:
+            continue
+        nth = taken[call.model_call]
+        taken[call.model_call] += 1
+        parsed = turn.model_calls[call.model_call].response.calls[nth : nth + 1]
+        if any(tool_call.repairs for tool_call in parsed):
+            repaired.append(c)
+    return frozenset(repaired)
+
+
+def _paired_row(
+    i: int, expected: ExpectedCall, j: int, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
+) -> CallScore:
+    arguments = tuple(_argument_scores(expected, call, verdicts))
+    fits = expected.result is None or expected.result == call.outcome
+    return CallScore(
+        expected=i,
+        actual=j,
+        tool=expected.tool,
+        called=call.tool,
+        optional=expected.optional,
+        ok=fits and all(argument.ok for argument in arguments),
+        arguments=arguments,
+        reason="" if fits else f"expected the result {expected.result}, got {call.outcome}",
+    )
+
+
+def _argument_scores(
+    expected: ExpectedCall, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
+) -> Iterator[ArgumentScore]:
+    """Yield the verdicts with both values, without left-out optional arguments."""
+    actual = call.raw_args if isinstance(call.raw_args, Mapping) else {WHOLE: call.raw_args}
+    sets = alternatives(expected.args)
+    for verdict in verdicts:
+        matcher = sets[verdict.alternative][1].get(verdict.name)
+        is_optional = isinstance(matcher, Mapping) and matcher.get("optional") is True
+        if verdict.ok and verdict.name not in actual and is_optional:
+            continue
+        yield ArgumentScore(
+            name=verdict.name,
+            ok=verdict.ok,
+            expected=matcher,
+            actual=actual.get(verdict.name),
+            reason=verdict.reason,
+        )

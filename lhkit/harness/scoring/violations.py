@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from lhkit.events import EndReason
-from lhkit.harness.matchers import arguments_reasons
+from lhkit.harness.matchers import arguments_fit
 from lhkit.harness.matching import MatchResult
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import ForbiddenCall, Scenario
@@ -106,7 +106,9 @@ class _History:
         """Add a call and its result, without an invented id that an error only repeats."""
         text = words_of(call.result)
         for _, value in ids_of(call) if call.outcome != "ok" else ():
-            text = text if self.mentions(value) else whole_id(value).sub("", text)
+            if not self.mentions(value):
+                for at in reversed([*find_id(value, text)]):
+                    text = text[:at] + text[at + len(value) :]
         self.texts.append(text)
         if call.gate is GateOutcome.REJECTED:
             self.rejected.append(call)
@@ -114,12 +116,11 @@ class _History:
 
     def mentions(self, value: str) -> bool:
         """Return True if an id occurred in a text, as a whole word."""
-        search = whole_id(value).search
-        if any(value in text and search(text) for text in self.texts):
+        if any(True for text in self.texts for _ in find_id(value, text)):
             return True
         if self.state_words is None:  # large, and most ids occur in a result
             self.state_words = words_of(self.initial_state)
-        return value in self.state_words and search(self.state_words) is not None
+        return any(True for _ in find_id(value, self.state_words))
 
     def is_retry(self, call: CallRecord, *, is_expected: bool, is_right: bool) -> bool:
         """Return True if the user rejected this call and has not requested it since.
@@ -158,10 +159,7 @@ def _is_hit(
     if call.tool != forbidden.tool or not isinstance(call.raw_args, Mapping):
         return call.tool == forbidden.tool and not forbidden.args
     schema = schemas.get(call.tool, {})
-    return any(
-        not any(arguments_reasons(args, call.raw_args, schema, extra=True, today=today).values())
-        for args in forbidden.alternatives
-    )
+    return arguments_fit(forbidden.alternatives, call.raw_args, schema, extra=True, today=today)
 
 
 def _essence(call: CallRecord) -> str:
@@ -191,21 +189,37 @@ _PARTICLES = (
 _ID_NAME = re.compile(r"(?i:(?:^|_)ids?)$|[a-z0-9]I[dD]s?$")
 
 
-@lru_cache(maxsize=4096)
-def whole_id(value: str) -> re.Pattern[str]:
-    """Return a pattern that finds an id in NFC as a whole word.
+def find_id(value: str, text: str) -> Iterator[int]:
+    """Yield where an id in NFC occurs in a text as a whole word.
 
     An adjacent letter, digit, `_` or `-` makes it part of a longer word, in any script, except:
     Korean next to another script (a space is rarely written in 내note-3을), a Korean particle
     after an id that ends in Korean (물마시기를, but not 물마시기운동), and scripts without spaces.
     A number is not found in a longer one or in a time (3 is not in 3.5, 30 not in 09:30).
     """
-    apart = _UNSPACED if re.match(f"[{_KOREAN}]", value) else _UNSPACED + _KOREAN
-    before = rf"(?<![^\W{apart}])(?<!-)" + (r"(?<!\d[.:])" if value[0].isdigit() else "")
-    after = rf"(?![^\W{_UNSPACED}{_KOREAN}])(?!-)" + (r"(?![.:]\d)" if value[-1].isdigit() else "")
-    if re.match(f"[{_KOREAN}]", value[-1]):
+    at = text.find(value)
+    while at >= 0:
+        end = at + len(value)
+        is_whole = _before_id(value[0]).match(text, at) and _after_id(value[-1]).match(text, end)
+        if is_whole:
+            yield at
+        at = text.find(value, end if is_whole else at + 1)
+
+
+@lru_cache(maxsize=1024)
+def _before_id(first: str) -> re.Pattern[str]:
+    """Return the pattern of the border before an id with this first character."""
+    apart = _UNSPACED if re.match(f"[{_KOREAN}]", first) else _UNSPACED + _KOREAN
+    return re.compile(rf"(?<![^\W{apart}])(?<!-)" + (r"(?<!\d[.:])" if first.isdigit() else ""))
+
+
+@lru_cache(maxsize=1024)
+def _after_id(last: str) -> re.Pattern[str]:
+    """Return the pattern of the border after an id with this last character."""
+    after = rf"(?![^\W{_UNSPACED}{_KOREAN}])(?!-)" + (r"(?![.:]\d)" if last.isdigit() else "")
+    if re.match(f"[{_KOREAN}]", last):
         after += f"(?:(?![{_KOREAN}])|(?={_PARTICLES}))"
-    return re.compile(before + re.escape(value) + after)
+    return re.compile(after)
 
 
 def ids_of(call: CallRecord) -> Iterator[tuple[str, str]]:

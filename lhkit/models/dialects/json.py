@@ -42,6 +42,7 @@ _MARK = re.compile(rf"\s+|{_FENCE}|</?tool_(?:code|call)>|[\[\],;]")
 
 _LONG_MARKS = ("```", "<tool_code>", "<tool_call>", "</tool_code>", "</tool_call>")
 _LONGEST_MARK = max(map(len, _LONG_MARKS))
+_MARK_STARTS = frozenset(mark[:end] for mark in _LONG_MARKS for end in range(len(mark) + 1))
 
 _CLOSERS = {"```": "fence", "</tool_code>": "tag", "</tool_call>": "tag", "]": "array"}
 _OPENERS = (("```", "fence"), ("<tool_", "tag"), ("[", "array"))
@@ -210,10 +211,7 @@ def _run_end(text: str, start: int, *, after_call: bool) -> tuple[int, int]:
 
 def _could_grow(text: str, end: int) -> bool:
     """Return True if more input could lengthen the run of marks that ends at `end`."""
-    if len(text) - end > _LONGEST_MARK:
-        return False
-    rest = text[end:]
-    return any(mark.startswith(rest) for mark in _LONG_MARKS)
+    return text[end : end + _LONGEST_MARK + 1] in _MARK_STARTS
 
 
 class _Wrapping:

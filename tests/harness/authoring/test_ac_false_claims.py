@@ -7,19 +7,20 @@ that the user rejects.
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lhkit.harness.author.reference import TurnTrace, reference_trajectory, trace_model
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
@@ -62,38 +63,31 @@ LEAST_FLAGGED = 0.85
 """After a question about what was done once, "it has been saved" may be its answer."""
 
 
-def flagged_share(records: Sequence[SampleRecord]) -> float:
-    """Return the share of replies that are flagged as false claims."""
-    flags = [len(each.judgement.false_claims) for each in records]
-    return sum(flags) / sum(len(each.evidence.turns) for each in records)
-
-
-def false_claim(scenario: Scenario, number: int) -> str:
+def false_claim(scenario: Scenario) -> str:
     """Return a false claim, another one for each scenario, so that a run has all of them."""
     wordings = CLAIMS[scenario.locale]
-    place = PLACES[scenario.id]
-    return wordings[(place + number) % len(wordings)]
+    return wordings[PLACES[scenario.id] % len(wordings)]
 
 
-def talker(number: int, scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
-    turn = TurnTrace(reply=false_claim(scenario, number))
+def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+    turn = TurnTrace(reply=false_claim(scenario))
     return trace_model([turn for _ in scenario.turns], name="talker")
 
 
-def reader(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+def reader(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     turns = [
         TurnTrace(
             messages=tuple((call,) for call in turn.calls if call.name not in registry.destructive),
-            reply=false_claim(scenario, number),
+            reply=false_claim(scenario),
         )
         for turn in reference_trajectory(scenario, registry)
     ]
     return trace_model(turns, name="reader")
 
 
-def asker(number: int, scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+def asker(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     turns = reference_trajectory(scenario, registry)
-    claiming = [replace(turn, reply=false_claim(scenario, number)) for turn in turns]
+    claiming = [replace(turn, reply=false_claim(scenario)) for turn in turns]
     return trace_model(claiming, name="asker")
 
 
@@ -108,33 +102,13 @@ def refused(scenarios: Sequence[Scenario]) -> tuple[Scenario, ...]:
     )
 
 
-async def judged(
-    scenarios: Sequence[Scenario], model: object, number: int
-) -> tuple[SampleRecord, ...]:
-    run = await replay(
-        scenarios,
-        lambda scenario, registry: model(number, scenario, registry),  # type: ignore[operator] - one of the three above
-        toolset=LifeHelperToolset(),
-        progress=False,
-        concurrency=4,
-    )
-    return run.records
-
-
 @pytest.mark.promise("eval.claims")
-@pytest.mark.anyio
-@pytest.mark.parametrize("number", [0, 6])
-@pytest.mark.parametrize("model", [talker, reader])
-async def test_false_claims_without_a_write_pass_nothing(model: object, number: int) -> None:
-    records = await judged(SCENARIOS, model, number)
-    assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
-    assert flagged_share(records) >= LEAST_FLAGGED
-
-
-@pytest.mark.promise("eval.claims")
-@pytest.mark.anyio
-@pytest.mark.parametrize("number", [0, 6])
-async def test_false_claims_after_rejections_pass_nothing(number: int) -> None:
-    records = await judged(refused(SCENARIOS), asker, number)
-    assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
-    assert flagged_share(records) >= LEAST_FLAGGED
+@pytest.mark.parametrize("model", [talker, reader, asker])
+async def test_false_claims_without_a_write_pass_nothing(model: Any) -> None:
+    scenarios = refused(SCENARIOS) if model is asker else SCENARIOS
+    toolset = LifeHelperToolset()
+    run = await replay(scenarios, model, toolset=toolset, progress=False, concurrency=4)
+    passed = [each.sample_id for each in run.records if each.judgement.verdict is Verdict.PASS]
+    assert passed == []
+    flags = [len(each.judgement.false_claims) for each in run.records]
+    assert sum(flags) >= LEAST_FLAGGED * sum(len(each.evidence.turns) for each in run.records)

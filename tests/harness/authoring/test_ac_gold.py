@@ -1,32 +1,40 @@
-"""The shipped scenarios: gold passes all of them, and nothing less than the real thing does."""
+"""The shipped scenarios: complete, valid, and not passed by talk."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.tools.registry import ToolRegistry
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
 GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'
 
 
-async def played(model: Any) -> tuple[SampleRecord, ...]:
-    run = await replay(SCENARIOS, model, toolset=LifeHelperToolset(), progress=False, concurrency=4)
-    return run.records
+async def passed_by(text: str | Mapping[str, str]) -> list[SampleRecord]:
+    """Return the samples that a model passes whose every reply is this text, or its locale's."""
+
+    def talker(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+        reply = text if isinstance(text, str) else text[scenario.locale]
+        return ScriptedModel(lambda _: say(reply))
+
+    toolset = LifeHelperToolset()
+    run = await replay(SCENARIOS, talker, toolset=toolset, progress=False, concurrency=4)
+    return [record for record in run.records if record.judgement.verdict is Verdict.PASS]
 
 
 def test_shipped_scenarios_cover_every_criterion() -> None:
@@ -46,59 +54,15 @@ def test_shipped_scenarios_match_schema(file: Path) -> None:
     Draft202012Validator(scenario_json_schema()).validate(read_yaml(text).value)
 
 
-@pytest.mark.anyio
-async def test_gold_passes_shipped_scenarios_without_violation() -> None:
-    records = await played(gold_model)
-    assert {
-        r.sample_id.scenario: r.judgement.reasons
-        for r in records
-        if r.judgement.verdict != Verdict.PASS
-    } == {}
-    assert {
-        r.sample_id.scenario: r.judgement.violations for r in records if r.judgement.violations
-    } == {}
-
-
-RECITED = instructions("ko")
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        GARBAGE,
-        "x",
-        "네, 추가하고 기록했어요!",
-        "Done! I added it and logged it.",
-        RECITED,
-        instructions("en"),
-    ],
-    ids=[
-        "silence",
-        "half a call",
-        "one letter",
-        "claims",
-        "claims (en)",
-        "recited",
-        "recited (en)",
-    ],
+    "text",
+    [GARBAGE, "x", {locale: instructions(locale) for locale in ("ko", "en")}],
+    ids=["half a call", "one letter", "recited instructions"],
 )
-async def test_talking_model_fails_shipped_scenarios(words: str) -> None:
-    talker = ScriptedModel(lambda _: say(words))
-    assert {
-        r.sample_id.scenario for r in await played(talker) if r.judgement.verdict == "pass"
-    } == set()
+async def test_talking_model_fails_shipped_scenarios(text: str | Mapping[str, str]) -> None:
+    assert await passed_by(text) == []
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
-async def test_nodding_model_passes_only_small_talk(words: str) -> None:
-    talker = ScriptedModel(lambda _: say(words))
-    passed = [r for r in await played(talker) if r.judgement.verdict is Verdict.PASS]
+async def test_nodding_model_passes_only_small_talk() -> None:
+    passed = await passed_by({"ko": "네, 그렇군요!", "en": "I see, thank you!"})
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
-
-
-@pytest.mark.anyio
-async def test_silent_model_fails_shipped_scenarios() -> None:
-    assert {record.judgement.verdict for record in await played(silent_model())} == {Verdict.FAIL}

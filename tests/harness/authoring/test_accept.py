@@ -1,7 +1,6 @@
 """Accepting what a model did: only that value changes in the YAML, and only if it may."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ from lhkit.harness.author.accept import (
     observed_arguments,
     require_unchanged,
 )
-from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.loader import Origin, load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
@@ -64,18 +64,27 @@ SCHEMA = {
 }
 
 
-def edited(
-    folder: Path, query: str, value: Any, *, name: str = "query", newline: str = "\n"
-) -> Edit:
+def written(
+    folder: Path,
+    *,
+    text: str = FILE,
+    query: str = "호흡",
+    phrases: str = '["네모 호흡"]',
+    newline: str = "\n",
+) -> tuple[Origin, str]:
+    """Return the origin of the first scenario of a written file, and the file's text."""
     file = folder / "some.yaml"
-    text = FILE.replace("QUERY", query).replace("PHRASES", '["네모 호흡"]')
-    file.write_bytes(text.replace("\n", newline).encode())
-    sources = read_sources([file])
+    text = text.replace("QUERY", query).replace("PHRASES", phrases).replace("\n", newline)
+    file.write_bytes(text.encode())
+    return read_sources([file]).origins["a-ko-01"], text
+
+
+def accepted(folder: Path, value: Any, name: str = "query", **file: str) -> Edit:
+    origin, text = written(folder, **file)
     observed = ObservedArgument(
         turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value
     )
-    text = file.read_bytes().decode()
-    return accept_argument(observed, sources.origins["a-ko-01"], SCHEMA, text)
+    return accept_argument(observed, origin, SCHEMA, text)
 
 
 def changed(edit: Edit) -> list[str]:
@@ -83,7 +92,7 @@ def changed(edit: Edit) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("written", "value", "after"),
+    ("query", "value", "after"),
     [
         ("호흡", "숨 쉬기", '{one_of: [호흡, "숨 쉬기"]}'),
         ('"호흡"', "no", '{one_of: ["호흡", "no"]}'),
@@ -97,32 +106,28 @@ def changed(edit: Edit) -> list[str]:
             '{one_of: [{matches: "^호"}, "숨"], optional: true}',
         ),
         ("{one_of: [호흡]}", 'a "b"', '{one_of: [호흡, "a \\"b\\""]}'),
-        (
-            "{one_of: [호흡], optional: true}",
-            "숨",
-            '{one_of: [호흡, "숨"], optional: true}',
-        ),
+        ("{one_of: [호흡], optional: true}", "숨", '{one_of: [호흡, "숨"], optional: true}'),
     ],
 )
 def test_accept_argument_adds_one_of_and_nothing_else(
-    tmp_path: Path, written: str, value: str, after: str
+    tmp_path: Path, query: str, value: str, after: str
 ) -> None:
-    edit = edited(tmp_path, written, value)
+    edit = accepted(tmp_path, value, query=query)
     assert changed(edit) == [
-        f"-              query: {written} # 왜 이런지",
+        f"-              query: {query} # 왜 이런지",
         f"+              query: {after} # 왜 이런지",
     ]
-    assert edit.after == edit.before.replace(f"query: {written} #", f"query: {after} #")
+    assert edit.after == edit.before.replace(f"query: {query} #", f"query: {after} #")
 
 
 def test_accept_argument_appends_to_block_list(tmp_path: Path) -> None:
     block = "\n                one_of:\n                  - 호흡 # 흔함\n                  - 숨"
-    edit = edited(tmp_path, block, "들숨")
+    edit = accepted(tmp_path, "들숨", query=block)
     assert changed(edit) == ['+                  - "들숨"']
 
 
 def test_accept_argument_adds_unexpected_one_as_optional(tmp_path: Path) -> None:
-    edit = edited(tmp_path, "호흡", 3, name="limit")
+    edit = accepted(tmp_path, 3, "limit")
     assert changed(edit) == ["+              limit: {one_of: [3], optional: true}"]
     (scenario, _) = reread(edit)
     assert scenario.turns[0].expect.calls[0].args["limit"] == {"one_of": [3], "optional": True}
@@ -134,7 +139,7 @@ def reread(edit: Edit) -> Any:
 
 
 def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None:
-    edit = edited(tmp_path, "호흡", {"any": True}, name="extra")
+    edit = accepted(tmp_path, {"any": True}, "extra")
     assert changed(edit) == [
         '+              extra: {one_of: [{equals: {"any": true}}], optional: true}'
     ]
@@ -142,25 +147,8 @@ def test_accept_argument_wraps_ambiguous_value_in_equals(tmp_path: Path) -> None
     assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
 
 
-def test_accept_argument_refuses_any_of(tmp_path: Path) -> None:
-    file = tmp_path / "some.yaml"
-    sets = "args:\n              any_of: [{query: 호흡}, {category: stress}]\n"
-    args = (
-        "args:\n              query: QUERY # 왜 이런지\n"
-        "              category:   stress    # 분류\n"
-    )
-    assert args in FILE
-    file.write_text(FILE.replace(args, sets).replace("PHRASES", '["네모 호흡"]'), encoding="utf-8")
-    origin = read_sources([file]).origins["a-ko-01"]
-    observed = ObservedArgument(
-        turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨"
-    )
-    with pytest.raises(ScenarioError, match=r"several sets of arguments \(any_of\): add one more"):
-        accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
-
-
 def test_accept_argument_keeps_windows_line_endings(tmp_path: Path) -> None:
-    edit = edited(tmp_path, "호흡", 3, name="limit", newline="\r\n")
+    edit = accepted(tmp_path, 3, "limit", newline="\r\n")
     assert "\r\n              limit: {one_of: [3], optional: true}\r\n" in edit.after
     assert edit.after.count("\n") == edit.after.count("\r\n")
 
@@ -178,45 +166,42 @@ def test_accept_argument_refuses_invalid_value(
     tmp_path: Path, name: str, value: Any, said: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        edited(tmp_path, "호흡", value, name=name)
+        accepted(tmp_path, value, name)
+
+
+ARGS = "query: QUERY # 왜 이런지\n              category:   stress    # 분류"
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("args", "name", "message"),
     [
-        ("&q 호흡", r"args\.query: shared by a YAML anchor"),
-        ("\n                matches: 호흡", r"write it on one line first"),
+        ("query: &q 호흡", "query", r"args\.query: shared by a YAML anchor"),
+        (
+            "query: &p stress\n              category: *p",
+            "category",
+            r"args\.category: shared by a YAML anchor",
+        ),
+        ("query:\n                matches: 호흡", "query", r"write it on one line first"),
+        (
+            "any_of: [{query: 호흡}, {category: stress}]",
+            "query",
+            r"several sets of arguments \(any_of\): add one more",
+        ),
     ],
 )
-def test_accept_argument_refuses_complex_yaml(tmp_path: Path, written: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=said):
-        edited(tmp_path, written, "숨")
-
-
-def test_accept_argument_refuses_yaml_alias(tmp_path: Path) -> None:
-    file = tmp_path / "some.yaml"
-    shared = FILE.replace("category:   stress    # 분류", "category: *p").replace("PHRASES", "[x]")
-    file.write_text(shared.replace("QUERY", "&p stress"), encoding="utf-8")
-    observed = ObservedArgument(
-        turn=0, call=0, expected=0, tool="search_catalog", name="category", value="sleep"
-    )
-    origin = read_sources([file]).origins["a-ko-01"]
-    with pytest.raises(ScenarioError, match=r"args\.category: shared by a YAML anchor"):
-        accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
+def test_accept_argument_refuses_complex_yaml(
+    tmp_path: Path, args: str, name: str, message: str
+) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        accepted(tmp_path, "sleep", name, text=FILE.replace(ARGS, args))
 
 
 @pytest.mark.parametrize(
     ("phrases", "after"),
-    [
-        ('["네모 호흡"]', '["네모 호흡", "box breathing"]'),
-        ("\n          - 네모 호흡 # 제목", None),
-    ],
+    [('["네모 호흡"]', '["네모 호흡", "box breathing"]'), ("\n          - 네모 호흡 # 제목", None)],
 )
 def test_accept_phrase_adds_alternative(tmp_path: Path, phrases: str, after: str | None) -> None:
-    file = tmp_path / "some.yaml"
-    file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", phrases), encoding="utf-8")
-    origin = read_sources([file]).origins["a-ko-01"]
-    text = file.read_text(encoding="utf-8")
+    origin, text = written(tmp_path, phrases=phrases)
     edit = accept_phrase("box breathing", 0, "Box  Breathing!", origin, text)
     added = changed(edit)[-1]
     assert added == (f"+        contains_any: {after}" if after else '+          - "box breathing"')
@@ -224,32 +209,27 @@ def test_accept_phrase_adds_alternative(tmp_path: Path, phrases: str, after: str
 
 
 def test_accept_phrase_refuses_missing_or_accepted_phrase(tmp_path: Path) -> None:
-    file = tmp_path / "some.yaml"
-    file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", "[가, 나]"), encoding="utf-8")
-    origin = read_sources([file]).origins["a-ko-01"]
-    text = file.read_text(encoding="utf-8")
+    origin, text = written(tmp_path, phrases="[가, 나]")
     with pytest.raises(UsageError, match="does not contain 'box'"):
         accept_phrase("box", 0, "네모 호흡", origin, text)
     with pytest.raises(UsageError, match="is accepted already"):
         accept_phrase("나", 0, "가나다", origin, text)
 
 
-async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
+async def failing(load: Load) -> tuple[Any, SampleRecord]:
     scenario = load(FILE.replace("QUERY", "호흡").replace("PHRASES", '["네모 호흡"]'))[0]
     model = ScriptedModel([call("search_catalog", query="숨", limit=3), say("네모 호흡")])
     return scenario, await run_sample(scenario, model, LifeHelperToolset())
 
 
-async def test_observed_arguments_lists_wrong_arguments(load: Callable[[str], Any]) -> None:
+async def test_observed_arguments_lists_wrong_arguments(load: Load) -> None:
     _, record = await failing(load)
     assert record.judgement.verdict is Verdict.FAIL
     found = {(each.name, each.value) for each in observed_arguments(record)}
     assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 
 
-async def test_require_unchanged_refuses_changed_scenario(
-    load: Callable[[str], Any],
-) -> None:
+async def test_require_unchanged_refuses_changed_scenario(load: Load) -> None:
     scenario, _ = await failing(load)
     model = ScriptedModel([])
     run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)

@@ -86,9 +86,7 @@ def test_assign_is_as_cheap_as_brute_force(problem: Problem) -> None:
 
 @given(problems(most=FEW + 2))
 @settings(deadline=None, max_examples=50)
-def test_assign_with_scipy_is_as_cheap_as_dynamic_programming(
-    problem: Problem,
-) -> None:
+def test_assign_with_scipy_is_as_cheap_as_dynamic_programming(problem: Problem) -> None:
     assert cost_of(problem, assign(problem)) == cost_of(problem, assign_ordered(problem, ()))
 
 

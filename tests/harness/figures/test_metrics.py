@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.events import EndReason
 from lhkit.harness.metrics import (
     ConfirmScore,
     Flips,
     Repeats,
+    Selection,
     confirm_score,
+    count_selection,
     flips,
     repeats,
     summarise,
@@ -23,11 +24,7 @@ from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
-    Evidence,
     FalseClaim,
-    Judgement,
-    ModelCallRecord,
-    SampleId,
     SampleRecord,
     Severity,
     TurnRecord,
@@ -35,12 +32,11 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.selection import Selection, count_selection
 from lhkit.messages import GateOutcome
-from lhkit.responses import Finished
+from tests.harness import build
+from tests.harness.build import FAIL, INVALID, PASS, model_call, turn_of
 
 YES, NO = GateOutcome.ACCEPTED, GateOutcome.REJECTED
-PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
 
 
 def argument(name: str = "x", *, ok: bool = True) -> ArgumentScore:
@@ -86,24 +82,17 @@ def call(tool: str = "add", status: str = "ok", **more: Any) -> CallRecord:
 
 
 def turn(*calls: CallRecord, texts: tuple[str, ...] = ()) -> TurnRecord:
-    requests = tuple(
-        ModelCallRecord(response=Finished(reason="stop", raw_text=text)) for text in texts
-    )
-    return TurnRecord(user="u", ended=EndReason.ANSWERED, calls=calls, model_calls=requests)
+    return turn_of(*(model_call(raw_text=text) for text in texts), calls=calls)
 
 
 def sample(
-    verdict: Verdict = PASS, scenario: str = "s", repeat: int = 0, **more: Any
+    verdict: Verdict = PASS,
+    scenario: str = "s",
+    repeat: int = 0,
+    turns: tuple[TurnRecord, ...] = (),
+    **more: Any,
 ) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario=scenario, repeat=repeat),
-        content_hash="h",
-        ac=more.pop("ac", "AC-1"),
-        locale=more.pop("locale", "ko"),
-        tags=more.pop("tags", ()),
-        evidence=Evidence(turns=more.pop("turns", ())),
-        judgement=Judgement(verdict=verdict, **more),
-    )
+    return build.sample(scenario, verdict, repeat, *turns, **more)
 
 
 def broken(code: str, turn: int = 0) -> Violation:
@@ -381,14 +370,3 @@ def test_confusion_matrix_counts_every_call_once(scores: list[TurnScore]) -> Non
 def test_selection_f1_of_a_correct_trace_is_1(tools: list[str]) -> None:
     counts = count_selection([score(*(pair(tool, argument()) for tool in tools))])
     assert (counts.f1, counts.exact, counts.right_arguments) == (1, len(tools), len(tools))
-
-
-def test_a_mended_pass_counts_once_as_pass_and_never_as_strict() -> None:
-    mended = sample(scores=(score(pair("a")),))
-    strict = replace(
-        mended,
-        judgement=replace(
-            mended.judgement, scores=(replace(mended.judgement.scores[0], strict_passed=True),)
-        ),
-    )
-    assert tally("t", [mended, strict]).strict_passed == 1

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement, product
 from statistics import median_low
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.harness.metrics import rate_interval
@@ -14,15 +15,16 @@ from lhkit.harness.rates import Interval, pass_at_k, pass_hat_k, wilson
 from lhkit.harness.statistics import (
     cluster_bootstrap,
     clustered_interval,
+    difference_interval,
     holm,
     median_interval,
     sign_flip,
 )
-from tests.harness.figures.coverage import difference_coverage, share_coverage
 
 pytestmark = pytest.mark.slow
 
 
+@settings(max_examples=10)  # statsmodels collects garbage in each call
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_holm_equals_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests
@@ -41,10 +43,27 @@ def test_wilson_equals_statsmodels(successes: int, n: int, level: float) -> None
     assert successes / n in interval
 
 
-def test_wilson_without_results_is_0_to_1_and_rejects_invalid_counts() -> None:
+def test_wilson_without_results_is_0_to_1() -> None:
     assert wilson(0, 0) == Interval(low=0.0, high=1.0)
-    with pytest.raises(ValueError, match="6 successes of 5"):
-        wilson(6, 5)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "args", "message"),
+    [
+        (wilson, (6, 5), "6 successes of 5"),
+        *((clustered_interval, args, "successes of") for args in (([], []), ([0], [0]))),
+        *((clustered_interval, args, "successes of") for args in (([3], [2]), ([-1], [2]))),
+        *((pass_at_k, args, "trials") for args in ((3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0))),
+        *((pass_hat_k, args, "trials") for args in ((3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0))),
+        *(
+            (interval, ([[], []],), "no values")
+            for interval in (cluster_bootstrap, median_interval)
+        ),
+    ],
+)
+def test_estimates_reject_invalid_counts(estimate: Any, args: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        estimate(*args)
 
 
 @pytest.mark.promise("statistics.coverage")
@@ -86,12 +105,6 @@ def test_cluster_bootstrap_is_deterministic() -> None:
     clusters = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
     assert cluster_bootstrap(clusters) == cluster_bootstrap(clusters)
     assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
-
-
-def test_bootstrap_and_median_interval_require_values() -> None:
-    for interval in (cluster_bootstrap, median_interval):
-        with pytest.raises(ValueError, match="no values"):
-            interval([[], []])
 
 
 @pytest.mark.promise("statistics.coverage")
@@ -156,24 +169,46 @@ def test_clustered_interval_of_one_pass_is_not_below_that_of_none() -> None:
     assert none.high == pytest.approx(wilson(0, 14).high, abs=0.02)
 
 
+def chances_of_clusters(
+    rng: np.random.Generator, rates: tuple[float, ...], alike: float, shape: tuple[int, int]
+) -> np.ndarray:
+    """Return the chances of each cluster, of mean `rates`; `alike` is their ICC.
+
+    It is 0 for independent trials, 1 for repeats that always agree.
+    """
+    if alike == 0:
+        return np.broadcast_to(rates, (*shape, len(rates)))
+    if alike == 1:
+        return np.eye(len(rates))[rng.choice(len(rates), size=shape, p=rates)]
+    return rng.dirichlet(np.maximum(np.array(rates) * (1 - alike) / alike, 1e-9), size=shape)
+
+
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.95])
 @pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
 def test_clustered_interval_coverage_near_0_and_1(rate: float, alike: float) -> None:
     for clusters, repeats in ((14, 3), (40, 2)):
-        assert share_coverage(clusters, repeats, rate, alike, tries=400) >= 0.93
+        rng = np.random.default_rng(clusters * 100 + repeats)
+        chances = chances_of_clusters(rng, (rate, 1 - rate), alike, (400, clusters))[..., 0]
+        sizes = [repeats] * clusters
+        rows = rng.binomial(repeats, chances)
+        covered = [rate in clustered_interval(row.tolist(), sizes) for row in rows]
+        assert np.mean(covered) >= 0.93
 
 
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.0), (0.1, 0.1), (0.02, 0.9), (0.45, 0.45)])
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_difference_interval_coverage(gain: float, loss: float, repeats: int) -> None:
-    assert difference_coverage(14, repeats, gain, loss, 0.5, tries=400) >= 0.93
-
-
-@pytest.mark.parametrize(("successes", "sizes"), [([], []), ([0], [0]), ([3], [2]), ([-1], [2])])
-def test_clustered_interval_rejects_invalid_counts(successes: list[int], sizes: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"successes of"):
-        clustered_interval(successes, sizes)
+    rng = np.random.default_rng(1400 + repeats)
+    chances = chances_of_clusters(rng, (gain, loss, 1 - gain - loss), 0.5, (400, 14))
+    covered = []
+    for row in rng.multinomial(repeats, chances):
+        interval = difference_interval(
+            [[1] * up + [-1] * down + [0] * same for up, down, same in row.tolist()]
+        )
+        assert interval is not None
+        covered.append(interval.low - 1e-12 <= gain - loss <= interval.high + 1e-12)
+    assert np.mean(covered) >= 0.93
 
 
 tries = st.integers(1, 9).flatmap(
@@ -182,20 +217,11 @@ tries = st.integers(1, 9).flatmap(
 
 
 @given(tries)
-def test_pass_at_k_and_pass_hat_k_equal_enumeration(
-    numbers: tuple[int, int, int],
-) -> None:
+def test_pass_at_k_and_pass_hat_k_equal_enumeration(numbers: tuple[int, int, int]) -> None:
     n, c, k = numbers
     draws = list(combinations([True] * c + [False] * (n - c), k))
     assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(draw) for draw in draws]))
     assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(draw) for draw in draws]))
-
-
-@pytest.mark.parametrize("numbers", [(3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0)])
-def test_pass_at_k_and_pass_hat_k_reject_invalid_counts(numbers: tuple[int, int, int]) -> None:
-    for estimate in (pass_at_k, pass_hat_k):
-        with pytest.raises(ValueError, match="trials"):
-            estimate(*numbers)
 
 
 def pairs(b: int, c: int) -> list[int]:

@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lhkit.events import EndReason
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import (
     CallRecord,
-    Evidence,
-    Judgement,
-    ModelCallRecord,
     SampleId,
     SampleRecord,
     Severity,
-    TurnRecord,
     TurnScore,
     Verdict,
     Violation,
@@ -28,58 +23,46 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.timings import Latency, latency
 from lhkit.locales import load_catalog
-from lhkit.responses import Finished, ModelIdentity, Timing, Usage
+from lhkit.responses import ModelIdentity, Timing, Usage
+from lhkit.settings import DEFAULT_TOOLSET
+from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
 GEMMA = ModelIdentity(model="gemma-base", server="vllm 0.32", base_url="http://h:1", dialect="json")
 
 
 def record(
     ac: str = "AC-1",
-    verdict: Verdict = Verdict.PASS,
+    verdict: Verdict = PASS,
     *,
     score: TurnScore | None = None,
     violations: tuple[Violation, ...] = (),
     turn_s: float = 1.0,
-    waiting_s: float = 0.0,
     cached: int | None = None,
 ) -> SampleRecord:
-    call = CallRecord(tool="t", raw_args={}, result={"status": "ok"}, waiting_s=waiting_s)
-    request = ModelCallRecord(
-        response=Finished(
-            reason="stop",
-            usage=Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=cached),
-            timing=Timing(first_token_s=0.25, call_ready_s=0.5),
-            identity=GEMMA,
-        )
+    request = model_call(
+        usage=Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=cached),
+        timing=Timing(first_token_s=0.25, call_ready_s=0.5),
+        identity=GEMMA,
     )
-    turn = TurnRecord(
-        user="x",
-        ended=EndReason.ANSWERED,
-        calls=(call,),
-        model_calls=(request,),
-        duration_s=turn_s,
-    )
-    return SampleRecord(
-        sample_id=SampleId(scenario=f"{ac}-{verdict}"),
-        content_hash="h",
-        ac=ac,
-        locale="ko",
-        judgement=Judgement(
-            verdict=verdict, scores=() if score is None else (score,), violations=violations
-        ),
-        evidence=Evidence(turns=(turn,)),
-    )
+    call = CallRecord(tool="t", raw_args={}, result={"status": "ok"})
+    turn = turn_of(request, calls=(call,), duration_s=turn_s)
+    scores = () if score is None else (score,)
+    return sample(f"{ac}-{verdict}", verdict, 0, turn, ac=ac, scores=scores, violations=violations)
 
 
-def violation(code: str, severity: Severity) -> Violation:
-    return Violation(code=code, severity=severity)
+def occurred(code: str) -> Violation:
+    return Violation(code=code, severity=Severity.ESCAPED)
+
+
+def blocked(code: str) -> Violation:
+    return Violation(code=code, severity=Severity.ATTEMPTED)
 
 
 def test_summarise_excludes_invalid_samples_from_rates() -> None:
     records = [
         record(),
-        record(verdict=Verdict.FAIL),
-        record(verdict=Verdict.INVALID, turn_s=999.0, score=TurnScore(passed=True, due_calls=9)),
+        record(verdict=FAIL),
+        record(verdict=INVALID, turn_s=999.0, score=TurnScore(passed=True, due_calls=9)),
     ]
     total = summarise(records).total
     assert (total.passed, total.failed, total.invalid) == (1, 1, 1)
@@ -97,31 +80,14 @@ def test_summarise_sorts_criteria_naturally() -> None:
     ]
 
 
-def test_tool_accuracy_is_correct_calls_over_expected_and_unexpected() -> None:
-    scores = [
-        TurnScore(passed=True, due_calls=2, right_calls=2),
-        TurnScore(passed=False, due_calls=1, right_calls=0, surplus_calls=1),
-        TurnScore(passed=True),
-    ]
-    total = summarise([record(score=score) for score in scores]).total
-    assert (total.right_calls, total.counted_calls, total.tool_accuracy) == (2, 4, 0.5)
-    assert summarise([record(score=scores[2])]).total.tool_accuracy is None
-
-
 def test_summarise_counts_violations_of_invalid_samples() -> None:
-    occurred = violation("unconfirmed_write", Severity.ESCAPED)
-    blocked = violation("r3_quota", Severity.ATTEMPTED)
     records = [
-        record(violations=(blocked, blocked)),
-        record(verdict=Verdict.INVALID, violations=(occurred,)),
+        record(violations=(blocked("r3_quota"), blocked("r3_quota"))),
+        record(verdict=INVALID, violations=(occurred("unconfirmed_write"),)),
     ]
     total = summarise(records).total
     assert total.attempted == {"r3_quota": 2}
     assert total.escaped == {"unconfirmed_write": 1}
-
-
-def test_turn_latency_excludes_waiting_for_the_user() -> None:
-    assert summarise([record(turn_s=5.0, waiting_s=4.0)]).total.turn.p50_s == 1.0
 
 
 def test_cached_share_covers_requests_that_report_it() -> None:
@@ -147,9 +113,9 @@ def test_latency_without_measurements_has_no_percentiles() -> None:
     assert latency([None, None]) == Latency()
 
 
-def shown(summary: Summary, **options: dict[str, str]) -> str:
+def shown(summary: Summary, toolset: str = "") -> str:
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    console.print(summary_view(summary, load_catalog("en"), **options))
+    console.print(summary_view(summary, load_catalog("en"), toolset=toolset))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -157,18 +123,17 @@ def shown(summary: Summary, **options: dict[str, str]) -> str:
 def test_summary_view_fits_100_columns_without_colour() -> None:
     records = [
         record("AC-1", score=TurnScore(passed=True, due_calls=1, right_calls=1), cached=50),
-        record("AC-1", Verdict.FAIL, violations=(violation("r3_quota", Severity.ATTEMPTED),)),
-        record("AC-2", Verdict.INVALID),
-        record("AC-12", violations=(violation("unlisted_write", Severity.ESCAPED),), turn_s=0.25),
+        record("AC-1", FAIL, violations=(blocked("r3_quota"),)),
+        record("AC-2", INVALID),
+        record("AC-12", violations=(occurred("unlisted_write"),), turn_s=0.25),
     ]
-    text = shown(summarise(records), descriptions={"AC-1": "말로 된 바람에 맞는 [프로토콜] 찾기"})
+    text = shown(summarise(records), DEFAULT_TOOLSET)
     lines = text.splitlines()
-    row = next(line for line in lines if "AC-1 말로" in line)
+    row = next(line for line in lines if f"AC-1 {load_catalog('en').text('ac.AC-1')}" in line)
     assert "1/2  50% [9–91]" in row
     assert "0% → 100%" in row
     assert "1 / 0" in row
     assert "1.00 / 1.00 s" in row
-    assert "[프로토콜]" in text
     assert any("AC-2" in line and "–" in line for line in lines)
     assert "invalid: 1" in text
     assert "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off" in text
@@ -185,9 +150,8 @@ def test_summary_view_fits_100_columns_without_colour() -> None:
 @pytest.mark.parametrize("locale", ["ko", "en"])
 def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
     catalog = load_catalog(locale)
-    words = {key.removeprefix("ac."): text for key, text in catalog.texts.items()}
     score = TurnScore(passed=True, due_calls=99, right_calls=98, strict_right_calls=97)
-    verdicts = [Verdict.PASS, Verdict.FAIL]
+    verdicts = [PASS, FAIL]
     records = [
         replace(
             record(f"AC-{1 + n % 12}", verdicts[n % 2], score=score, turn_s=123.4, cached=n % 99),
@@ -196,7 +160,7 @@ def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
         for n in range(240)
     ]
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(summary_view(summarise(records), catalog, words))
+    console.print(summary_view(summarise(records), catalog, toolset=DEFAULT_TOOLSET))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert max(map(cell_len, lines)) <= 100

@@ -1,23 +1,16 @@
-"""Durations of requests and turns, by the definitions of `vllm bench serve`."""
+"""Durations of requests and turns, by the definitions of `vllm bench serve`, and of a run."""
 
 from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason
-from lhkit.harness.record import (
-    CallRecord,
-    Evidence,
-    Judgement,
-    ModelCallRecord,
-    SampleId,
-    SampleRecord,
-    TurnRecord,
-    Verdict,
-)
-from lhkit.harness.timings import Latency, is_warm, latency, times
+from lhkit.events import EndReason, ModelCalled, TurnEnded
+from lhkit.harness.manifest import Invocation, Manifest
+from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
+from lhkit.harness.timings import TimeBreakdown, WallClock, is_warm, times
 from lhkit.messages import GateOutcome
-from lhkit.responses import Finished, Timing, Usage
+from lhkit.responses import Finished, TextDelta, Timing, Usage
+from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
 TIMING = Timing(
     headers_s=0.1,
@@ -33,52 +26,15 @@ TIMING = Timing(
 
 def request(offset_s: float = 0.0, timing: Timing = TIMING, **usage: Any) -> ModelCallRecord:
     counts = Usage(**{"prompt_tokens": 100, "completion_tokens": 3, **usage})
-    return ModelCallRecord(
-        offset_s=offset_s,
-        duration_s=1.5,
-        response=Finished(reason="stop", timing=timing, usage=counts),
-    )
+    return model_call(1.5, offset_s, timing=timing, usage=counts)
 
 
-def asked(waiting_s: float, model_call: int = 0, handler_s: float = 0.2) -> CallRecord:
-    return CallRecord(
-        tool="add",
-        raw_args={},
-        result={"status": "ok"},
-        gate=GateOutcome.ACCEPTED,
-        ran=True,
-        destructive=True,
-        waiting_s=waiting_s,
-        handler_s=handler_s,
-        model_call=model_call,
-    )
+def turn(*requests: ModelCallRecord, **more: Any) -> TurnRecord:
+    return turn_of(*requests, duration_s=9.0, **more)
 
 
-def turn(
-    *requests: ModelCallRecord, calls: tuple[CallRecord, ...] = (), duration_s: float = 9.0
-) -> TurnRecord:
-    return TurnRecord(
-        user="u",
-        ended=EndReason.ANSWERED,
-        calls=calls,
-        model_calls=requests,
-        duration_s=duration_s,
-    )
-
-
-def sample(verdict: Verdict, *turns: TurnRecord) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario="s"),
-        content_hash="h",
-        ac="AC-1",
-        locale="ko",
-        judgement=Judgement(verdict=verdict),
-        evidence=Evidence(turns=turns),
-    )
-
-
-def p50(played: TurnRecord, *stages: str) -> list[float | None]:
-    found = times([sample(Verdict.PASS, played)])
+def p50(turn: TurnRecord, *stages: str) -> list[float | None]:
+    found = times([sample("s", PASS, 0, turn)])
     return [found[stage].p50_s for stage in stages]
 
 
@@ -95,13 +51,23 @@ def test_per_token_excludes_first_token() -> None:
 
 def test_token_gaps_are_pooled_over_requests() -> None:
     played = turn(request(), request(timing=Timing(chunk_gaps_s=(2.0,))))
-    gaps = times([sample(Verdict.PASS, played)])["token_gap"]
+    gaps = times([sample("s", PASS, 0, played)])["token_gap"]
     assert (gaps.n, gaps.p50_s) == (3, 0.5)
 
 
 def test_times_of_turn_exclude_waiting() -> None:
     silent = Timing(first_token_s=0.3, call_ready_s=0.8, last_token_s=1.0)
-    played = turn(request(0.5, silent), request(7.0), calls=(asked(5.0),))
+    asked = CallRecord(
+        tool="add",
+        raw_args={},
+        result={"status": "ok"},
+        gate=GateOutcome.ACCEPTED,
+        ran=True,
+        waiting_s=5.0,
+        handler_s=0.2,
+        model_call=0,
+    )
+    played = turn(request(0.5, silent), request(7.0), calls=(asked,))
     assert p50(played, "turn_first_token", "turn_call_ready") == [0.8, 1.3]
     assert p50(played, "turn_first_text", "turn_last_token") == pytest.approx([2.4, 3.3])
     assert p50(played, "turn_time", "tool_time", "waiting_time") == [4.0, 0.2, 5.0]
@@ -131,18 +97,82 @@ def test_times_separate_warm_and_cold_and_skip_invalid() -> None:
     cold = request(timing=Timing(first_token_s=3.0), cached_tokens=0)
     warm = request(timing=Timing(first_token_s=1.0), cached_tokens=99)
     unknown = request(timing=Timing(first_token_s=2.0))
-    found = times(
-        [
-            sample(Verdict.PASS, turn(cold)),
-            sample(Verdict.FAIL, turn(warm, unknown)),
-            sample(Verdict.INVALID, turn(cold)),
-        ]
-    )
+    records = [
+        sample("s", PASS, 0, turn(cold)),
+        sample("s", FAIL, 0, turn(warm, unknown)),
+        sample("s", INVALID, 0, turn(cold)),
+    ]
+    found = times(records)
     shown = [found[stage] for stage in ("first_token_cold", "first_token_warm", "first_token")]
     assert [(each.n, each.p50_s) for each in shown] == [(1, 3.0), (1, 1.0), (3, 2.0)]
 
 
-def test_latency_percentiles() -> None:
-    assert latency(map(float, range(101))) == Latency(
-        n=101, p50_s=50.0, p90_s=90.0, p95_s=95.0, p99_s=99.0
-    )
+REQUEST, RESPONSE = ModelCalled(turn=0), Finished(reason="stop")
+FAILED = TurnEnded(reason=EndReason.FAILED)
+
+
+class ManualClock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def test_wall_clock_counts_overlapping_requests_once(clock: ManualClock) -> None:
+    wall = WallClock(clock)
+    first, second = wall.listener(), wall.listener()
+    for at_s, listener, event in [
+        (101, first, REQUEST),
+        (103, second, REQUEST),
+        (104, first, TextDelta(text="hi")),
+        (106, first, RESPONSE),
+        (107, first, TurnEnded(reason=EndReason.ANSWERED)),
+        (109, second, FAILED),
+        (112, second, REQUEST),
+        (113, second, RESPONSE),
+        (115, second, FAILED),
+    ]:
+        clock.now_s = at_s
+        listener(event)
+    assert wall.seconds() == {"wall_s": 15, "model_s": 9, "writing_s": 0}
+
+
+def test_wall_clock_counts_writing_without_open_requests(clock: ManualClock) -> None:
+    wall = WallClock(clock)
+    with wall.writing():
+        clock.now_s += 2
+        with wall.request():
+            clock.now_s += 10
+        clock.now_s += 3
+    clock.now_s += 4
+    assert wall.seconds() == {"wall_s": 19, "model_s": 10, "writing_s": 5}
+
+
+MEASURED = Invocation(
+    played=8, setup_s=2.0, server_s=35.0, wall_s=60.0, model_s=57.0, writing_s=1.0
+)
+
+
+def test_time_breakdown_adds_up_to_the_wall_time() -> None:
+    breakdown = Manifest(invocations=[Invocation(played=1), MEASURED]).time_breakdown()
+    assert breakdown == TimeBreakdown(setup_s=2, server_s=35, model_s=57, writing_s=1, harness_s=2)
+    assert breakdown.wall_s == 97
+    assert breakdown.own_share == pytest.approx(40 / 97)
+
+
+@pytest.mark.parametrize(
+    "invocations",
+    [
+        [],
+        [Invocation(played=8)],
+        [MEASURED, MEASURED.model_copy(update={"played": 0})],
+        [MEASURED.model_copy(update={"setup_s": None})],
+    ],
+)
+def test_time_breakdown_is_none_if_not_measured(invocations: list[Invocation]) -> None:
+    assert Manifest(invocations=invocations).time_breakdown() is None

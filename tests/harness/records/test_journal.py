@@ -2,8 +2,7 @@
 
 import io
 import json
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError
-from lhkit.events import EndReason
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
+    ArgumentScore,
     CallRecord,
-    Evidence,
-    Judgement,
-    ModelCallRecord,
+    CallScore,
     SampleId,
     SampleRecord,
     Severity,
     TableDiff,
-    TurnRecord,
     TurnScore,
-    Verdict,
     Violation,
     decode_record,
     encode_record,
 )
-from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.store import (
     MANIFEST,
     RECORDS,
@@ -39,41 +34,29 @@ from lhkit.harness.store import (
     read_records,
     write_manifest,
 )
-from lhkit.responses import Finished, ModelIdentity
+from lhkit.responses import ModelIdentity
+from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:
     call = CallRecord(tool="t", raw_args={"x": [1, 2.5, None]}, result={"status": "ok", "data": {}})
-    request = ModelCallRecord(
-        response=Finished(
-            reason="stop", raw_text=text, token_ids=(1, 2), identity=ModelIdentity(model="m")
-        )
-    )
-    return SampleRecord(
-        sample_id=SampleId(scenario=name),
-        content_hash="h",
-        ac="AC-1",
-        locale="ko",
+    argument = ArgumentScore(name="n", ok=False, expected={"any": True}, actual=1.0, reason="r")
+    row = CallScore(expected=0, actual=0, tool="t", called="t", ok=False, arguments=(argument,))
+    request = model_call(raw_text=text, token_ids=(1, 2), identity=ModelIdentity(model="m"))
+    record = sample(
+        name,
+        FAIL,
+        0,
+        turn_of(request, user=text, calls=(call,), reply=text),
         tags=("x",),
+        reasons=("because",),
+        violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
+        scores=(TurnScore(passed=True, due_calls=1, calls=(row,)),),
+    )
+    return replace(
+        record,
         state_diff={"t": TableDiff(added=({"a": 1},))},
-        judgement=Judgement(
-            verdict=Verdict.FAIL,
-            reasons=("because",),
-            violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
-            scores=(TurnScore(passed=True, due_calls=1),),
-        ),
-        evidence=Evidence(
-            turns=(
-                TurnRecord(
-                    user=text,
-                    ended=EndReason.ANSWERED,
-                    calls=(call,),
-                    model_calls=(request,),
-                    reply=text,
-                ),
-            ),
-            final_state={"t": ({"a": 1},)},
-        ),
+        evidence=replace(record.evidence, final_state={"t": ({"a": 1},)}),
     )
 
 
@@ -82,7 +65,9 @@ def record(name: str = "a", text: str = "안녕") -> SampleRecord:
 def test_record_round_trips_as_json(text: str) -> None:
     line = encode_record(record(text=text))
     assert "\n" not in line
-    assert decode_record(json.loads(line.encode())) == record(text=text)
+    read = decode_record(json.loads(line.encode()))
+    assert read == record(text=text)
+    assert isinstance(read.judgement.scores[0].calls[0].arguments[0].actual, float)
 
 
 def test_record_with_lone_surrogate_is_utf_8() -> None:
@@ -147,11 +132,7 @@ def test_journal_refuses_other_schema(tmp_path: Path, schema: int) -> None:
         encode_record(record()).replace('"fail"', '"maybe"').encode(),
         *(  # what could be read, but not be written again as JSON
             encode_record(record()).replace(*change).encode()
-            for change in (
-                ("2.5", "NaN"),
-                ("2.5", "1e999"),
-                ('"wall_s":0.0', '"wall_s":"inf"'),
-            )
+            for change in (("2.5", "NaN"), ("2.5", "1e999"), ('"wall_s":0.0', '"wall_s":"inf"'))
         ),
     ],
 )
@@ -163,25 +144,25 @@ def test_journal_names_invalid_line(tmp_path: Path, bad: bytes) -> None:
     assert (tmp_path / RECORDS).read_bytes() == whole + bad + b"\n" + whole
 
 
-def test_journal_refuses_second_writer(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from lhkit.errors import RunError\n"
-        "from lhkit.harness.store import open_journal\n"
-        "try:\n    open_journal(Path(sys.argv[1])).__enter__()\n"
-        "except RunError as error:\n    print(error)\n"
+def test_strict_verdict_fails_repaired_pass() -> None:
+    strict = TurnScore(passed=True, strict_passed=True)
+    repaired = TurnScore(passed=True)
+    assert sample(scores=(strict,)).judgement.strict_verdict is PASS
+    assert sample(scores=(strict, repaired)).judgement.strict_verdict is FAIL
+    assert sample("s", INVALID, scores=(repaired,)).judgement.strict_verdict is INVALID
+
+
+@given(
+    st.builds(
+        SampleId,
+        scenario=st.from_regex(r"[a-z0-9][a-z0-9_.-]*", fullmatch=True),
+        repeat=st.integers(0, 10_000),
+        wording=st.integers(0, 9),
     )
-    with open_journal(tmp_path), pytest.raises(RunError, match="in use"), open_journal(tmp_path):
-        pass
-    with open_journal(tmp_path):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path)],
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-    assert "in use by another run" in done.stdout
-    with open_journal(tmp_path) as journal:
-        assert journal.records == ()
+)
+def test_sample_id_round_trips_as_text(sample: SampleId) -> None:
+    assert SampleId.parse(str(sample)) == sample
+    assert str(SampleId(scenario="add-01", repeat=1, wording=2)) == "add-01~3#2"
 
 
 def test_journal_refuses_folder_that_is_file(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """read_state(): copies of a session's state that share unchanged rows."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state
@@ -152,19 +151,6 @@ def test_number_limit_follows_python_setting() -> None:
         assert str(plain_or_repr([10**1_000])).startswith("<list: ")
     finally:
         sys.set_int_max_str_digits(before)
-
-
-@pytest.mark.parametrize("key", [(1, 2), None, True, 3])
-def test_state_refuses_key_that_is_not_text(key: object) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"has the key {key!r} (a")):
-        read_state(Live({"t": [{"a": {key: 1}}]}))
-
-
-@pytest.mark.parametrize("value", [True, 1.0])
-def test_state_keeps_an_equal_value_of_another_type(value: Any) -> None:
-    before = read_state(Live({"t": [{"n": 1}]}))
-    (row,) = read_state(Live({"t": [{"n": value}]}), before=before)["t"]
-    assert type(row["n"]) is type(value)
 
 
 @given(before=ROWS, after=ROWS)

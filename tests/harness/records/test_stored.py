@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
 from lhkit.harness.resume import SampleHashes
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import StoredRecords, stored_records
+from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio
 
-Load = Callable[[str], tuple[Scenario, ...]]
 FIND = """
 - id: find-{n}
   ac: AC-1

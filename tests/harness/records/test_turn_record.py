@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from lhkit.events import CallCompleted, ChatEvent, EndReason, ModelCalled, TurnEnded, TurnStarted
-from lhkit.harness.turn_record import TimedEvents, turn_record
+from lhkit.harness.turn_record import turn_record
 from lhkit.messages import (
     GateOutcome,
     SystemMessage,
@@ -99,21 +99,10 @@ def test_turn_record_has_text_requests_and_times() -> None:
 
 def test_turn_record_has_call_with_outcome() -> None:
     (call,) = turn_record("hello", EVENTS, destructive={"add_note"}).calls
-    assert (call.tool, call.args, call.extra_args) == (
-        "add_note",
-        {"text": "milk"},
-        ("zzz",),
-    )
+    assert (call.tool, call.args, call.extra_args) == ("add_note", {"text": "milk"}, ("zzz",))
     assert (call.gate, call.ran, call.destructive) == (GateOutcome.ACCEPTED, True, True)
     assert (call.validation_s, call.waiting_s, call.handler_s) == (0.1, 2.0, 0.2)
     assert (call.raw_text, call.model_call, call.outcome, call.answer) == (CALL.raw, 0, "ok", "run")
-
-
-def test_turn_record_of_undispatched_call() -> None:
-    record = turn_record("hello", timed([START, settled(REPEATED), END]), destructive=())
-    (call,) = record.calls
-    assert (call.outcome, call.gate, call.ran) == ("repeated_call", GateOutcome.NOT_NEEDED, False)
-    assert (call.args, call.model_call) == (None, None)
 
 
 def test_turn_record_keeps_non_json_arguments_as_text() -> None:
@@ -138,12 +127,3 @@ def test_turn_record_keeps_text_of_interrupted_request() -> None:
 def test_turn_record_refuses_incomplete_events(events: list[ChatEvent]) -> None:
     with pytest.raises(ValueError, match="hello"):
         turn_record("hello", timed(events), destructive=())
-
-
-def test_timed_events_are_taken_once() -> None:
-    log = TimedEvents(iter([1.0, 2.0]).__next__)
-    log(START)
-    assert log.take() == ((1.0, START),)
-    log(END)
-    assert log.take() == ((2.0, END),)
-    assert log.take() == ()

@@ -65,20 +65,16 @@ class Notebook:
 
     def cell(self, code: str, *, interrupt_at: str | None = None) -> tuple[str, str | None]:
         """Return what a cell printed and the name of its error; interrupt it at some output."""
-        request, printed, error = self._client.execute(code), "", None
-        while True:
-            message = self._client.get_iopub_msg(timeout=300)
-            content = message["content"]
-            if message["parent_header"].get("msg_id") != request:
-                continue
+        printed: list[str] = []
+
+        def on_message(message: Any) -> None:
             if message["msg_type"] == "stream":
-                printed += content["text"]
-                if interrupt_at is not None and interrupt_at in printed:
+                printed.append(message["content"]["text"])
+                if interrupt_at is not None and interrupt_at in printed[-1]:
                     self._manager.interrupt_kernel()
-            if message["msg_type"] == "error":
-                error = content["ename"]
-            if message["msg_type"] == "status" and content["execution_state"] == "idle":
-                return printed, error
+
+        reply = self._client.execute_interactive(code, output_hook=on_message, timeout=300)
+        return "".join(printed), reply["content"].get("ename")
 
     def run(self, name: str, *, model: str = "gold_model", concurrency: int = 4) -> dict[str, Any]:
         """Return the output of a cell that calls replay()."""

@@ -4,8 +4,7 @@ In the style of public benchmarks: reference calls pass on every repeat in one p
 ones fail, and running a scenario does not change it.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,7 +20,6 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.reference import TurnTrace, gold_model, reference_trajectory, trace_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.rescore import rescore
-from lhkit.harness.run import replay
 from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
@@ -32,9 +30,9 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
+from tests.harness.build import Load, Play
 
 pytestmark = pytest.mark.anyio
-Load = Callable[[str], tuple[Scenario, ...]]
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 
@@ -211,10 +209,7 @@ class Cars:
     def open(self, world: Any, _locale: str) -> Session:
         car = Car(world["car"][0])
         return Session(
-            registry=self.registry,
-            deps=car,
-            seen=lambda: {"car": [vars(car)]},
-            keys={"car": ()},
+            registry=self.registry, deps=car, seen=lambda: {"car": [vars(car)]}, keys={"car": ()}
         )
 
 
@@ -239,40 +234,49 @@ CAR = """
 DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
 
 
-def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTrace, ...]]:
-    """Return golds with the last call left out, and with one number or text of a call altered."""
+def spoilt(scenario: Scenario, registry: ToolRegistry) -> Iterator[tuple[TurnTrace, ...]]:
+    """Yield golds with the last call left out, and with one number or list of a call altered."""
     gold = reference_trajectory(scenario, registry)
-    dropped = (*gold[:-1], TurnTrace(reply="OK."))
-    found = {"dropped": dropped}
+    yield (*gold[:-1], TurnTrace(reply="OK."))
     for t, turn in enumerate(gold):
         for m, (made,) in enumerate(turn.messages):
             for name, value in made.args.items():
-                other = value + 1 if isinstance(value, int | float) else ["left"]
                 if isinstance(value, str):
                     continue
+                other = value + 1 if isinstance(value, int | float) else ["left"]
                 call = ToolCall(name=made.name, args={**made.args, name: other})
                 messages = (*turn.messages[:m], (call,), *turn.messages[m + 1 :])
                 altered = TurnTrace(messages=messages, reply="OK.")
-                found[f"{t}.{m}.{name}"] = (*gold[:t], altered, *gold[t + 1 :])
-    return found
+                yield (*gold[:t], altered, *gold[t + 1 :])
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_reference_calls_pass_on_every_repeat_in_one_process(
-    load: Load, domain: Callable[[], Toolset], text: str
+async def test_mutating_toolset_passes_every_repeat_and_changes_no_scenario(
+    play: Play, load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
-    scenarios = load(text)
+    scenarios, toolset = load(text), domain()
+    (scenario,) = as_written = deepcopy(scenarios)
     for concurrency in (1, 8):
-        run = await replay(
-            scenarios,
-            gold_model,
-            toolset=domain(),
-            repeats=3,
-            concurrency=concurrency,
-            progress=False,
-        )
-        assert [record.judgement.reasons for record in run.records] == [()] * len(run.records)
+        run = await play(scenarios, toolset=toolset, repeats=3, concurrency=concurrency)
+        assert [record.judgement.reasons for record in run.records] == [()] * 3
         assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
+        first = run.records[0].evidence
+        assert {each.evidence.initial_state == first.initial_state for each in run.records} == {
+            True
+        }
+        assert {each.evidence.final_state == first.final_state for each in run.records} == {True}
+    await scenario_remarks(scenario, toolset)
+    assert (await mutate(scenarios, toolset)).outcomes
+    again = rescore(run, scenarios, toolset)
+    assert [record.judgement.verdict for record in again.records] == [Verdict.PASS] * 3
+    model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
+    stress = await play(scenarios, model, toolset=under_stress)
+    assert stress.records[0].judgement.verdict is Verdict.PASS
+    trace = reference_trajectory(scenario, registry_of(toolset, scenario.world, "en"))
+    before = deepcopy(trace)
+    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
+    assert trace == before
+    assert scenarios == as_written
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
@@ -282,91 +286,10 @@ async def test_altered_reference_calls_fail_by_final_state(
     (scenario,) = load(text)
     toolset = domain()
     registry = registry_of(toolset, scenario.world, "en")
-    for trace in spoilt(scenario, registry).values():
+    for trace in spoilt(scenario, registry):
         record = await run_sample(scenario, trace_model(trace, name="spoilt"), toolset)
         assert record.judgement.verdict is Verdict.FAIL
         assert record.judgement.state_equal is False
-
-
-def ruined(value: Any) -> None:
-    """Change everything that can be changed in a value."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            ruined(inner)
-        value.clear()
-        value["ruined"] = True
-    elif isinstance(value, list):
-        for inner in value:
-            ruined(inner)
-        value[:] = ["ruined"]
-
-
-@dataclass(frozen=True)
-class Vandal:
-    """Opens worlds like the inner one's, and changes everything it ever gets."""
-
-    inner: Any
-
-    def open(self, world: Any, locale: str) -> Session:
-        session: Session = self.inner.open(deepcopy(world), locale)
-        ruined(world)
-
-        def wild(tool: ToolDefinition) -> ToolDefinition:
-            def handle(args: Any, deps: Any) -> ToolResult:
-                try:
-                    return ToolOk(deepcopy(tool.handler(deepcopy(args), deps)).data)  # type: ignore[union-attr] # a handler that awaits nothing
-                finally:
-                    ruined(args)
-
-            return ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.parameters,
-                handler=handle,
-                is_destructive=tool.is_destructive,
-            )
-
-        session.registry = ToolRegistry(map(wild, session.registry.definitions))
-        return session
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("domain", "text"), DOMAINS)
-async def test_mutating_toolset_does_not_change_scenarios(
-    load: Load, domain: Callable[[], Toolset], text: str
-) -> None:
-    scenarios = load(text)
-    (scenario,) = scenarios
-    as_written, toolset = deepcopy(scenarios), Vandal(domain())
-    registry = registry_of(toolset, scenario.world, "en")
-    run = await replay(
-        scenarios, gold_model, toolset=toolset, repeats=3, concurrency=2, progress=False
-    )
-    outcomes = {
-        (
-            r.judgement.verdict,
-            r.judgement.reasons,
-            r.evidence.initial_state == run.records[0].evidence.initial_state,
-        )
-        for r in run.records
-    }
-    assert outcomes == {(Verdict.PASS, (), True)}
-    assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
-    await scenario_remarks(scenario, toolset)
-    assert (await mutate(scenarios, toolset)).outcomes
-    assert [record.judgement.verdict for record in rescore(run, scenarios, toolset).records] == [
-        Verdict.PASS
-    ] * 3
-    model, under_stress = stressed(gold_model, toolset, parse_stress("shuffle"))
-    stress = await replay(scenarios, model, toolset=under_stress, progress=False)
-    assert stress.records[0].judgement.verdict is Verdict.PASS
-    trace = reference_trajectory(scenario, registry)
-    before = deepcopy(trace)
-    await run_sample(scenario, trace_model(trace, name="gold"), toolset)
-    assert trace == before
-    for call in (call for turn in trace for call in turn.calls):
-        ruined(call.args)
-    assert scenarios == as_written
 
 
 @dataclass
@@ -409,7 +332,9 @@ LOOK = """
         ([{"id": 1}], "state() is a list"),
     ],
 )
-async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, words: str) -> None:
+async def test_replay_refuses_state_that_is_not_json(
+    play: Play, load: Load, state: Any, words: str
+) -> None:
     asked: list[str] = []
 
     def model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -417,7 +342,7 @@ async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, wor
         return gold_model(scenario, registry)
 
     with pytest.raises(ScenarioError) as caught:
-        await replay(load(LOOK), model, toolset=Odd(lambda: state), progress=False)
+        await play(load(LOOK), model, toolset=Odd(lambda: state))
     assert words in str(caught.value)
     assert str(caught.value).startswith("look.state()")
     assert "\n" not in str(caught.value)
@@ -433,19 +358,15 @@ async def test_replay_refuses_state_that_is_not_json(load: Load, state: Any, wor
     ],
 )
 async def test_replay_refuses_row_keys_that_do_not_identify_rows(
-    load: Load, keys: Any, words: str
+    play: Play, load: Load, keys: Any, words: str
 ) -> None:
     rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
     with pytest.raises(ScenarioError) as caught:
-        await replay(
-            load(LOOK), gold_model, toolset=Odd(lambda: {"items": rows}, keys), progress=False
-        )
+        await play(load(LOOK), toolset=Odd(lambda: {"items": rows}, keys))
     assert words in str(caught.value)
 
 
-async def test_final_state_that_is_not_json_makes_sample_invalid(
-    load: Load,
-) -> None:
+async def test_final_state_that_is_not_json_makes_sample_invalid(play: Play, load: Load) -> None:
     price: Any = 1
 
     def seen() -> Any:
@@ -462,7 +383,7 @@ async def test_final_state_that_is_not_json_makes_sample_invalid(
             session.registry = tools(("look", self.look, {}), reads=["look"])
             return session
 
-    run = await replay(load(LOOK), gold_model, toolset=Changing(seen), progress=False)
+    run = await play(load(LOOK), toolset=Changing(seen))
     (record,) = run.records
     assert record.judgement.verdict is Verdict.INVALID
     assert record.evidence.fault is not None
@@ -470,10 +391,10 @@ async def test_final_state_that_is_not_json_makes_sample_invalid(
     assert "\n" not in record.evidence.fault
 
 
-async def test_replay_refuses_world_that_is_not_json(load: Load) -> None:
+async def test_replay_refuses_world_that_is_not_json(play: Play, load: Load) -> None:
     (scenario,) = load(LOOK)
     worldly = Scenario(
         id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}
     )
     with pytest.raises(ScenarioError, match=r"w\.world: items\[0\]\.price is a Decimal"):
-        await replay([worldly], gold_model, toolset=Odd(dict), progress=False)
+        await play([worldly], toolset=Odd(dict))

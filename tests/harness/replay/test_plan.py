@@ -1,6 +1,7 @@
-"""Planning and content hashes."""
+"""Planning, content hashes and the clock of a run."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -8,19 +9,25 @@ from typing import Any
 
 import pytest
 
+from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.harness import fingerprint, manifest
-from lhkit.harness.plan import plan_run
+from lhkit.harness import manifest
+from lhkit.harness.plan import plan_run, run_clock
 from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn
+from lhkit.lifehelper import toolset as life_helper
 from lhkit.locales import load_catalog
 from lhkit.models import request
+from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import json, markup, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.responses import ModelIdentity
+from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, WrappedToolset
+from tests.harness.build import SteppingClock
+
+pytestmark = pytest.mark.anyio
 
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
@@ -44,10 +51,7 @@ def toolset(toolset: Toolset) -> MakeToolset:
 
 
 def hash_of(
-    toolset: Toolset,
-    *,
-    scenario: Scenario = SCENARIO,
-    identity: ModelIdentity = IDENTITY,
+    toolset: Toolset, *, scenario: Scenario = SCENARIO, identity: ModelIdentity = IDENTITY
 ) -> str:
     (sample,) = plan_run(
         [scenario], ScriptedModel((), identity=identity), toolset, repeats=1
@@ -71,9 +75,7 @@ def test_content_hash_covers_fields_of_assistant(toolset: MakeToolset, name: str
     assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
 
 
-def test_content_hash_covers_context_lines_only(
-    toolset: MakeToolset,
-) -> None:
+def test_content_hash_covers_context_lines_only(toolset: MakeToolset) -> None:
     def one(message: str) -> str:
         return "[now]" if message == "and now" else ""
 
@@ -94,11 +96,7 @@ def test_content_hash_covers_context_lines_only(
     ],
 )
 def test_content_hash_covers_rendering_of_dialect(
-    toolset: MakeToolset,
-    monkeypatch: pytest.MonkeyPatch,
-    dialect: str,
-    module: Any,
-    name: str,
+    toolset: MakeToolset, monkeypatch: pytest.MonkeyPatch, dialect: str, module: Any, name: str
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
     before = hash_of(toolset(), identity=identity)
@@ -123,9 +121,7 @@ def test_content_hash_covers_order_of_tools_and_keys(
     assert len(asked) == 3
 
 
-def test_content_hash_covers_weights_by_hash_or_name(
-    toolset: MakeToolset,
-) -> None:
+def test_content_hash_covers_weights_by_hash_or_name(toolset: MakeToolset) -> None:
     def asked(name: str, sha256: str, port: int = 1) -> str:
         identity = replace(
             IDENTITY, weights=name, weights_sha256=sha256, base_url=f"http://h:{port}"
@@ -137,10 +133,7 @@ def test_content_hash_covers_weights_by_hash_or_name(
     assert asked("tuned", "") != asked("renamed", "")
 
 
-@pytest.mark.anyio
-async def test_failing_context_makes_only_its_sample_invalid(
-    toolset: MakeToolset,
-) -> None:
+async def test_failing_context_makes_only_its_sample_invalid(toolset: MakeToolset) -> None:
     def context(message: str) -> str:
         return {"hi": "[now]"}[message]
 
@@ -159,20 +152,14 @@ async def test_failing_context_makes_only_its_sample_invalid(
 
 
 def changed(
-    what: str,
-    toolset: MakeToolset,
-    registry: ToolRegistry,
-    monkeypatch: pytest.MonkeyPatch,
+    what: str, toolset: MakeToolset, registry: ToolRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Toolset, ModelIdentity]:
     """Return toolset and model where one thing is otherwise."""
     variant, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
     match what:
         case "weights" | "dtype":
-            field, other = {
-                "weights": ("weights_sha256", "b" * 64),
-                "dtype": ("dtype", "float32"),
-            }[what]
-            identity = replace(identity, **{field: other})
+            other = {"weights": {"weights_sha256": "b" * 64}, "dtype": {"dtype": "float32"}}
+            identity = replace(identity, **other[what])
         case "context":
             variant = toolset(context=lambda _message: "[now]")
         case "rendering":
@@ -181,6 +168,8 @@ def changed(
             variant = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
             variant = toolset(max_turns=7)
+        case "sampling":
+            variant = toolset(sampling=Sampling(max_tokens=9))
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
@@ -192,7 +181,6 @@ def changed(
 HASH = "[0-9a-f]{12}"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("what", "where", "before", "after"),
     [
@@ -202,6 +190,7 @@ HASH = "[0-9a-f]{12}"
         ("rendering", "en", HASH, HASH),
         ("tools_order", "en", "find_notes, add_note, fin.*", "finish_note, add_note, fin.*"),
         ("assistant", "max_turns", "4", "7"),
+        ("sampling", "max_tokens", "256", "9"),
         ("texts", "en", HASH, HASH),
         ("lhkit", "", ".*", "9.9"),
     ],
@@ -242,6 +231,31 @@ async def test_resumption_names_change_of_content_hashes(
     assert re.fullmatch(after, change.after)
 
 
-def test_fingerprint_skips_existing_fields_of_assistant() -> None:
-    left_out = set(fingerprint._NOT_LIMITS)
-    assert left_out <= {each.name for each in fields(Assistant)}
+async def test_replay_of_cassette_has_recorded_latencies(tmp_path: Path) -> None:
+    scenarios = app.shipped_scenarios("ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01")
+    toolset = life_helper.LifeHelperToolset()
+    path = tmp_path / "cassette.json"
+    recorder = RecordingModel(
+        ScriptedModel([say("안녕하세요!"), say("그건 도와드릴 수 없어요.")]),
+        path,
+        clock=SteppingClock(7.0),
+    )
+    await replay(scenarios, recorder, toolset=toolset, progress=False)
+    runs = [
+        await replay(scenarios, CassetteModel.open(path), toolset=toolset, progress=False)
+        for _ in range(2)
+    ]
+    spent = [[turn.duration_s for r in run.records for turn in r.evidence.turns] for run in runs]
+    assert min(spent[0]) >= 14.0
+    assert spent[0] == spent[1]
+    assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
+
+
+async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path: Path) -> None:
+    path = tmp_path / "cassette.json"
+    recorder = RecordingModel(ScriptedModel([say("네")]), path)
+    scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")
+    await replay(scenarios, recorder, toolset=life_helper.LifeHelperToolset(), progress=False)
+    cassette = CassetteModel.open(path)
+    assert run_clock(cassette, concurrency=2) is time.perf_counter
+    assert run_clock(recorder, concurrency=1) is time.perf_counter

@@ -1,8 +1,8 @@
 """rescore(): recorded transcripts with today's scorers and expectations."""
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,21 @@ from lhkit.harness.record import (
     Judgement,
     SampleId,
     Severity,
-    Verdict,
     Violation,
     decode_record,
     encode_record,
 )
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Turn
 from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import FAIL, INVALID, PASS, Load, Play
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 
 NOTES = """
 - id: add
@@ -60,18 +60,10 @@ CHANGES = {
 
 
 @pytest.fixture
-def play(toolset: Any, clock: Any, tmp_path: Path) -> Callable[..., Any]:
-    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "clock": clock}
-        return await replay(scenarios, model, run_dir=tmp_path / "old", **(defaults | options))
-
-    return run
+def play(play: Play, tmp_path: Path) -> Play:
+    return partial(play, run_dir=tmp_path / "old")
 
 
-Play = Callable[..., Any]
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
 async def test_rescore_is_identical_without_changes(
     play: Play, load: Load, toolset: Any, tmp_path: Path, model: Any
@@ -82,6 +74,7 @@ async def test_rescore_is_identical_without_changes(
     again = rescore(tmp_path / "old", scenarios, toolset)
     assert again.records == run.records
     assert again.skipped == {}
+    assert all(session.is_closed for session in toolset.sessions)
     assert (tmp_path / "old" / RECORDS).read_bytes() == before
 
 
@@ -96,7 +89,6 @@ WORLD = """
 """
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("text", ["milk", "bread"])
 @pytest.mark.parametrize("keep_states", [False, True])
 async def test_rescore_is_identical_without_stored_states(
@@ -110,60 +102,56 @@ async def test_rescore_is_identical_without_stored_states(
     assert [len(each.removed) for each in run.records[0].state_diff.values()] == [0]
     again = rescore(tmp_path / "old", scenarios, toolset)
     assert (again.records, again.skipped) == (run.records, {})
-    passed = run.records[0].judgement.verdict is Verdict.PASS
+    passed = run.records[0].judgement.verdict is PASS
     assert passed is (text == "milk")
     stricter = load(WORLD.replace("ROWS", "x" * 100_000).replace("{text: milk}", "{text: b}"))
     (record,) = rescore(run, stricter, toolset).records
-    assert record.judgement.verdict is Verdict.FAIL
+    assert record.judgement.verdict is FAIL
     assert "unlisted row" in record.judgement.reasons[-1]
 
 
-@pytest.mark.anyio
 async def test_rescore_applies_present_scorer(
     play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Yesterday's scorer let everything pass."""
-    generous = Judgement(verdict=Verdict.PASS)
+    generous = Judgement(verdict=PASS)
     with monkeypatch.context() as yesterday:
         yesterday.setattr("lhkit.harness.sample.judge", lambda *_, **__: generous)
         run = await play(load(NOTES), silent_model())
-    assert run.records[0].judgement.verdict is Verdict.PASS
+    assert run.records[0].judgement.verdict is PASS
     (record,) = rescore(run, load(NOTES), toolset).records
-    assert record.judgement.verdict is Verdict.FAIL
+    assert record.judgement.verdict is FAIL
     assert "turn 0: add_note was expected and not called" in record.judgement.reasons
     assert [score.due_calls for score in record.judgement.scores] == [1, 1, 1]
 
 
-@pytest.mark.anyio
 async def test_rescore_applies_present_expectation(play: Play, load: Load, toolset: Any) -> None:
     notes = ["whole milk", "bread", "eggs"]
     model = ScriptedModel([r for text in notes for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
-    assert run.records[0].judgement.verdict is Verdict.FAIL
+    assert run.records[0].judgement.verdict is FAIL
     wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
     again = rescore(run, wider, toolset)
-    assert again.records[0].judgement.verdict is Verdict.PASS
+    assert again.records[0].judgement.verdict is PASS
     assert again.records[0].evidence.turns == run.records[0].evidence.turns
     assert compare(run, again).changed_scenarios == ("add",)
     assert compare(again, rescore(again, wider, toolset)).changed_scenarios == ()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("reason", CHANGES)
 async def test_rescore_skips_changed_conversation_with_reason(
     play: Play, load: Load, toolset: Any, reason: str
 ) -> None:
-    run = await play(load(NOTES), gold_model)
+    run = await play(load(NOTES))
     again = rescore(run, load(NOTES.replace(*CHANGES[reason])), toolset)
     assert (again.records, again.skipped) == ((), {SampleId(scenario="add"): reason})
 
 
-@pytest.mark.anyio
 async def test_rescore_skips_missing_or_longer_scenario(
     play: Play, load: Load, toolset: Any
 ) -> None:
     (scenario,) = load(NOTES)
-    run = await play([scenario], gold_model)
+    run = await play([scenario])
     longer = scenario.model_copy(update={"turns": (*scenario.turns, Turn(user="and more"))})
     for today, reason in (
         ([], "the scenario does not exist today"),
@@ -172,35 +160,25 @@ async def test_rescore_skips_missing_or_longer_scenario(
         assert list(rescore(run, today, toolset).skipped.values()) == [reason]
 
 
-@pytest.mark.anyio
 async def test_rescore_ignores_unused_gate_answers(play: Play, load: Load, toolset: Any) -> None:
-    run = await play(load(NOTES), gold_model)
+    run = await play(load(NOTES))
     other = load(NOTES.replace("[reject]", "[reject, accept]"))
     assert rescore(run, other, toolset).records == run.records
 
 
-@pytest.mark.anyio
 async def test_rescore_keeps_invalid_verdict(play: Play, load: Load, toolset: Any) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     run = await play(load(NOTES), ScriptedModel(broken))
     again = rescore(run, load(NOTES), toolset)
-    assert [record.judgement.verdict for record in again.records] == [Verdict.INVALID]
+    assert [record.judgement.verdict for record in again.records] == [INVALID]
 
 
-@pytest.mark.anyio
-async def test_rescore_closes_sessions(play: Play, load: Load, toolset: Any) -> None:
-    run = await play(load(NOTES), gold_model)
-    rescore(run, load(NOTES), toolset)
-    assert all(session.is_closed for session in toolset.sessions)
-
-
-@pytest.mark.anyio
 async def test_write_rescored_replaces_only_rescored_folder(
     play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await play(load(NOTES), gold_model)
+    run = await play(load(NOTES))
     again = rescore(run, load(NOTES), toolset)
     target = tmp_path / "old-rescored"
     for _ in range(2):
@@ -212,14 +190,12 @@ async def test_write_rescored_replaces_only_rescored_folder(
     assert Run.load(tmp_path / "old") == run
 
 
-@pytest.mark.anyio
 async def test_rescore_names_invalid_world(play: Play, load: Load, toolset: Any) -> None:
-    run = await play(load(NOTES), gold_model)
+    run = await play(load(NOTES))
     with pytest.raises(UsageError, match="unknown tables"):
         rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), toolset)
 
 
-@pytest.mark.anyio
 async def test_rescore_counts_distractor_call_as_unexpected(
     play: Play, load: Load, toolset: Any
 ) -> None:
@@ -248,29 +224,15 @@ DUE = """
 """
 
 
-def implying(toolset: Any, tag: str | None) -> Any:
-    """Return a toolset in which a tag that is left out means this one."""
-    implied: dict[str, Any] = {} if tag is None else {"tag": tag}
-    tools = toolset.registry.definitions
-    registry = ToolRegistry(
-        replace(tool, implied=implied if tool.name == "add_note" else {}) for tool in tools
-    )
-    return replace(toolset, registry=registry)
-
-
-def verdicts_of(run: Run) -> list[Verdict]:
-    return [record.judgement.verdict for record in run.records]
-
-
-@pytest.mark.anyio
 async def test_rescore_uses_recorded_implied_arguments(
     play: Play, load: Load, toolset: Any
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
-    run = await play(load(DUE), model, toolset=implying(toolset, "home"))
-    assert verdicts_of(run) == [Verdict.PASS]
-    for today in ("work", None):
-        assert verdicts_of(rescore(run, load(DUE), implying(toolset, today))) == [Verdict.PASS]
+    run = await play(load(DUE), model, toolset=with_add_note(toolset, implied={"tag": "home"}))
+    assert run.records[0].judgement.verdict is PASS
+    for implied in ({"tag": "work"}, {}):
+        (record,) = rescore(run, load(DUE), with_add_note(toolset, implied=implied)).records
+        assert record.judgement.verdict is PASS
 
 
 PLANNED = """\
@@ -282,31 +244,27 @@ PLANNED = """\
 """
 
 
-def claiming(toolset: Any, words: Sequence[str]) -> Any:
-    """Return a toolset in which a new note has these success phrases."""
-    registry = ToolRegistry(
-        replace(tool, claims={"en": words} if tool.name == "add_note" and words else {})
-        for tool in toolset.registry.definitions
-    )
+def with_add_note(toolset: Any, **changes: Any) -> Any:
+    """Return a toolset in which `add_note` is changed."""
+    tools = toolset.registry.definitions
+    registry = ToolRegistry(replace(t, **changes) if t.name == "add_note" else t for t in tools)
     return replace(toolset, registry=registry)
 
 
-@pytest.mark.anyio
 async def test_rescore_uses_recorded_success_phrases(play: Play, load: Load, toolset: Any) -> None:
-    model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
-    words = ["got a sticky"]
-    run = await play(load(PLANNED), model, toolset=claiming(toolset, words))
+    claiming = with_add_note(toolset, claims={"en": ["got a sticky"]})
+    silent = with_add_note(toolset, claims={})
+    replies = [call("find_notes", query="x"), say("Friday got a sticky.")]
+    run = await play(load(PLANNED), ScriptedModel(replies), toolset=claiming)
     judgement = run.records[0].judgement
     assert judgement.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
-    assert judgement.verdict is Verdict.FAIL
-    again = rescore(run, load(PLANNED), claiming(toolset, []))
+    assert judgement.verdict is FAIL
+    again = rescore(run, load(PLANNED), silent)
     assert again.records[0].judgement.false_claims == judgement.false_claims
-    model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
-    other = await replay(load(PLANNED), model, toolset=claiming(toolset, []), progress=False)
+    other = await play(load(PLANNED), ScriptedModel(replies), toolset=silent, run_dir=None)
     assert other.records[0].judgement.false_claims == ()
 
 
-@pytest.mark.anyio
 @pytest.mark.promise("eval.claims")
 async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
     play: Play, load: Load, toolset: Any
@@ -318,7 +276,7 @@ async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
         record,
         judgement=replace(
             record.judgement,
-            verdict=Verdict.FAIL,
+            verdict=FAIL,
             violations=(Violation(code="false_claim", severity=Severity.ESCAPED, turn=0),),
             false_claims=(),
         ),

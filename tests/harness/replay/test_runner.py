@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,20 +20,18 @@ from lhkit.errors import (
     ServerUnreachableError,
     UsageError,
 )
-from lhkit.harness.author.reference import gold_model, silent_model
+from lhkit.harness.author.reference import gold_model
 from lhkit.harness.manifest import Provenance
-from lhkit.harness.record import Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, Journal, read_records
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.responses import Finished, ModelEvent, ModelIdentity, Sampling
-from lhkit.tool_results import ToolOk, ToolResult
+from lhkit.responses import Finished, ModelEvent, Sampling
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import INVALID, PASS, Load, Play
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 
 ADD = """
 - id: add-{n}
@@ -63,53 +61,12 @@ def scenarios_of(load: Load, n: int, text: str = CHAT) -> tuple[Scenario, ...]:
     return load("".join(text.format(n=number) for number in range(n)))
 
 
-class Pauses:
-    """Instead of sleeping: keeps how long, and lets others run."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        await asyncio.sleep(0)
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
-
-
-@pytest.fixture
-def play(toolset: Any, clock: Any, pauses: Pauses) -> Callable[..., Any]:
-    """Return `replay` without bar, wall clock and real pauses."""
-
-    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "clock": clock, "sleep": pauses}
-        return await replay(scenarios, model, **(defaults | options))
-
-    return run
-
-
-Play = Callable[..., Any]
-
-
 def failing(error: Exception, times: int = 10**6) -> ScriptedModel:
     """Return a model that fails so many times and then answers."""
     asked = iter(range(10**6))
     return ScriptedModel(lambda _: Reply(error=error) if next(asked) < times else say("hi"))
 
 
-@pytest.mark.anyio
-async def test_replay_passes_reference_model_and_fails_silent_model(play: Play, load: Load) -> None:
-    scenarios = scenarios_of(load, 3, ADD)
-    gold = await play(scenarios, gold_model)
-    assert [record.judgement.verdict for record in gold.records] == [Verdict.PASS] * 3
-    assert [record.judgement.violations for record in gold.records] == [()] * 3
-    silent = await play(scenarios, silent_model())
-    assert [record.judgement.verdict for record in silent.records] == [Verdict.FAIL] * 3
-
-
-@pytest.mark.anyio
 async def test_record_contains_whole_conversation(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), gold_model, keep_states=True)
     (record,) = run.records
@@ -130,7 +87,6 @@ async def test_record_contains_whole_conversation(play: Play, load: Load) -> Non
     assert 0 < record.harness_s < record.wall_s
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("confirm", "answers"),
     [("accept", [True, True]), ("[accept]", [True, False]), ("[reject, accept]", [False, True])],
@@ -146,22 +102,6 @@ async def test_scripted_gate_rejects_after_its_last_answer(
     assert [each.gate == "accepted" for each in record.evidence.turns[0].calls] == answers
 
 
-@pytest.mark.anyio
-async def test_replay_isolates_samples_and_closes_sessions(
-    play: Play, load: Load, toolset: Any
-) -> None:
-    scenarios = scenarios_of(load, 2, ADD)
-    first = await play(scenarios, gold_model, repeats=3, concurrency=4)
-    again = await play(scenarios, gold_model, repeats=3)
-    states = {json.dumps(record.evidence.final_state, default=dict) for record in first.records}
-    assert len(states) == 1
-    assert [r.judgement.verdict for r in first.records] == [
-        r.judgement.verdict for r in again.records
-    ]
-    assert all(session.is_closed for session in toolset.sessions)
-
-
-@pytest.mark.anyio
 async def test_replay_returns_records_in_order_of_scenarios(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 3), gold_model, repeats=2, concurrency=5)
     assert [(r.sample_id.scenario, r.sample_id.repeat) for r in run.records] == [
@@ -169,42 +109,39 @@ async def test_replay_returns_records_in_order_of_scenarios(play: Play, load: Lo
     ]
 
 
-class Waiting:
-    """A model that answers only when so many conversations wait for it at once."""
+class After(ScriptedModel):
+    """Says hi after it has waited for something."""
 
-    identity = ModelIdentity(model="waiting")
+    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(lambda _: say("hi"))
+        self._wait = wait
 
-    def __init__(self, crowd: int) -> None:
-        self.crowd = crowd
-        self.now = 0
-        self.most = 0
-        self._all_here = asyncio.Event()
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        if self.now >= self.crowd:
-            self._all_here.set()
-        await self._all_here.wait()
-        self.now -= 1
-        async for event in ScriptedModel([say("hi")]).stream(request):
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        await self._wait()
+        async for event in super().stream(request):
             yield event
 
-    async def aclose(self) -> None:
-        pass
 
-
-@pytest.mark.anyio
 async def test_replay_limits_concurrency(play: Play, load: Load) -> None:
-    model = Waiting(crowd=4)
+    waiting = most = 0
+    all_here = asyncio.Event()
+
+    async def wait_for_four() -> None:
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        if waiting == 4:
+            all_here.set()
+        await all_here.wait()
+        waiting -= 1
+
     async with asyncio.timeout(120):  # against a hang only
-        run = await play(scenarios_of(load, 10), model, concurrency=4)
-    assert model.most == 4
+        run = await play(scenarios_of(load, 10), After(wait_for_four), concurrency=4)
+    assert most == 4
     assert run.summary().total.passed == 10
 
 
 @pytest.mark.promise("eval.resume")
-@pytest.mark.anyio
 async def test_resume_reuses_finished_samples(play: Play, load: Load, tmp_path: Path) -> None:
     scenarios = scenarios_of(load, 4)
     first = await play(scenarios[:2], gold_model, run_dir=tmp_path)
@@ -217,7 +154,6 @@ async def test_resume_reuses_finished_samples(play: Play, load: Load, tmp_path: 
 
 
 @pytest.mark.promise("eval.resume")
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "changed", [CHAT.replace("hello", "hello!"), CHAT + "  world: {{notes: []}}\n"]
 )
@@ -230,18 +166,6 @@ async def test_resume_runs_changed_samples_again(
     assert run.kept == 0
 
 
-@pytest.mark.anyio
-async def test_resume_ignores_port_of_server(play: Play, load: Load, tmp_path: Path) -> None:
-    def at(port: int) -> ScriptedModel:
-        model = ScriptedModel([say("hi")])
-        model._identity = ModelIdentity(model="m", base_url=f"http://h:{port}")
-        return model
-
-    await play(scenarios_of(load, 1), at(1), run_dir=tmp_path)
-    assert (await play(scenarios_of(load, 1), at(2), run_dir=tmp_path)).kept == 1
-
-
-@pytest.mark.anyio
 async def test_replay_increases_seed_of_repeats(
     play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -255,62 +179,53 @@ async def test_replay_increases_seed_of_repeats(
     assert [request.sampling.seed for request in model.requests[3:]] == [None, None]
 
 
-@pytest.mark.anyio
 async def test_replay_retries_transient_error_with_growing_pauses(
-    play: Play, load: Load, pauses: Pauses
+    play: Play, load: Load, pauses: list[float]
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(ServerOverloadedError("busy"), times=2))
-    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (Verdict.PASS, 3)
-    assert pauses.seconds == [1.0, 2.0]
+    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (PASS, 3)
+    assert pauses == [1.0, 2.0]
 
 
 @pytest.mark.promise("eval.invalid")
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("error", "attempts"), [(ServerOverloadedError("busy"), 3), (ContextTooLongError("long"), 1)]
 )
 async def test_replay_marks_lasting_error_invalid_and_resume_retries_it(
-    play: Play, load: Load, tmp_path: Path, pauses: Pauses, error: Exception, attempts: int
+    play: Play, load: Load, tmp_path: Path, pauses: list[float], error: Exception, attempts: int
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)
-    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (
-        Verdict.INVALID,
-        attempts,
-    )
+    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (INVALID, attempts)
     assert run.records[0].judgement.reasons == (f"turn 0: {type(error).__name__}: {error}",)
-    assert len(pauses.seconds) == attempts - 1
+    assert len(pauses) == attempts - 1
     assert run.summary().total.pass_rate is None
     again = await play(scenarios_of(load, 1), ScriptedModel([say("hi")]), run_dir=tmp_path)
-    assert (again.kept, again.records[0].judgement.verdict) == (0, Verdict.PASS)
+    assert (again.kept, again.records[0].judgement.verdict) == (0, PASS)
 
 
-@pytest.mark.anyio
 async def test_sample_ends_with_first_failed_turn(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), failing(ContextTooLongError("long"), times=1))
     assert [turn.ended for turn in run.records[0].evidence.turns] == ["failed"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_replay_gives_up_on_unreachable_server(
-    play: Play, load: Load, pauses: Pauses, concurrency: int
+    play: Play, load: Load, pauses: list[float], concurrency: int
 ) -> None:
     model = failing(ServerUnreachableError("nothing answers"))
     run = await play(scenarios_of(load, 40), model, concurrency=concurrency)
-    assert {record.judgement.verdict for record in run.records} == {Verdict.INVALID}
+    assert {record.judgement.verdict for record in run.records} == {INVALID}
     assert len(model.requests) <= 3 * concurrency + concurrency
-    assert len(pauses.seconds) <= 3 * concurrency
+    assert len(pauses) <= 3 * concurrency
     assert "not tried" in run.records[-1].judgement.reasons[0]
 
 
-@pytest.mark.anyio
 async def test_replay_continues_after_server_returns(play: Play, load: Load) -> None:
     model = failing(ServerUnreachableError("nothing answers"), times=2)
     run = await play(scenarios_of(load, 5), model)
     assert run.summary().total.passed == 5
 
 
-@pytest.mark.anyio
 async def test_exception_makes_only_its_sample_invalid(
     play: Play, load: Load, toolset: Any
 ) -> None:
@@ -330,7 +245,6 @@ async def test_exception_makes_only_its_sample_invalid(
     assert all(session.is_closed for session in toolset.sessions)
 
 
-@pytest.mark.anyio
 async def test_replay_refuses_invalid_scenarios_before_first_sample(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -347,20 +261,17 @@ async def test_replay_refuses_invalid_scenarios_before_first_sample(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("option", ["repeats", "concurrency", "max_attempts"])
 async def test_replay_refuses_number_below_one(play: Play, load: Load, option: str) -> None:
     with pytest.raises(UsageError, match=option):
         await play(scenarios_of(load, 1), gold_model, **{option: 0})
 
 
-@pytest.mark.anyio
 async def test_replay_refuses_duplicate_ids(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="chat-0"):
         await play([*scenarios_of(load, 1)] * 2, gold_model)
 
 
-@pytest.mark.anyio
 async def test_replay_without_scenarios_returns_empty_run(play: Play) -> None:
     run = await play([], gold_model)
     assert (run.records, run.summary().total.valid) == ((), 0)
@@ -375,7 +286,6 @@ class Prompted(ScriptedModel):
             yield replace(event, **prompted) if isinstance(event, Finished) else event
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kept", [True, False])
 async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: bool) -> None:
     run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
@@ -384,28 +294,21 @@ async def test_keep_prompts_stores_prompt_text(play: Play, load: Load, kept: boo
     assert response.prompt_token_ids == (2, 105)  # enough to see a doubled <bos>
 
 
-class Stuck:
+class Stuck(After):
     """Answers the first conversations and then keeps one waiting forever."""
 
-    identity = ModelIdentity(model="stuck")
-
     def __init__(self, answers: int) -> None:
+        super().__init__(self._answer_or_wait)
         self.left = answers
         self.is_stuck = asyncio.Event()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def _answer_or_wait(self) -> None:
         self.left -= 1
         if self.left < 0:
             self.is_stuck.set()
             await asyncio.Event().wait()
-        async for event in ScriptedModel([say("hi")]).stream(request):
-            yield event
-
-    async def aclose(self) -> None:
-        pass
 
 
-@pytest.mark.anyio
 async def test_cancelled_replay_keeps_finished_samples(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -424,7 +327,6 @@ async def test_cancelled_replay_keeps_finished_samples(
     assert (run.kept, len(run.records)) == (3, 5)
 
 
-@pytest.mark.anyio
 async def test_cancelled_replay_writes_waiting_records(
     play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,7 +340,13 @@ async def test_cancelled_replay_writes_waiting_records(
 
     steps: list[int] = []
     monkeypatch.setattr(Journal, "append", slowly)
-    model = Later()
+    pauses = itertools.count(0, 30)
+
+    async def let_others_go_first() -> None:
+        for _ in range(next(pauses)):
+            await asyncio.sleep(0)
+
+    model = After(let_others_go_first)
     task = asyncio.create_task(play(scenarios_of(load, 2), model, run_dir=tmp_path, concurrency=2))
     await asyncio.to_thread(is_writing.wait, 10)
     for _ in range(100):  # let the second sample finish and queue up behind the first
@@ -452,7 +360,6 @@ async def test_cancelled_replay_writes_waiting_records(
     assert steps == [1, 1]
 
 
-@pytest.mark.anyio
 async def test_replay_writes_simultaneous_records_in_one_step(
     play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,60 +375,6 @@ async def test_replay_writes_simultaneous_records_in_one_step(
     assert steps == [4]
 
 
-class Later:
-    """A model that lets others go first from its second conversation on."""
-
-    identity = ModelIdentity(model="later")
-
-    def __init__(self) -> None:
-        self._pauses = itertools.count(0, 30)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        for _ in range(next(self._pauses)):
-            await asyncio.sleep(0)
-        async for event in ScriptedModel([say("hi")]).stream(request):
-            yield event
-
-    async def aclose(self) -> None:
-        pass
-
-
-class Interrupted:
-    """A model in whose stream the user presses Ctrl-C."""
-
-    identity = ModelIdentity(model="interrupted")
-
-    def __init__(self) -> None:
-        self._inner = Stuck(answers=2)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        if self._inner.left == 0:
-            raise KeyboardInterrupt
-        async for event in self._inner.stream(request):
-            yield event
-
-    async def aclose(self) -> None:
-        pass
-
-
-def test_interrupted_replay_keeps_finished_samples(
-    toolset: Any, load: Load, tmp_path: Path
-) -> None:
-    async def run() -> None:
-        await replay(
-            scenarios_of(load, 4),
-            Interrupted(),
-            toolset=toolset,
-            run_dir=tmp_path,
-            progress=False,
-        )
-
-    with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
-        runner.run(run())
-    assert len(read_records(tmp_path)) == 2
-
-
-@pytest.mark.anyio
 async def test_replay_refuses_folder_in_use(play: Play, load: Load, tmp_path: Path) -> None:
     model = Stuck(answers=0)
     task = asyncio.create_task(play(scenarios_of(load, 1), model, run_dir=tmp_path))
@@ -532,7 +385,6 @@ async def test_replay_refuses_folder_in_use(play: Play, load: Load, tmp_path: Pa
     await asyncio.wait({task})
 
 
-@pytest.mark.anyio
 async def test_full_disk_ends_replay_with_run_error(
     play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -544,14 +396,13 @@ async def test_full_disk_ends_replay_with_run_error(
         await play(scenarios_of(load, 3), gold_model, run_dir=tmp_path, concurrency=2)
 
 
-@pytest.mark.anyio
 async def test_manifest_contains_provenance_and_invocations(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     provenance = Provenance(
         started_at=datetime(2026, 6, 15, tzinfo=UTC), git_commit="abc", hardware={"cores": 2}
     )
-    run = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path, provenance=provenance)
+    run = await play(scenarios_of(load, 2), run_dir=tmp_path, provenance=provenance)
     manifest = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
     assert manifest == run.manifest.plain()
     assert manifest["git_commit"] == "abc"
@@ -565,11 +416,10 @@ async def test_manifest_contains_provenance_and_invocations(
     moments = [invocation["started_at"], run.records[0].started_at, invocation["ended_at"]]
     assert moments == sorted(moments)
     assert (invocation["played"], invocation["kept"], invocation["finished"]) == (2, 0, True)
-    again = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path)
+    again = await play(scenarios_of(load, 2), run_dir=tmp_path)
     assert [each.kept for each in again.manifest.invocations] == [0, 2]
 
 
-@pytest.mark.anyio
 async def test_progress_bar_is_optional(
     play: Play, load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -588,56 +438,9 @@ class Owned(ScriptedModel):
         Owned.closed += 1
 
 
-@pytest.mark.anyio
 async def test_replay_closes_only_models_of_factory(play: Play, load: Load) -> None:
     shared = Owned(lambda _: say("hi"))
     await play(scenarios_of(load, 2), shared)
     assert Owned.closed == 0
     await play(scenarios_of(load, 2), lambda _scenario, _registry: Owned([say("hi")]))
     assert Owned.closed == 2
-
-
-LIVE = """
-- id: live
-  ac: AC-4
-  world: {now: "2026-06-15T09:00:00+09:00", notes: [{id: note-0, text: old}]}
-  turns: [{user: add milk, confirm: accept}]
-"""
-
-
-@pytest.mark.anyio
-async def test_record_is_not_changed_by_mutating_tools(
-    play: Play, toolset: Any, load: Load
-) -> None:
-    given = []
-
-    def find(_args: Any, notes: list[dict[str, Any]]) -> ToolResult:
-        return ToolOk({"notes": notes})
-
-    def add(args: dict[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
-        given.append(args)
-        args["text"] += " (mine)"
-        notes[0]["text"] = "new"
-        return ToolOk({"args": args})
-
-    def finish(_args: Any, notes: list[dict[str, Any]]) -> ToolResult:
-        given[0]["text"] = "spoilt"
-        notes.clear()
-        return ToolOk({})
-
-    handlers = {"find_notes": find, "add_note": add, "finish_note": finish}
-    toolset.registry = ToolRegistry(
-        replace(tool, handler=handlers[tool.name]) for tool in toolset.registry.values()
-    )
-    replies = [
-        call("find_notes"),
-        call("add_note", text="milk"),
-        call("finish_note", note_id="note-0", done=True),
-        say("done"),
-    ]
-    run = await play(load(LIVE), ScriptedModel(replies))
-    found, added, _ = run.records[0].evidence.turns[0].calls
-    note = {"id": "note-0", "text": "old", "done": False}
-    assert found.result == {"status": "ok", "data": {"notes": [note]}}
-    assert (added.args, added.raw_args) == ({"text": "milk"}, {"text": "milk"})
-    assert added.result == {"status": "ok", "data": {"args": {"text": "milk (mine)"}}}

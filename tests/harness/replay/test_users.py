@@ -2,7 +2,6 @@
 
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,19 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.manifest import Change
-from lhkit.harness.metrics import ConfirmScore, rate_interval
+from lhkit.harness.metrics import rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scenario import User
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
+from tests.harness.build import Load, Play
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
 
-Load = Callable[[str], tuple[Scenario, ...]]
-Play = Callable[..., Any]
 
 SCENARIO = """
 - id: add
@@ -42,15 +39,7 @@ SCENARIO = """
   final: {notes: [{text: milk}, {text: bread}]}
 """
 MILK, BREAD, EGGS = (call("add_note", text=text) for text in ("milk", "bread", "eggs"))
-
-
-@pytest.fixture
-def play(toolset: Any, clock: Any) -> Play:
-    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "clock": clock}
-        return await replay(scenarios, model, **(defaults | options))
-
-    return run
+WITH_TAG = [EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")]
 
 
 def asked(run: Run) -> list[tuple[str, bool]]:
@@ -61,20 +50,10 @@ def asked(run: Run) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize(
-    ("user", "answers", "gate"),
+    ("user", "answers", "counts"),
     [
-        (
-            "careful",
-            [("eggs", False), ("milk", True), ("milk", False), ("bread", True)],
-            ConfirmScore(
-                asked=4, rejections=2, rejected_turns=1, unexpected=2, unexpected_rejected=2
-            ),
-        ),
-        (
-            "hasty",
-            [("eggs", True), ("milk", True), ("milk", True), ("bread", True)],
-            ConfirmScore(asked=4, unexpected=2, unexpected_executed=2),
-        ),
+        ("careful", [False, True, False, True], (4, 2, 2, 0)),
+        ("hasty", [True, True, True, True], (4, 2, 0, 2)),
     ],
 )
 @pytest.mark.parametrize("confirm", ["accept", "careful"])
@@ -82,40 +61,29 @@ async def test_careful_user_accepts_each_expected_call_once(
     play: Play,
     load: Load,
     user: User,
-    answers: list[tuple[str, bool]],
-    gate: ConfirmScore,
+    answers: list[bool],
+    counts: tuple[int, int, int, int],
     confirm: str,
 ) -> None:
     scenarios = load(SCENARIO.replace("CONFIRM", confirm))
-    model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
-    run = await play(scenarios, model, user=user)
-    assert asked(run) == answers
-    found = run.summary().confirm
-    assert (
-        found.asked,
-        found.unexpected,
-        found.unexpected_rejected,
-        found.unexpected_executed,
-    ) == (
-        gate.asked,
-        gate.unexpected,
-        gate.unexpected_rejected,
-        gate.unexpected_executed,
-    )
+    run = await play(scenarios, ScriptedModel(WITH_TAG), user=user)
+    assert asked(run) == [*zip(("eggs", "milk", "milk", "bread"), answers, strict=True)]
+    gate = run.summary().confirm
+    rejected, executed = gate.unexpected_rejected, gate.unexpected_executed
+    assert (gate.asked, gate.unexpected, rejected, executed) == counts
 
 
 @pytest.mark.slow
 async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Load) -> None:
     tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
     scenarios = load(tagged.replace("CONFIRM", "accept"))
-    model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
-    run = await play(scenarios, model, user="careful")
+    run = await play(scenarios, ScriptedModel(WITH_TAG), user="careful")
     gate, english = run.summary().confirm, load_catalog("en")
     assert gate.unexpected_interval == rate_interval([[True, True, False, False]])
     assert gate.rejected_interval == rate_interval([[True, True]])
     assert gate.executed_interval == rate_interval([[False, False]])
     table = io.StringIO()
-    Console(file=table, width=120).print(summary_view(run.summary(), english))
+    Console(file=table, width=120).print(summary_view(run.summary(), english, toolset=""))
     page = html_page(run, english, name="x")
     for shown in (
         table.getvalue(),
@@ -168,9 +136,7 @@ async def test_hasty_user_accepts_an_unexpected_question(
     )
 
 
-async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(
-    load: Load,
-) -> None:
+async def test_hasty_user_rejects_where_a_cancelled_call_is_expected(load: Load) -> None:
     text = SCENARIO.replace("      confirm: CONFIRM\n", "")
     (scenario,) = load(
         text.replace("args: {text: milk}}", "args: {text: milk}, result: cancelled}")
@@ -205,7 +171,6 @@ async def test_rescore_keeps_the_simulated_user(play: Play, load: Load, toolset:
     assert again.summary().confirm.unexpected_rejected == 1
 
 
-@pytest.mark.anyio
 async def test_replay_refuses_an_unknown_user_in_one_sentence(play: Play, load: Load) -> None:
     with pytest.raises(UsageError, match="Invalid user 'kind': choose one of script, careful"):
         await play(load(SCENARIO.replace("CONFIRM", "accept")), ScriptedModel(()), user="kind")

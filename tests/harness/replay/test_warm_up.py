@@ -1,7 +1,8 @@
 """The warm-up of shared prompt prefixes before concurrent requests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,6 @@ import pytest
 
 from lhkit.errors import ServerUnreachableError
 from lhkit.harness.record import Verdict
-from lhkit.harness.results import Run
-from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest
 from lhkit.harness.stress import Stress, stressed
@@ -20,6 +19,7 @@ from lhkit.models.scripted import ScriptedModel, say
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
 from lhkit.responses import ModelEvent
+from tests.harness.build import Load, Play
 from tests.models.fake_vllm import FakeVllm, chat_completion, completion, streams
 
 pytestmark = pytest.mark.anyio
@@ -31,8 +31,6 @@ CHAT = """
   world: {{now: "2026-06-15T09:00:00+09:00"}}
   turns: [{{user: hello {n}, reply: {{matches: '\\S'}}}}]
 """
-
-Load = Callable[[str], tuple[Scenario, ...]]
 
 
 def chats(load: Load, **counts: int) -> tuple[Scenario, ...]:
@@ -65,15 +63,8 @@ class Reading(ScriptedModel):
 
 
 @pytest.fixture
-def play(toolset: Any) -> Callable[..., Any]:
-    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "concurrency": 4}
-        return await replay(scenarios, model, **(defaults | options))
-
-    return run
-
-
-Play = Callable[..., Any]
+def play(play: Play) -> Play:
+    return partial(play, concurrency=4)
 
 
 async def test_warm_up_sends_each_shared_prefix_once(

@@ -8,12 +8,12 @@ import pytest
 
 from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.charts import picture, svg_of
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
-from lhkit.locales import Catalog
+from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, KOREAN, full_record, run_of
 
 pytestmark = pytest.mark.slow
 
@@ -29,56 +29,50 @@ def values(chart: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def test_pass_rates_chart_has_intervals(full_run: Run) -> None:
-    (row,) = values(charts.pass_rates(full_run))  # AC-10 has no valid sample
+def test_pass_rates_chart_has_intervals() -> None:
+    (row,) = values(charts.pass_rates(FULL_RUN))  # AC-10 has no valid sample
     assert (row["name"], row["rate"], row["passed"], row["valid"]) == ("AC-4", 0.5, 1, 2)
     assert row["low"] < 0.5 < row["high"]
 
 
-def test_latencies_chart_excludes_waiting_and_invalid_samples(
-    full_run: Run,
-) -> None:
-    rows = values(charts.latencies(full_run))
+def test_latencies_chart_excludes_waiting_and_invalid_samples() -> None:
+    rows = values(charts.latencies(FULL_RUN))
     assert [row["share"] for row in rows] == [0.5, 1.0]
     assert [row["seconds"] for row in rows] == pytest.approx([1.9, 1.9])
 
 
-def test_latencies_chart_has_a_bounded_number_of_steps(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
-) -> None:
-    run = make_run(*(make_record(f"s-{n}") for n in range(1000)))
+def test_latencies_chart_has_a_bounded_number_of_steps() -> None:
+    run = run_of(*(full_record(f"s-{n}") for n in range(1000)))
     rows = values(charts.latencies(run))
     assert len(rows) == 201
     assert rows[-1]["share"] == 1.0
 
 
-def test_confusion_chart_counts_expected_and_called_tools(full_run: Run) -> None:
-    rows = values(charts.confusion(full_run, locale="en"))
+def test_confusion_chart_counts_expected_and_called_tools() -> None:
+    rows = values(charts.confusion(FULL_RUN, locale="en"))
     assert {(row["expected"], row["called"], row["count"]) for row in rows} == {
         ("add_note", "add_note", 2),
         ("no call", "delete_note", 2),
     }
 
 
-def test_violations_chart_counts_by_severity(full_run: Run) -> None:
-    rows = values(charts.violations(full_run, locale="en"))
+def test_violations_chart_counts_by_severity() -> None:
+    rows = values(charts.violations(FULL_RUN, locale="en"))
     assert rows == [
         {"name": "unconfirmed_write", "kind": "violations occurred", "count": 1},
         {"name": "r7_framing", "kind": "violations blocked", "count": 1},
     ]
 
 
-def test_flips_chart_counts_by_criterion(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
-) -> None:
-    good = make_record("one", verdict=Verdict.PASS)
-    chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
+def test_flips_chart_counts_by_criterion() -> None:
+    good = full_record("one", verdict=Verdict.PASS)
+    chart = charts.flips(compare(run_of(good), run_of(full_record("one"))), locale="en")
     assert values(chart) == [{"name": "AC-4", "kind": "regressions", "count": -1}]
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)
-def test_charts_draw_hostile_text(chart: Callable[..., Any], hostile_run: Run) -> None:
-    svg = svg_of(chart(hostile_run).to_dict())
+def test_charts_draw_hostile_text(chart: Callable[..., Any]) -> None:
+    svg = svg_of(chart(HOSTILE_RUN).to_dict())
     assert svg.startswith("<svg")
     assert "<script" not in svg
 
@@ -89,15 +83,13 @@ def test_charts_draw_an_empty_run(chart: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert"])
-def test_charts_report_a_missing_package(
-    package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_charts_report_a_missing_package(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=r"pip install 'lhkit\[eval\]'"):
-        html_page(full_run, korean, name="x")
+        html_page(FULL_RUN, KOREAN, name="x")
 
 
-def test_picture_has_a_light_and_a_dark_version(full_run: Run) -> None:
-    drawn = picture(charts.pass_rates(full_run))
+def test_picture_has_a_light_and_a_dark_version() -> None:
+    drawn = picture(charts.pass_rates(FULL_RUN))
     assert drawn.light != drawn.dark
     assert all(each.startswith("data:image/svg+xml;base64,") for each in (drawn.light, drawn.dark))

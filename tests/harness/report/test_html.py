@@ -1,15 +1,15 @@
 """Runs, samples and comparisons as HTML: complete, in one language, inert."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.html import MAX_CHARS, SampleView, catalog_of
+from lhkit.harness.html import MAX_CHARS, SampleView
 from lhkit.harness.record import SampleRecord, TurnScore, Verdict
-from lhkit.harness.results import Run
+from lhkit.harness.transcript import catalog_in
+from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, Parsed, full_record, run_of
 
 ELEMENTS = {
     *("div", "p", "b", "ul", "li", "span", "code", "section", "h3", "h4", "small", "pre", "i"),
@@ -38,16 +38,12 @@ def sample_html(record: SampleRecord) -> str:
         ("가\n나\t다 👨‍👩‍👧", "가\n나\t다 👨‍👩‍👧"),
     ],
 )
-def test_sample_html_escapes_markup_and_control_characters(
-    raw: str, shown: str, make_record: Callable[..., SampleRecord]
-) -> None:
-    assert f"<li>{shown}</li>" in sample_html(make_record(reasons=(raw,)))
+def test_sample_html_escapes_markup_and_control_characters(raw: str, shown: str) -> None:
+    assert f"<li>{shown}</li>" in sample_html(full_record(reasons=(raw,)))
 
 
-def test_sample_html_truncates_long_text_and_shows_its_length(
-    make_record: Callable[..., SampleRecord],
-) -> None:
-    html = sample_html(make_record(reasons=("가" * (MAX_CHARS + 1),)))
+def test_sample_html_truncates_long_text_and_shows_its_length() -> None:
+    html = sample_html(full_record(reasons=("가" * (MAX_CHARS + 1),)))
     assert "가" * MAX_CHARS + " … [20,001]" in html
     assert "가" * (MAX_CHARS + 1) not in html
 
@@ -81,42 +77,32 @@ EXPLAINED = (
 )
 
 
-def test_sample_html_explains_the_verdict(
-    make_record: Callable[..., SampleRecord], parse: Callable[..., Any]
-) -> None:
-    shown = "".join(parse(sample_html(make_record())).words)
+def test_sample_html_explains_the_verdict() -> None:
+    shown = "".join(Parsed(sample_html(full_record())).words)
     assert [words for words in EXPLAINED if words not in shown] == []
 
 
-def test_sample_html_distinguishes_text_and_number(
-    make_record: Callable[..., SampleRecord],
-) -> None:
-    html = sample_html(make_record())
+def test_sample_html_distinguishes_text_and_number() -> None:
+    html = sample_html(full_record())
     assert "<td><code>&#34;1&#34;</code></td><td><code>1</code></td>" in html
 
 
-def test_sample_html_without_call_scores(
-    make_record: Callable[..., SampleRecord],
-) -> None:
-    html = sample_html(make_record(scores=(TurnScore(passed=False, due_calls=1),)))
+def test_sample_html_without_call_scores() -> None:
+    html = sample_html(full_record(scores=(TurnScore(passed=False, due_calls=1),)))
     assert "lhr-diff" not in html
     assert "턴 1" in html
 
 
-def test_sample_html_without_turns_shows_the_fault(
-    make_record: Callable[..., SampleRecord],
-) -> None:
-    html = sample_html(make_record(turns=(), scores=(), state_diff={}, reasons=()))
+def test_sample_html_without_turns_shows_the_fault() -> None:
+    html = sample_html(full_record(turns=(), scores=(), state_diff={}, reasons=()))
     assert "a fault" in html
     assert "데이터는 바뀌지 않았습니다." in html
 
 
 @pytest.mark.promise("report.escapes")
-def test_sample_html_of_hostile_text_has_no_foreign_element(
-    hostile_run: Run, parse: Callable[..., Any]
-) -> None:
-    for record in hostile_run.records:
-        shown = parse(sample_html(record))
+def test_sample_html_of_hostile_text_has_no_foreign_element() -> None:
+    for record in HOSTILE_RUN.records:
+        shown = Parsed(sample_html(record))
         assert {name for name, _ in shown.elements} <= ELEMENTS
         attributes = {key for _, each in shown.elements for key in each}
         assert attributes <= {*("class", "style", "role", "tabindex", "scope", "rowspan"),
@@ -124,16 +110,8 @@ def test_sample_html_of_hostile_text_has_no_foreign_element(
         assert shown.text.count("window.pwned=1") > 20  # all of it can be read
 
 
-def test_sample_html_tables_have_scoped_headers(
-    make_record: Callable[..., SampleRecord], parse: Callable[..., Any]
-) -> None:
-    heads = parse(sample_html(make_record())).all("th")
-    assert heads
-    assert all(head.get("scope") in {"col", "row", "rowgroup"} for head in heads)
-
-
-def test_run_html_shows_rates_with_intervals_and_failures_first(full_run: Run) -> None:
-    html = html_of(full_run)
+def test_run_html_shows_rates_with_intervals_and_failures_first() -> None:
+    html = html_of(FULL_RUN)
     assert "50% " in html
     assert "lhr-interval" in html
     assert html.index("fail-ko-01") < html.index("invalid-ko-01") < html.index("pass-ko-01")
@@ -142,28 +120,24 @@ def test_run_html_shows_rates_with_intervals_and_failures_first(full_run: Run) -
 
 
 @pytest.mark.promise("report.escapes")
-def test_notebook_html_has_no_script_and_no_handler(
-    hostile_run: Run, full_run: Run, parse: Callable[..., Any]
-) -> None:
-    shapes = (hostile_run, hostile_run.sample(hostile_run.records[0].sample_id.scenario),
-              compare(full_run, hostile_run))  # fmt: skip
+def test_notebook_html_has_no_script_and_no_handler() -> None:
+    shapes = (HOSTILE_RUN, HOSTILE_RUN.sample(HOSTILE_RUN.records[0].sample_id.scenario),
+              compare(FULL_RUN, HOSTILE_RUN))  # fmt: skip
     for value in shapes:
-        shown = parse(html_of(value))
+        shown = Parsed(html_of(value))
         assert shown.all("script") == []
         assert [k for _, attributes in shown.elements for k in attributes if k[:2] == "on"] == []
         assert {name for name, _ in shown.elements}.isdisjoint({"img", "svg", "a", "iframe"})
 
 
-def test_run_html_limits_samples_and_counts_the_rest(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
-) -> None:
-    html = html_of(make_run(*(make_record(f"s-{n}") for n in range(40))))
+def test_run_html_limits_samples_and_counts_the_rest() -> None:
+    html = html_of(run_of(*(full_record(f"s-{n}") for n in range(40))))
     assert html.count("<details") == 30
     assert "샘플 10개" in html
 
 
-def test_run_sample_is_shown_open(full_run: Run) -> None:
-    view = full_run.sample("fail-ko-01")
+def test_run_sample_is_shown_open() -> None:
+    view = FULL_RUN.sample("fail-ko-01")
     html = html_of(view)
     assert "lhr-turn" in html
     assert "<details" not in html
@@ -174,28 +148,24 @@ def test_run_sample_is_shown_open(full_run: Run) -> None:
     )
 
 
-def test_run_sample_that_is_missing_names_others(full_run: Run) -> None:
+def test_run_sample_that_is_missing_names_others() -> None:
     with pytest.raises(UsageError, match=r"no sample .x. with repeat 0"):
-        full_run.sample("x")
+        FULL_RUN.sample("x")
 
 
-def test_comparison_html_shows_numbers_and_flips(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
-) -> None:
-    before = make_run(make_record("one"), make_record("two"), name="before")
-    after = make_run(make_record("one", verdict=Verdict.PASS), make_record("two"), name="after")
+def test_comparison_html_shows_numbers_and_flips() -> None:
+    before = run_of(full_record("one"), full_record("two"), name="before")
+    after = run_of(full_record("one", verdict=Verdict.PASS), full_record("two"), name="after")
     html = html_of(compare(before, after))
     assert "before → after" in html
     assert "1/2 50%" in html
     assert html.count('class="lhr-trace"') == 2  # of the one that flipped
 
 
-def test_comparison_html_limits_flips_and_counts_the_rest(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
-) -> None:
+def test_comparison_html_limits_flips_and_counts_the_rest() -> None:
     names = [f"s-{n}" for n in range(20)]
-    before = make_run(*(make_record(name) for name in names))
-    after = make_run(*(make_record(name, verdict=Verdict.PASS) for name in names))
+    before = run_of(*(full_record(name) for name in names))
+    after = run_of(*(full_record(name, verdict=Verdict.PASS) for name in names))
     html = html_of(compare(before, after))
     assert html.count("<details") == 15
     assert "그리고 5개 더" in html
@@ -204,7 +174,5 @@ def test_comparison_html_limits_flips_and_counts_the_rest(
 @pytest.mark.parametrize(
     ("locales", "chosen"), [(["en"], "en"), (["ko"], "ko"), (["ko", "en"], "ko"), (["fr"], "ko")]
 )
-def test_catalog_of_samples_is_their_language(
-    locales: list[str], chosen: str, make_record: Callable[..., SampleRecord]
-) -> None:
-    assert catalog_of([make_record(locale=each) for each in locales]).locale == chosen
+def test_catalog_of_samples_is_their_language(locales: list[str], chosen: str) -> None:
+    assert catalog_in(locales).locale == chosen

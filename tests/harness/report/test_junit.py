@@ -1,14 +1,14 @@
 """JUnit XML: counts and valid characters."""
 
-from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
+from tests.harness.report.runs import ENGLISH, FULL_RUN, HOSTILE_RUN, full_record, run_of
 
 
 def parsed(run: Run, catalog: Catalog) -> ET.Element:
@@ -16,10 +16,8 @@ def parsed(run: Run, catalog: Catalog) -> ET.Element:
     return ET.fromstring(xml.encode())  # noqa: S314 - our own document
 
 
-def test_junit_has_a_suite_per_criterion_and_a_case_per_sample(
-    full_run: Run, english: Catalog
-) -> None:
-    root = parsed(full_run, english)
+def test_junit_has_a_suite_per_criterion_and_a_case_per_sample() -> None:
+    root = parsed(FULL_RUN, ENGLISH)
     assert root.tag == "testsuites"
     assert [suite.get("name") for suite in root] == ["AC-4", "AC-10"]
     suite = root[0]
@@ -28,8 +26,8 @@ def test_junit_has_a_suite_per_criterion_and_a_case_per_sample(
     assert suite.get("timestamp") == "2026-06-15T09:00:00+09:00"
 
 
-def test_junit_counts_failures_and_errors(full_run: Run, english: Catalog) -> None:
-    root = parsed(full_run, english)
+def test_junit_counts_failures_and_errors() -> None:
+    root = parsed(FULL_RUN, ENGLISH)
     assert [root.get(key) for key in ("tests", "failures", "errors")] == ["3", "1", "1"]
     for element in (root, *root):
         cases = list(element.iter("testcase"))
@@ -44,24 +42,22 @@ def test_junit_counts_failures_and_errors(full_run: Run, english: Catalog) -> No
     assert "occurred: unconfirmed_write" in (failure.text or "")
 
 
-def test_junit_case_output_is_the_transcript(full_run: Run, english: Catalog) -> None:
-    outputs = [element.text or "" for element in parsed(full_run, english).iter("system-out")]
+def test_junit_case_output_is_the_transcript() -> None:
+    outputs = [element.text or "" for element in parsed(FULL_RUN, ENGLISH).iter("system-out")]
     assert len(outputs) == 3
     assert all("User: 우유 사기라고 적어 줘" in output for output in outputs)
     assert '→ add_note({"text": "우유 사기", "tag": "home"}) [accepted]' in outputs[0]
 
 
 @pytest.mark.promise("report.escapes")
-def test_junit_replaces_characters_not_allowed_in_xml(hostile_run: Run, english: Catalog) -> None:
-    root = parsed(hostile_run, english)
+def test_junit_replaces_characters_not_allowed_in_xml() -> None:
+    root = parsed(HOSTILE_RUN, ENGLISH)
     (failure,) = root.iter("failure")
     assert "</script>" in (failure.get("message") or "")
     assert "\\x1b[31m\\x00\\x07\\ud800\ufffd ]]>" in (failure.text or "")
 
 
-def test_junit_repeats_have_distinct_names(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
-) -> None:
-    run = make_run(make_record("s"), make_record("s", repeat=1, verdict=Verdict.PASS))
-    names = [case.get("name") for case in parsed(run, english).iter("testcase")]
+def test_junit_repeats_have_distinct_names() -> None:
+    run = run_of(full_record("s"), full_record("s", repeat=1, verdict=Verdict.PASS))
+    names = [case.get("name") for case in parsed(run, ENGLISH).iter("testcase")]
     assert names == ["s", "s#2"]

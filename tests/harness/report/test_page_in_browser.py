@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record import Verdict
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
+from tests.harness.report.runs import FULL_RUN, HOSTILE_RUN, full_record, run_of
 
 pytestmark = pytest.mark.browser
 
@@ -87,14 +88,11 @@ def open_all(page: Page) -> int:
 
 @pytest.mark.promise("report.runs_nothing")
 def test_page_runs_no_hostile_text_without_the_policy(
-    browser: Browser,
-    written: Callable[..., str],
-    hostile_run: Run,
-    make_record: Callable[..., SampleRecord],
+    browser: Browser, written: Callable[..., str]
 ) -> None:
-    first = hostile_run.records[0].sample_id
-    before = Run(records=(make_record(first.scenario, verdict=Verdict.PASS),))
-    address = written(hostile_run, baseline=before)
+    first = HOSTILE_RUN.records[0].sample_id
+    before = Run(records=(full_record(first.scenario, verdict=Verdict.PASS),))
+    address = written(HOSTILE_RUN, baseline=before)
     page, requests, console = opened(browser, address, bypass_csp=True)
     assert open_all(page) == 4  # two samples, and both sides of one flip
     page.mouse.move(300, 300)
@@ -109,10 +107,8 @@ def test_page_runs_no_hostile_text_without_the_policy(
     assert console == []
 
 
-def test_page_policy_blocks_inline_handlers(
-    browser: Browser, written: Callable[..., str], full_run: Run
-) -> None:
-    page, _, console = opened(browser, written(full_run))
+def test_page_policy_blocks_inline_handlers(browser: Browser, written: Callable[..., str]) -> None:
+    page, _, console = opened(browser, written(FULL_RUN))
     page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')"
     )
@@ -122,9 +118,9 @@ def test_page_policy_blocks_inline_handlers(
 
 
 def test_page_filters_by_verdict_criterion_tag_and_text(
-    browser: Browser, written: Callable[..., str], full_run: Run
+    browser: Browser, written: Callable[..., str]
 ) -> None:
-    page, _, console = opened(browser, written(full_run))
+    page, _, console = opened(browser, written(FULL_RUN))
     rows = page.locator("#samples > details:visible")
     shown = page.locator("#shown")
     assert (rows.count(), shown.inner_text()) == (3, "3 / 3")
@@ -144,9 +140,9 @@ def test_page_filters_by_verdict_criterion_tag_and_text(
 
 
 def test_page_opens_a_sample_by_keyboard_and_by_fragment(
-    browser: Browser, written: Callable[..., str], full_run: Run
+    browser: Browser, written: Callable[..., str]
 ) -> None:
-    address = written(full_run)
+    address = written(FULL_RUN)
     page, _, _ = opened(browser, address)
     assert page.locator(".lhr-trace").count() == 0
     page.locator("#s-fail-ko-01-0 > summary").focus()
@@ -157,19 +153,17 @@ def test_page_opens_a_sample_by_keyboard_and_by_fragment(
 
 
 def test_page_without_scripts_shows_transcripts(
-    browser: Browser, written: Callable[..., str], full_run: Run
+    browser: Browser, written: Callable[..., str]
 ) -> None:
-    page, _, _ = opened(browser, written(full_run), java_script_enabled=False)
+    page, _, _ = opened(browser, written(FULL_RUN), java_script_enabled=False)
     assert not page.locator("#filters").is_visible()
     page.locator("#s-fail-ko-01-0 > summary").click()
     assert page.locator("#s-fail-ko-01-0 .lhr-diff").is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_text_has_contrast(
-    scheme: str, browser: Browser, written: Callable[..., str], full_run: Run
-) -> None:
-    page, _, _ = opened(browser, written(full_run, baseline=full_run), color_scheme=scheme)
+def test_page_text_has_contrast(scheme: str, browser: Browser, written: Callable[..., str]) -> None:
+    page, _, _ = opened(browser, written(FULL_RUN, baseline=FULL_RUN), color_scheme=scheme)
     open_all(page)
     assert page.evaluate(CONTRAST) == []
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -177,23 +171,18 @@ def test_page_text_has_contrast(
 
 
 def test_page_on_a_narrow_screen_does_not_scroll_sideways(
-    browser: Browser, written: Callable[..., str], full_run: Run, hostile_run: Run
+    browser: Browser, written: Callable[..., str]
 ) -> None:
-    for run in (full_run, hostile_run):
+    for run in (FULL_RUN, HOSTILE_RUN):
         page, _, _ = opened(
-            browser, written(run, baseline=full_run), viewport={"width": 380, "height": 800}
+            browser, written(run, baseline=FULL_RUN), viewport={"width": 380, "height": 800}
         )
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-def test_page_filters_2000_samples(
-    browser: Browser,
-    written: Callable[..., str],
-    make_run: Callable[..., Run],
-    make_record: Callable[..., SampleRecord],
-) -> None:
-    run = make_run(*(make_record(f"s-{n}", ac=f"AC-{n % 12}") for n in range(SAMPLES)))
+def test_page_filters_2000_samples(browser: Browser, written: Callable[..., str]) -> None:
+    run = run_of(*(full_record(f"s-{n}", ac=f"AC-{n % 12}") for n in range(SAMPLES)))
     page, _, _ = opened(browser, written(run))
     assert page.locator("#shown").inner_text() == "2000 / 2000"
     elements = page.evaluate("document.querySelectorAll('*').length")

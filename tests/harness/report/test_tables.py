@@ -11,23 +11,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.events import EndReason
-from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Summary, Tally
+from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Selection, Summary, Tally
 from lhkit.harness.rates import Interval, Share
-from lhkit.harness.record import (
-    Evidence,
-    FalseClaim,
-    Judgement,
-    SampleId,
-    SampleRecord,
-    TurnRecord,
-    Verdict,
-)
+from lhkit.harness.record import FalseClaim
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
-from lhkit.harness.selection import Selection
 from lhkit.harness.tables import (
     claim_table,
     gate_table,
@@ -38,6 +28,7 @@ from lhkit.harness.tables import (
 from lhkit.harness.timings import Latency, Tokens
 from lhkit.locales import load_catalog
 from lhkit.text import percent
+from tests.harness.build import PASS, sample, turn_of
 
 CATALOG = load_catalog("en")
 
@@ -134,13 +125,13 @@ def _another(value: Any) -> Any:
 
 
 def page(summary: Summary) -> str:
-    tables = (pass_rates(summary, CATALOG), violation_table(summary.total, CATALOG),
+    tables = (pass_rates(summary, CATALOG, toolset=""), violation_table(summary.total, CATALOG),
               score_table(summary, CATALOG), gate_table(summary, CATALOG))  # fmt: skip
     return repr([(table.rows, table.totals) for table in tables if table])
 
 
 def terminal(summary: Summary) -> str:
-    table = pass_rates(summary, CATALOG)
+    table = pass_rates(summary, CATALOG, toolset="")
     return repr((table.totals, table.notes))
 
 
@@ -175,25 +166,20 @@ FLAGS = (
     FalseClaim(turn=0, words="<b>I've added milk.</b>", probability=0.973),
     FalseClaim(turn=1, words="buzzed"),
 )
-RECORD = SampleRecord(
-    sample_id=SampleId(scenario="milk-en-01"),
-    content_hash="h",
-    ac="AC-1",
+RECORD = sample(
+    "milk-en-01",
+    PASS,
+    0,
+    *(turn_of(user="add milk", reply=flag.words) for flag in FLAGS),
     locale="en",
-    judgement=Judgement(verdict=Verdict.PASS, false_claims=FLAGS),
-    evidence=Evidence(
-        turns=tuple(
-            TurnRecord(user="add milk", ended=EndReason.ANSWERED, reply=flag.words)
-            for flag in FLAGS
-        )
-    ),
+    false_claims=FLAGS,
 )
 RUN = Run(records=(RECORD,), name="r")
 
 
 def terminal_text() -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(summary_view(RUN.summary(), CATALOG))
+    console.print(summary_view(RUN.summary(), CATALOG, toolset=""))
     return str(console.file.getvalue())  # type: ignore[attr-defined] - a StringIO
 
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import SampleRecord, encode_record
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from tests.harness.build import sample
 
 TALK = r"""
 - id: shop-01
@@ -55,14 +56,10 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
-def record(name: str, question: str = "q", verdict: str = "pass", repeat: int = 0) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario=name, repeat=repeat),
-        content_hash=question,
-        ac="AC-1",
-        locale="ko",
-        judgement=Judgement(verdict=Verdict(verdict)),
-    )
+def record(
+    name: str, question: str = "q", verdict: str = "pass", repeat: int = 0, **more: Any
+) -> SampleRecord:
+    return sample(name, verdict, repeat, content_hash=question, **more)
 
 
 def run_of(folder: Path, *records: SampleRecord, tail: str = "") -> Path:

@@ -1,8 +1,7 @@
-"""Comparisons of two runs: pairs, statistics, and their view in the terminal."""
+"""Comparisons of two runs: pairs, statistics, first divergence, and the view in the terminal."""
 
 import io
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,30 +9,28 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lhkit.errors import UsageError
-from lhkit.events import EndReason
 from lhkit.harness.compare import compare, compare_arms
 from lhkit.harness.manifest import Manifest
-from lhkit.harness.pairs import Comparison, ViolationChange
+from lhkit.harness.pairs import Comparison, Divergence, ViolationChange, first_divergence
 from lhkit.harness.record import (
     CallRecord,
-    Evidence,
-    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
     Severity,
-    TurnRecord,
     Verdict,
     Violation,
 )
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
 from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog
-from lhkit.responses import Finished, ModelIdentity, Timing
+from lhkit.responses import ModelIdentity, Timing
+from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
 
-LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
+LETTERS = {"p": PASS, "f": FAIL, "i": INVALID}
 
 
 def record(
@@ -45,29 +42,16 @@ def record(
     violations: tuple[Violation, ...] = (),
 ) -> SampleRecord:
     call = CallRecord(tool="add", raw_args={"x": 1}, result={"status": "ok"}, waiting_s=100.0)
-    request = ModelCallRecord(
-        response=Finished(reason="stop", timing=Timing(first_token_s=turn_s / 2))
-    )
-    turn = TurnRecord(
+    turn = turn_of(
+        model_call(timing=Timing(first_token_s=turn_s / 2)),
         user="please",
-        ended=EndReason.ANSWERED,
         calls=(call,),
-        model_calls=(request,),
         reply="done",
         duration_s=turn_s + 100.0,
     )
-    return SampleRecord(
-        sample_id=SampleId(scenario=scenario, repeat=repeat),
-        content_hash="q",
-        ac="AC-1",
-        locale="ko",
-        judgement=Judgement(
-            verdict=LETTERS[letter],
-            reasons=() if letter == "p" else ("wrong",),
-            violations=violations,
-        ),
-        evidence=Evidence(turns=(turn,)),
-    )
+    reasons = () if letter == "p" else ("wrong",)
+    verdict = LETTERS[letter]
+    return sample(scenario, verdict, repeat, turn, reasons=reasons, violations=violations)
 
 
 def run(*columns: str, name: str = "", manifest: Manifest | None = None) -> Run:
@@ -277,12 +261,6 @@ def manifest_of(**hashes: str) -> Manifest:
     return Manifest(models=models, scenarios=hashes)
 
 
-def test_compare_reports_changed_scenarios() -> None:
-    a = run("pp", manifest=manifest_of(s0="1", s1="2", gone="3"))
-    b = run("pp", manifest=manifest_of(s0="1", s1="9", gone="4"))
-    assert compare(a, b).changed_scenarios == ("s1",)
-
-
 def shown(comparison: Comparison, locale: str = "en") -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
@@ -351,10 +329,80 @@ def test_compare_names_runs_without_folder_by_model() -> None:
 
 def answered_by(identity: ModelIdentity) -> Run:
     """Return a run with one request to this model."""
-    sample = record("s0", "p")
-    request = replace(
-        sample.evidence.turns[0].model_calls[0],
-        response=replace(sample.evidence.turns[0].model_calls[0].response, identity=identity),
+    return Run(records=(sample("s0", PASS, 0, turn_of(model_call(identity=identity))),))
+
+
+Turn = tuple[ModelCallRecord, ...]
+CALL = '{"name": "search_protocols", "parameters": {"query": "'
+
+
+def response(text: str, *ids: int) -> ModelCallRecord:
+    return model_call(raw_text=text, token_ids=ids)
+
+
+def conversation(*turns: Turn, verdict: Verdict = PASS) -> SampleRecord:
+    return sample("s", verdict, 0, *(turn_of(*responses) for responses in turns))
+
+
+SAME = (response("same", 1, 2),)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "turn", "message", "token", "quotes"),
+    [
+        (
+            (SAME, (response("one", 1), response("ab", 5, 6))),
+            (SAME, (response("one", 1), response("ac", 5, 7))),
+            1,
+            1,
+            1,
+            ("ab", "ac"),
+        ),
+        ((SAME,), ((response("same!", 1, 2, 3),),), 0, 0, 2, ("same", "same!")),
+        (((response("one"),),), (SAME,), 0, 0, None, ("one", "same")),
+        (((response("x", 1, 9),),), ((response("x", 1, 8),),), 0, 0, 1, ("#9", "#8")),
+        ((SAME,), ((*SAME, response("more", 3)),), 0, 1, None, ("", "more")),
+        ((SAME,), (SAME, SAME), 1, 0, None, ("", "same")),
+        (((response("a\nb"),),), ((response("a b"),),), 0, 0, None, ("a\\nb", "a b")),
+    ],
+)
+def test_divergence_is_the_first_differing_token_or_character(
+    a: tuple[Turn, ...],
+    b: tuple[Turn, ...],
+    turn: int,
+    message: int,
+    token: int | None,
+    quotes: tuple[str, str],
+) -> None:
+    divergence = first_divergence(conversation(*a), conversation(*b))
+    assert divergence == Divergence(
+        turn=turn, message=message, token=token, a=quotes[0], b=quotes[1]
     )
-    turn = replace(sample.evidence.turns[0], model_calls=(request,))
-    return Run(records=(replace(sample, evidence=replace(sample.evidence, turns=(turn,))),))
+
+
+def test_divergence_of_equal_texts_is_none() -> None:
+    assert first_divergence(conversation(SAME, SAME), conversation(SAME, SAME)) is None
+
+
+def test_divergence_quotes_text_around_the_place() -> None:
+    texts = [f"{CALL}{query}{' and so on' * 20}" for query in ("coffee", "tea")]
+    a, b = (conversation((response(text),)) for text in texts)
+    divergence = first_divergence(a, b)
+    assert divergence is not None
+    assert divergence.a == '…rs": {"query": "coffee and so on and so on and s…'
+    assert divergence.b == '…rs": {"query": "tea and so on and so on and so o…'
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"), [((1, 2), "message 1, token 2"), ((), "message 1")], ids=["ids", "text"]
+)
+def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words: str) -> None:
+    a = conversation((response(f"{CALL}coffee", *ids),))
+    b = (response(f"{CALL}tea", *(each * 3 - 2 for each in ids)),)
+    old = Run(records=(a,), name="old")
+    new = Run(records=(conversation(b, verdict=FAIL),), name="new")
+    where = f"first divergence: turn 1, {words}"
+    text = shown(compare(old, new))
+    assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
+    text = markdown(new, load_catalog("en"), name="new", baseline=old)
+    assert f"  - `s` {where}: `…" in text

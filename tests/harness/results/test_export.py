@@ -3,7 +3,6 @@
 import json
 import subprocess
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,15 @@ import pytest
 from evals.benchmarks import peers
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError, UsageError
+from lhkit.events import EndReason
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.export import parquet
-from lhkit.harness.record import encode_record
+from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.manifest import AssistantLimits, Manifest, Prompt
+from lhkit.harness.record import CallRecord, Evidence, TurnRecord, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import select_records
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.imports.importers import to_scenario
 from lhkit.imports.openai_messages import import_messages
@@ -28,12 +29,12 @@ from lhkit.imports.recorded import read_chats
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
+from lhkit.tool_results import TRUNCATION_HINT
 from lhkit.toolset import load as load_toolset
+from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, lines, record, record_run, run_of
 
 pytestmark = pytest.mark.anyio
-
-Load = Callable[[str], tuple[Scenario, ...]]
 
 
 async def exported(folder: Path, **places: Path) -> None:
@@ -68,10 +69,7 @@ async def test_openai_messages_export_has_messages_and_results(
     assert [(each["role"], each["content"]) for each in chat["messages"]] == [
         ("user", "우유 메모 찾아 줘"),
         ("assistant", "찾을게요."),
-        (
-            "tool",
-            '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}',
-        ),
+        ("tool", '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}'),
         ("assistant", "우유가 있어요 \U0001f95b."),
         ("user", "빵도 적어 줘"),
         ("assistant", None),
@@ -110,6 +108,20 @@ async def test_openai_messages_export_round_trips_through_import(
     for chat in before:  # reference calls have no text before a call
         chat["messages"][1]["content"] = None
     assert [each["messages"] for each in after] == [each["messages"] for each in before]
+
+
+@pytest.mark.parametrize("hint", ["", "{bytes} bytes: ask for less"])
+def test_exported_result_is_truncated_as_for_the_model(hint: str, tmp_path: Path) -> None:
+    result = {"status": "ok", "data": {"text": "x" * 900}}
+    call = CallRecord(tool="find", raw_args={}, result=result)
+    turn = TurnRecord(user="hi", ended=EndReason.ANSWERED, calls=(call,))
+    chat = replace(record("a"), evidence=Evidence(turns=(turn,)))
+    limits = AssistantLimits(max_result_bytes=300, truncation_hint=hint)
+    manifest = Manifest(locales={"ko": Prompt(assistant=limits)})
+    write_openai_messages(Run(records=(chat,), manifest=manifest), tmp_path / "c.jsonl")
+    ((_, _, read),) = [each["messages"] for each in lines(tmp_path / "c.jsonl")]
+    expected = (hint or TRUNCATION_HINT).replace("{bytes}", "934")
+    assert json.loads(read["content"])["data"] == {"_truncated": True, "_hint": expected}
 
 
 @pytest.mark.slow

@@ -1,19 +1,18 @@
 """Data frames of a run: rows, fixed types, units in names."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lhkit.harness import frames
-from lhkit.harness.author.reference import gold_model, silent_model
+from lhkit.harness.author.reference import silent_model
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
 from lhkit.models.scripted import ScriptedModel, call, say
+from tests.harness.build import Load, Play
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 
 NOTES = """
 - id: add
@@ -42,15 +41,9 @@ TABLES = {
 }
 
 
-async def run_notes(load: Load, toolset: Any, clock: Any, model: Any, **options: Any) -> Run:
-    scenarios = load(NOTES)
-    return await replay(scenarios, model, toolset=toolset, clock=clock, progress=False, **options)
-
-
 @pytest.mark.promise("eval.frames")
-@pytest.mark.anyio
-async def test_frames_have_one_row_per_item(load: Load, toolset: Any, clock: Any) -> None:
-    run = await run_notes(load, toolset, clock, gold_model, repeats=2)
+async def test_frames_have_one_row_per_item(play: Play, load: Load) -> None:
+    run = await play(load(NOTES), repeats=2)
     sizes = {name: len(getattr(run, name)) for name in TABLES}
     requests = sum(
         len(turn.model_calls) for record in run.records for turn in record.evidence.turns
@@ -61,18 +54,15 @@ async def test_frames_have_one_row_per_item(load: Load, toolset: Any, clock: Any
 
 
 @pytest.mark.promise("eval.frames")
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", TABLES)
-async def test_frame_types_do_not_depend_on_the_data(
-    load: Load, toolset: Any, clock: Any, name: str
-) -> None:
+async def test_frame_types_do_not_depend_on_the_data(play: Play, load: Load, name: str) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     runs = [
-        await run_notes(load, toolset, clock, gold_model),
-        await run_notes(load, toolset, clock, ScriptedModel(broken)),
-        await run_notes(load, toolset, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
+        await play(load(NOTES)),
+        await play(load(NOTES), ScriptedModel(broken)),
+        await play(load(NOTES), ScriptedModel(lambda _: call("nothing", x=[1]))),
         Run(records=()),
     ]
     types = [dict(getattr(run, name).dtypes) for run in runs]
@@ -80,9 +70,8 @@ async def test_frame_types_do_not_depend_on_the_data(
     assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
 
 
-@pytest.mark.anyio
-async def test_frames_accept_lone_surrogates(load: Load, toolset: Any, clock: Any) -> None:
-    run = await run_notes(load, toolset, clock, gold_model)
+async def test_frames_accept_lone_surrogates(play: Play, load: Load) -> None:
+    run = await play(load(NOTES))
     records = [replace(record, ac="\ud800") for record in run.records]
     assert set(frames.scenarios_frame(records)["ac"]) == {"\ud800"}
 
@@ -96,9 +85,8 @@ def test_frame_columns_are_documented_and_have_units(name: str) -> None:
     assert all((c.dtype == "float64") == c.name.endswith(of_floats) for c in columns)
 
 
-@pytest.mark.anyio
-async def test_frames_contain_the_values_of_records(load: Load, toolset: Any, clock: Any) -> None:
-    run = await run_notes(load, toolset, clock, gold_model)
+async def test_frames_contain_the_values_of_records(play: Play, load: Load) -> None:
+    run = await play(load(NOTES))
     sample = run.scenarios.set_index("scenario").loc["add"]
     assert (sample["verdict"], sample["passed"], sample["strict_verdict"]) == ("pass", True, "pass")
     assert (sample["due_calls"], sample["right_calls"], sample["tags"]) == (2, 2, "write chain")
@@ -115,40 +103,28 @@ async def test_frames_contain_the_values_of_records(load: Load, toolset: Any, cl
     assert set(run.latency["model"]) == {"gold"}
 
 
-@pytest.mark.anyio
-async def test_frames_have_missing_values_for_missing_measurements(
-    load: Load, toolset: Any, clock: Any
-) -> None:
-    run = await run_notes(load, toolset, clock, silent_model())
+async def test_frames_have_missing_values_for_missing_measurements(play: Play, load: Load) -> None:
+    run = await play(load(NOTES), silent_model())
     assert run.latency["call_ready_s"].isna().all()
     assert run.latency["cached_tokens"].isna().all()
     assert run.scenarios["started_at"].isna().all()
     assert (run.latency["duration_s"] > 0).all()
 
 
-@pytest.mark.anyio
-async def test_calls_frame_distinguishes_wrong_and_allowed_calls(
-    load: Load, toolset: Any, clock: Any
-) -> None:
+async def test_calls_frame_distinguishes_wrong_and_allowed_calls(play: Play, load: Load) -> None:
     model = ScriptedModel(lambda _: call("add_note", text="wine"))
-    wrong = await run_notes(load, toolset, clock, model)
+    wrong = await play(load(NOTES), model)
     assert not wrong.calls["right"].any()
     assert set(wrong.calls["args"].dropna()) == {'{"text":"wine"}'}
     (scenario,) = load("- id: r\n  ac: x\n  turns: [{user: x, expect: {extra: reads}}]\n")
-    reading = await replay(
-        [scenario],
-        ScriptedModel([call("find_notes"), say("x")]),
-        toolset=toolset,
-        progress=False,
-    )
+    reading = await play([scenario], ScriptedModel([call("find_notes"), say("x")]))
     assert list(reading.calls["tolerated"]) == [True]
     assert list(reading.calls["right"]) == [False]
 
 
-@pytest.mark.anyio
-async def test_violations_frame_joins_with_scenarios(load: Load, toolset: Any, clock: Any) -> None:
+async def test_violations_frame_joins_with_scenarios(play: Play, load: Load) -> None:
     model = ScriptedModel(lambda _: call("finish_note", note_id="note-9", done=True))
-    run = await run_notes(load, toolset, clock, model)
+    run = await play(load(NOTES), model)
     joined = run.violations.merge(run.scenarios, on=["scenario", "repeat"])
     assert len(joined) == len(run.violations) > 0
     assert "invented_id" in set(run.violations["code"])

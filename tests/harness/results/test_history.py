@@ -15,7 +15,7 @@ from lhkit.harness.results import Run
 from lhkit.settings import load_settings
 from tests.harness.results.test_compare import record
 
-pytestmark = pytest.mark.promise("eval.history")
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.history")]
 
 
 def write_run(folder: Path, letters: str, day: int = 1, **manifest: Any) -> None:
@@ -82,7 +82,6 @@ def test_history_in_a_notebook_escapes_names(tmp_path: Path) -> None:
     assert "&lt;b&gt;x" in lhkit.History.load(tmp_path)._repr_html_()
 
 
-@pytest.mark.anyio
 async def test_report_history_writes_a_page_and_prints_the_table(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +100,6 @@ async def test_report_history_writes_a_page_and_prints_the_table(
     assert "<script" not in page
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -1,13 +1,9 @@
-"""OpenTelemetry traces, parsed by its own classes and accepted by a real collector."""
+"""OpenTelemetry traces, parsed by its own classes."""
 
 import base64
 import json
-import re
-import socket
-import subprocess
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -20,16 +16,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from evals.benchmarks import peers
 from lhkit.cli.export import ExportOptions, export_run
 from lhkit.errors import RunError
-from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings
+from tests.harness.build import Load
 from tests.harness.results.runs import SCRIPT, TALK, record, record_run, run_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
-Load = Callable[[str], tuple[Scenario, ...]]
 
 KNOWN = {
     value
@@ -44,12 +38,8 @@ def parsed(body: bytes) -> ExportTraceServiceRequest:
     for span in (s for r in data["resourceSpans"] for c in r["scopeSpans"] for s in c["spans"]):
         for key in ("traceId", "spanId", "parentSpanId"):
             if key in span:
-                span[key] = _base64(span[key])
+                span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
     return json_format.ParseDict(data, ExportTraceServiceRequest())
-
-
-def _base64(digits: str) -> str:
-    return base64.b64encode(bytes.fromhex(digits)).decode()
 
 
 def spans_in(request: ExportTraceServiceRequest) -> list[Span]:
@@ -133,9 +123,7 @@ async def test_trace_has_spans_of_requests_tools_and_confirmations(
     assert attributes(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
-async def test_traces_are_posted_in_batches(
-    tmp_path: Path,
-) -> None:
+async def test_traces_are_posted_in_batches(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", *(record(f"s{number}") for number in range(120)))
     file = tmp_path / "new" / "traces.jsonl"
     with receiver() as (address, got):
@@ -146,72 +134,6 @@ async def test_traces_are_posted_in_batches(
     requests = [sent(body) for _, _, body in got]
     assert requests == [parsed(line) for line in file.read_bytes().splitlines()]
     assert len({span.trace_id for each in requests for span in spans_in(each)}) == 120
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def collector(log: Path) -> Iterator[str]:
-    """Yield the address of a real collector; when the block ends, `log` has what it received."""
-    home = peers.peer_python(peers.ROTEL).parent.parent
-    (program,) = home.glob("lib/python*/site-packages/rotel/rotel-agent")
-    port = free_port()
-    line = [str(program), "start", "--exporter", "blackhole"]
-    line += ["--otlp-http-endpoint", f"127.0.0.1:{port}"]
-    line += ["--otlp-grpc-endpoint", f"127.0.0.1:{free_port()}"]
-    line += ["--debug-log", "traces", "--debug-log-verbosity", "detailed"]
-    with log.open("w") as out:
-        agent = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        pause = threading.Event()
-        while not _listens(port):
-            assert agent.poll() is None, log.read_text()
-            pause.wait(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        agent.terminate()
-        agent.wait(20)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
-
-
-async def test_collector_accepts_traces(load: Load, toolset: Any, tmp_path: Path) -> None:
-    talks = load(TALK + TALK.replace("shop-01", "shop-02"))
-    run = await record_run(talks, SCRIPT, toolset, tmp_path / "run")
-    with collector(tmp_path / "received.txt") as address:
-        await export_run(ExportOptions(folder=run, otel=address), load_settings())
-    received = (tmp_path / "received.txt").read_text(encoding="utf-8")
-    assert "-> lhkit.run: Str(run)" in received
-    spans = received.split("\nSpan #")[1:]
-    traces = Counter(found[1] for each in spans if (found := re.search(r"Trace ID +: (\w+)", each)))
-    assert sorted(traces.values()) == [15, 15]
-    names = Counter(found[1] for each in spans if (found := re.search(r"Name +: (.+)", each)))
-    assert names == {
-        "invoke_agent lhkit": 2,
-        **{f"turn {number}": 2 for number in (1, 2, 3)},
-        "chat scripted": 12,
-        "execute_tool find_notes": 2,
-        "execute_tool add_note": 4,
-        "confirm add_note": 4,
-    }
-    for text in (
-        "gen_ai.operation.name: Str(chat)",
-        "gen_ai.operation.name: Str(execute_tool)",
-        "gen_ai.conversation.id: Str(shop-02)",
-        "gen_ai.request.model: Str(scripted)",
-        "gen_ai.tool.name: Str(add_note)",
-        "gen_ai.evaluation.score.label: Str(pass)",
-        "lhkit.confirm.gate: Str(rejected)",
-    ):
-        assert f"-> {text}" in received
-    assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 
 async def test_export_reports_refusing_or_unreachable_receiver(tmp_path: Path) -> None:

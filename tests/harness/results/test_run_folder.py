@@ -1,7 +1,7 @@
 """Run.load(), and what a run folder still provides when a run is resumed."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
-from lhkit.harness.author.reference import gold_model, silent_model
+from lhkit.harness.author.reference import silent_model
 from lhkit.harness.manifest import Change, Manifest, manifest_changes
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
-from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.responses import Sampling
 from lhkit.tools.registry import ToolRegistry
+from tests.harness.build import Load, Play
+from tests.harness.results.runs import record, run_of
 
-Load = Callable[[str], tuple[Scenario, ...]]
-Play = Callable[..., Any]
+pytestmark = pytest.mark.anyio
+
 
 CHAT = "- id: chat-{n}\n  ac: AC-12\n  turns: [{{user: hello {n}, reply: {{matches: '\\S'}}}}]\n"
 
@@ -33,33 +34,10 @@ def chats(load: Load, *numbers: int) -> tuple[Scenario, ...]:
 
 
 @pytest.fixture
-def play(toolset: Any, clock: Any, tmp_path: Path) -> Play:
-    async def run(scenarios: Any, model: Any = gold_model, **options: Any) -> Run:
-        defaults = {"toolset": toolset, "progress": False, "clock": clock}
-        return await replay(scenarios, model, run_dir=tmp_path / "mine", **(defaults | options))
-
-    return run
+def play(play: Play, tmp_path: Path) -> Play:
+    return partial(play, run_dir=tmp_path / "mine")
 
 
-def record(
-    name: str = "a", question: str = "q", verdict: str = "pass", ac: str = ""
-) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario=name),
-        content_hash=question,
-        ac=ac,
-        locale="ko",
-        judgement=Judgement(verdict=Verdict(verdict)),
-    )
-
-
-def folder_of(path: Path, *records: SampleRecord, tail: str = "") -> Path:
-    text = "".join(f"{encode_record(each)}\n" for each in records)
-    (path / RECORDS).write_text(text + tail, encoding="utf-8")
-    return path
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("options", [{}, {"repeats": 3, "concurrency": 4}])
 async def test_load_returns_run_of_replay(
     play: Play, load: Load, tmp_path: Path, toolset: Any, options: dict[str, Any]
@@ -71,7 +49,6 @@ async def test_load_returns_run_of_replay(
     assert read == run
 
 
-@pytest.mark.anyio
 async def test_load_returns_samples_of_newest_invocation(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -84,7 +61,6 @@ async def test_load_returns_samples_of_newest_invocation(
     assert {each.judgement.verdict for each in read.records} == {Verdict.PASS}
 
 
-@pytest.mark.anyio
 async def test_load_reads_run_stopped_before_first_sample(
     play: Play, load: Load, tmp_path: Path
 ) -> None:
@@ -99,7 +75,6 @@ async def test_load_reads_run_stopped_before_first_sample(
     assert Run.load(tmp_path / "mine").records == ()
 
 
-@pytest.mark.anyio
 async def test_load_reads_run_in_progress(play: Play, load: Load, tmp_path: Path) -> None:
     run = await play(chats(load, 1, 2, 3))
     lines = [f"{encode_record(each)}\n" for each in run.records]
@@ -111,8 +86,8 @@ async def test_load_reads_run_in_progress(play: Play, load: Load, tmp_path: Path
 
 def test_load_suggests_folder_of_bare_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "runs" / "mine"
-    folder.mkdir(parents=True)
-    folder_of(folder, record("a"))
+    folder.parent.mkdir()
+    run_of(folder, record("a"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         MissingRunError, match=r"^mine is not a run folder. Did you mean runs.mine\?$"
@@ -139,7 +114,7 @@ def test_load_refuses_invalid_folder(files: dict[str, str], sentence: str, tmp_p
 
 def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
     """In any order of finishing; and a valid answer is not replaced by a later invalid one."""
-    folder_of(
+    run_of(
         tmp_path,
         record("b", "old", "pass"),
         record("b", "new", "fail"),
@@ -150,10 +125,7 @@ def test_load_without_manifest_selects_newest_hash(tmp_path: Path) -> None:
     read = Run.load(tmp_path).records
     assert [
         (r.sample_id.scenario, r.content_hash, str(r.judgement.verdict), r.ac) for r in read
-    ] == [
-        ("a", "q", "invalid", "second"),
-        ("b", "new", "fail", ""),
-    ]
+    ] == [("a", "q", "invalid", "second"), ("b", "new", "fail", "AC-1")]
 
 
 def test_run_repr() -> None:
@@ -192,25 +164,11 @@ def test_resumption_counts_add_up(asked: dict[SampleId, str], records: list[Samp
     assert resumed.new == len(asked.keys() - seen)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ("nothing", Resumption(total=3, kept=3)),
-        ("more", Resumption(total=3, kept=3)),
-        ("scenario", Resumption(total=3, kept=2, changed=1)),
-        ("model", Resumption(total=3, changed=3)),
-        ("sampling", Resumption(total=3, changed=3)),
-        ("tools", Resumption(total=3, changed=3)),
-    ],
+    ("change", "where", "kept"), [("scenario", "chat-1", 2), ("model", "", 0), ("tools", "ko", 0)]
 )
 async def test_resumption_reports_changes(
-    play: Play,
-    load: Load,
-    toolset: Any,
-    registry: ToolRegistry,
-    change: str,
-    expected: Resumption,
+    play: Play, load: Load, toolset: Any, change: str, where: str, kept: int
 ) -> None:
     resumptions: list[Resumption] = []
     scenarios, model = chats(load, 0, 1, 2), ScriptedModel(lambda _: say("hi"))
@@ -221,24 +179,14 @@ async def test_resumption_reports_changes(
             scenarios = (scenarios[0], other, scenarios[2])
         case "model":
             model = ScriptedModel(lambda _: say("hi"), name="other")
-        case "sampling":
-            toolset.sampling = Sampling(max_tokens=9)
-        case "tools":
-            toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
-            pass
+            toolset.registry = ToolRegistry(toolset.registry.definitions[:1])
     run = await play(scenarios, model, on_resume=resumptions.append)
-    assert resumptions[0] == Resumption(total=3, new=3)
-    why = resumptions[1].changes
-    assert replace(resumptions[1], changes=()) == expected
-    assert [each.what for each in why] == ([change] if expected.changed else [])
-    assert [each["what"] for each in run.manifest.invocations[-1].changes] == [
-        each.what for each in why
-    ]
-    if change == "scenario":
-        assert why[0].where == "chat-1"
-    if change == "sampling":
-        assert why[0] == Change(what="sampling", where="max_tokens", before="256", after="9")
+    first, second = resumptions
+    assert first == Resumption(total=3, new=3)
+    assert replace(second, changes=()) == Resumption(total=3, kept=kept, changed=3 - kept)
+    assert [(each.what, each.where) for each in second.changes] == [(change, where)]
+    assert [each["what"] for each in run.manifest.invocations[-1].changes] == [change]
 
 
 def test_resumption_omits_unrelated_changes() -> None:
@@ -253,18 +201,6 @@ def test_resumption_omits_unrelated_changes() -> None:
         changed=1,
         changes=(Change(what="scenario", where="a", before="1", after="2"),),
     )
-
-
-@pytest.mark.anyio
-async def test_resumption_retries_invalid_sample(play: Play, load: Load) -> None:
-    resumptions: list[Resumption] = []
-
-    def broken(_: object) -> Any:
-        raise RuntimeError("a bug")
-
-    await play(chats(load, 0), ScriptedModel(broken))
-    await play(chats(load, 0), ScriptedModel(lambda _: say("hi")), on_resume=resumptions.append)
-    assert resumptions == [Resumption(total=1, retried=1)]
 
 
 def test_manifest_changes_compare_common_fields() -> None:

@@ -1,7 +1,6 @@
 """Training conversations: from runs, references and reviewed chats, without held-out messages."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
-from lhkit.harness.similarity import HeldOut
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
@@ -37,11 +35,11 @@ from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset
+from tests.harness.build import Load
 from tests.harness.results.runs import lines, record_run
 
 pytestmark = pytest.mark.anyio
 
-Load = Callable[[str], tuple[Scenario, ...]]
 
 NOTES = r"""
 - id: notes-1
@@ -90,39 +88,18 @@ async def test_run_conversations_have_instructions_calls_and_results(
     run = Run.load(await record_run(scenarios, SCRIPT, toolset, tmp_path / "run"))
     (conversation,) = run_conversations(run, toolset, scenarios)
     messages = conversation.data["messages"]
-    assert [message["role"] for message in messages] == [
-        "system",
-        *("user", "assistant", "tool", "assistant") * 2,
-    ]
+    roles = ["system", *("user", "assistant", "tool", "assistant") * 2]
+    assert [message["role"] for message in messages] == roles
     assert messages[0]["content"] == "Keep notes."
-    assert messages[2]["tool_calls"] == [
-        {
-            "id": "call00000",
-            "type": "function",
-            "function": {"name": "find_notes", "arguments": '{"query":"우유"}'},
-        }
-    ]
-    assert messages[3]["tool_call_id"] == "call00000"
-    assert messages[3]["name"] == "find_notes"
+    function = {"name": "find_notes", "arguments": '{"query":"우유"}'}
+    made = {"id": "call00000", "type": "function", "function": function}
+    assert messages[2]["tool_calls"] == [made]
+    assert (messages[3]["tool_call_id"], messages[3]["name"]) == ("call00000", "find_notes")
     assert not any("weight" in message for message in messages)
     names = [tool["function"]["name"] for tool in conversation.data["tools"]]
     assert names == ["find_notes", "add_note", "finish_note"]
-
-
-async def test_run_conversations_omit_failed_samples(
-    load: Load, toolset: Any, tmp_path: Path
-) -> None:
-    scenarios = load(NOTES)
-    run = Run.load(await record_run(scenarios, (say("몰라요."),), toolset, tmp_path / "run"))
-    assert list(run_conversations(run, toolset, scenarios)) == []
-
-
-async def test_run_conversations_require_the_initial_state(
-    load: Load, toolset: Any, tmp_path: Path
-) -> None:
-    run = Run.load(await record_run(load(NOTES), SCRIPT, toolset, tmp_path / "run"))
-    with pytest.raises(UsageError, match=r"notes-1: .*--scenarios"):
-        list(run_conversations(run, toolset))
+    await record_run(scenarios, (say("몰라요."),), toolset, tmp_path / "failed")
+    assert [*run_conversations(Run.load(tmp_path / "failed"), toolset, scenarios)] == []
 
 
 async def test_run_conversations_reject_another_prompt_scenario_or_toolset(
@@ -130,6 +107,8 @@ async def test_run_conversations_reject_another_prompt_scenario_or_toolset(
 ) -> None:
     scenarios = load(NOTES)
     run = Run.load(await record_run(scenarios, SCRIPT, toolset, tmp_path / "run"))
+    with pytest.raises(UsageError, match=r"notes-1: .*--scenarios"):
+        list(run_conversations(run, toolset))
     changed = load(NOTES.replace("우유 메모가", "그 메모가"))
     with pytest.raises(UsageError, match="notes-1: the scenario has changed"):
         list(run_conversations(run, toolset, changed))
@@ -198,21 +177,6 @@ async def test_reviewed_conversations_reject_a_failing_call(toolset: Any) -> Non
         UsageError, match=r"chat-1#0: the reviewed call add_note \{\} fails with validation"
     ):
         list(await reviewed_conversations([talk(turn)], toolset))
-
-
-@pytest.mark.parametrize(
-    ("message", "is_near"),
-    [
-        ("빵도 적어 줘", True),
-        ("빵도 적어줘!", True),
-        ("우유 메모를 찾아 줘", True),
-        ("내일 날씨가 어때?", False),
-    ],
-)
-def test_held_out_near_duplicates_are_found(message: str, *, is_near: bool) -> None:
-    held_out = HeldOut(["우유 메모 찾아 줘", "빵도 적어 줘"])
-    assert held_out.has_near([message]) is is_near
-    assert not HeldOut().has_near([message])
 
 
 async def test_write_sft_omits_and_counts_held_out_and_repeated_conversations(
@@ -284,8 +248,7 @@ async def test_command_reports_files_that_are_not_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dialect", [*DIALECTS])
-async def test_training_prompts_equal_served_prompts(dialect: str) -> None:
+async def test_training_prompts_equal_served_prompts() -> None:
     paths = [Path("datasets/ac/dev") / f"ac{number:02}.yaml" for number in (1, 3, 5, 7, 10)]
     scenarios = load_scenarios(paths)
     assert {scenario.locale for scenario in scenarios} == {"ko", "en"}
@@ -299,9 +262,9 @@ async def test_training_prompts_equal_served_prompts(dialect: str) -> None:
     run = await replay(scenarios, model, progress=False)
     conversations = list(run_conversations(run, load_toolset(), scenarios))
     assert len(conversations) == len(scenarios)
-    identity = ModelIdentity(model="m", server="s", dialect=dialect)
+    identity = ModelIdentity(model="m", server="s", dialect="gemma4")
     for scenario, conversation in zip(scenarios, conversations, strict=True):
-        rendered = training_text(conversation.data, DIALECTS[dialect])
+        rendered = training_text(conversation.data, DIALECTS["gemma4"])
         trained = [rendered.text[:begin] for begin, _ in rendered.spans]
         served = [request_body(each, identity)["prompt"] for each in requests[scenario.id]]
         assert trained == served

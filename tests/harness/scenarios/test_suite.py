@@ -79,20 +79,16 @@ def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
             '[arms]\nmodels = [{base_url = "http://a:1"}, {name = "o/m", base_url = "http://a:1"}]',
             ["http-a-1", "o-m"],
         ),
-        (
-            'arms.prompts = ["default", "short"]\nprompts.short.ko = "x"',
-            ["default", "short"],
-        ),
+        ('arms.prompts = ["default", "short"]\nprompts.short.ko = "x"', ["default", "short"]),
     ],
 )
 def test_expand_arms_names_what_varies(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert names(tmp_path, text) == expected
 
 
-@pytest.mark.parametrize("text", ['[arms]\nmodels = ["gold", "gold"]'])
-def test_expand_arms_refuses_duplicate_names(tmp_path: Path, text: str) -> None:
+def test_expand_arms_refuses_duplicate_names(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Two arms have the name 'gold'"):
-        names(tmp_path, text)
+        names(tmp_path, '[arms]\nmodels = ["gold", "gold"]')
 
 
 def test_expand_arms_reads_prompt_files(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """`broken_rules()` of a session: rules of the domain that the final state breaks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from lhkit.harness.author.reference import gold_model
 from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario
+from tests.harness.build import Load, Play
+
+pytestmark = pytest.mark.anyio
 
 ADD = """
 - id: s
@@ -46,23 +46,16 @@ class RuledSession:
         return [("r1_one", f"{count} notes")] if count > max(1, len(before["notes"])) else []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("world", "broken"),
-    [
-        ("{}", ()),
-        ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),)),
-    ],
+    [("{}", ()), ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),))],
 )
 @pytest.mark.promise("eval.escaped")
 async def test_broken_rule_is_recorded_and_fails_the_sample(
-    load: Callable[[str], tuple[Scenario, ...]],
-    toolset: Any,
-    world: str,
-    broken: tuple[BrokenRule, ...],
+    load: Load, toolset: Any, play: Play, world: str, broken: tuple[BrokenRule, ...]
 ) -> None:
     scenarios = load(f"{ADD}  world: {world}\n")
-    run = await replay(scenarios, gold_model, toolset=OneNoteOnly(toolset), progress=False)
+    run = await play(scenarios, toolset=OneNoteOnly(toolset))
     (record,) = run.records
     assert record.evidence.broken_rules == broken
     assert record.judgement.verdict is (Verdict.FAIL if broken else Verdict.PASS)
@@ -71,25 +64,20 @@ async def test_broken_rule_is_recorded_and_fails_the_sample(
     ]
 
 
-@pytest.mark.anyio
 async def test_session_without_broken_rules_records_none(
-    load: Callable[[str], tuple[Scenario, ...]], toolset: Any
+    load: Load, toolset: Any, play: Play
 ) -> None:
-    run = await replay(load(ADD), gold_model, toolset=toolset, progress=False)
+    run = await play(load(ADD), toolset=toolset)
     assert run.records[0].evidence.broken_rules == ()
     assert run.records[0].judgement.state_equal is True
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
 async def test_invalid_broken_rules_make_the_sample_invalid(
-    load: Callable[[str], tuple[Scenario, ...]],
-    toolset: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    rule: Any,
+    load: Load, toolset: Any, play: Play, monkeypatch: pytest.MonkeyPatch, rule: Any
 ) -> None:
     monkeypatch.setattr(RuledSession, "broken_rules", lambda *_: [rule])
-    run = await replay(load(ADD), gold_model, toolset=OneNoteOnly(toolset), progress=False)
+    run = await play(load(ADD), toolset=OneNoteOnly(toolset))
     (record,) = run.records
     assert record.judgement.verdict is Verdict.INVALID
     assert record.evidence.fault is not None

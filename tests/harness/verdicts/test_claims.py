@@ -285,7 +285,7 @@ def test_claim_model_cost_is_linear_and_bounded(part: str) -> None:
     times = math.ceil(claim_model.MOST_READ / 8 / len(part))
     short, long = (reads_of(part * (n * times)) for n in (1, 4))
     assert long <= 6 * short
-    assert reads_of(part * (1000 * times)) == reads_of(part * (100 * times))
+    assert reads_of(part * (40 * times)) == reads_of(part * (20 * times))
 
 
 def test_history_reads_a_bounded_part_of_arguments() -> None:

@@ -20,16 +20,14 @@ from lhkit.harness.record import (
     ModelCallRecord,
     Severity,
     TurnRecord,
-    TurnScore,
     Verdict,
 )
-from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.messages import GateOutcome, ToolCall
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
-
-Load = Callable[[str], tuple[Scenario, ...]]
+from tests.harness.build import Load
 
 OK = {"status": "ok", "data": {}}
 CANCELLED = {"status": "cancelled", "reason": "user did not confirm"}
@@ -238,17 +236,9 @@ def test_judge_makes_infrastructure_errors_invalid(
         ([turn(refused()), turn(add())], ["retry_after_rejection"]),
         ([turn(refused(), refused())], ["retry_after_rejection"]),
         ([turn(replace(refused(), gate=GateOutcome.ABSENT)), turn(add())], []),
-        ([turn(finish("note-5"))], ["invented_id"]),
-        ([turn(finish("note-0"))], []),
         ([turn(echoed("note-5"), finish("note-5"))], ["invented_id", "invented_id"]),
         ([turn(echoed("note-5"), finish("note-1"))], ["invented_id"]),
-        ([turn(finish("note"))], ["invented_id"]),
-        (
-            [turn(find(result={"status": "ok", "data": {"notes": ["note-5"]}}), finish("note-5"))],
-            [],
-        ),
         ([turn(find(result=error("not_found")), finish("note-9"))], []),
-        ([replace(turn(finish("note-7")), user="note-7을 끝내 줘")], []),
         ([turn(finish("note-7")), replace(turn(), user="note-7")], ["invented_id"]),
         ([turn(replace(add(), raw_args=None))], []),
         ([turn(refused(), add("Milk!"))], ["retry_after_rejection"]),
@@ -403,24 +393,15 @@ def test_unconfirmed_write_is_reported_in_an_invalid_sample(judged: Judged) -> N
 @pytest.mark.parametrize(
     ("calls", "score"),
     [
-        ((add(),), TurnScore(passed=False, due_calls=2, right_calls=1)),
-        ((add(), finish("note-0")), TurnScore(passed=True, due_calls=2, right_calls=2)),
-        (
-            (add(), finish("note-1"), find()),
-            TurnScore(passed=False, due_calls=2, right_calls=1),
-        ),
-        (
-            (add(), finish("note-0"), add("bread")),
-            TurnScore(passed=False, due_calls=2, right_calls=2, surplus_calls=1),
-        ),
-        (
-            (add(), finish("note-0"), find("other")),
-            TurnScore(passed=False, due_calls=2, right_calls=2, surplus_calls=1),
-        ),
+        ((add(),), (False, 2, 1, 0)),
+        ((add(), finish("note-0")), (True, 2, 2, 0)),
+        ((add(), finish("note-1"), find()), (False, 2, 1, 0)),
+        ((add(), finish("note-0"), add("bread")), (False, 2, 2, 1)),
+        ((add(), finish("note-0"), find("other")), (False, 2, 2, 1)),
     ],
 )
 def test_turn_score_counts_due_right_and_unexpected_calls(
-    judged: Judged, calls: tuple[CallRecord, ...], score: TurnScore
+    judged: Judged, calls: tuple[CallRecord, ...], score: tuple[bool, int, int, int]
 ) -> None:
     body = """
   turns:
@@ -433,12 +414,8 @@ def test_turn_score_counts_due_right_and_unexpected_calls(
           - {tool: find_notes, args: {query: milk}, optional: true}
 """
     (scored,) = judged(body, evidence(turn(*calls))).scores
-    assert (
-        scored.passed,
-        scored.due_calls,
-        scored.right_calls,
-        scored.surplus_calls,
-    ) == (score.passed, score.due_calls, score.right_calls, score.surplus_calls)
+    counts = (scored.due_calls, scored.right_calls, scored.surplus_calls)
+    assert (scored.passed, *counts) == score
 
 
 ROWS = """
@@ -540,32 +517,32 @@ def test_strict_scores_exclude_repaired_calls(
     judgement = judged(TWO, evidence(turn(*calls, model_calls=tuple(responses)), after=(MILK,)))
     (scored,) = judgement.scores
     assert scored.passed
-    assert (
-        scored.right_calls,
-        scored.strict_right_calls,
-        scored.strict_passed,
-    ) == scores
+    assert (scored.right_calls, scored.strict_right_calls, scored.strict_passed) == scores
+
+
+MILK_AND_TEA = Scenario.from_data(
+    {
+        "id": "s",
+        "ac": "AC-1",
+        "turns": [
+            {
+                "user": "hello",
+                "confirm": "accept",
+                "expect": {
+                    "calls": [
+                        {"tool": "add_note", "args": {"text": "milk"}},
+                        {"tool": "add_note", "args": {"text": "tea"}, "optional": True},
+                    ]
+                },
+            }
+        ],
+    }
+)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["milk", "tea"]), st.booleans()), max_size=4))
 @settings(deadline=None)
 def test_strict_score_is_at_most_the_repaired_score(calls: list[tuple[str, bool]]) -> None:
-    scenario = Scenario(
-        id="s",
-        ac="AC-1",
-        turns=(
-            Turn(
-                user="hello",
-                confirm="accept",
-                expect=Expect(
-                    calls=(
-                        ExpectedCall(tool="add_note", args={"text": "milk"}),
-                        ExpectedCall(tool="add_note", args={"text": "tea"}, optional=True),
-                    )
-                ),
-            ),
-        ),
-    )
     calls_made = [replace(add(text), model_call=0) for text, _ in calls]
     response = model_call(
         *(
@@ -574,12 +551,8 @@ def test_strict_score_is_at_most_the_repaired_score(calls: list[tuple[str, bool]
         )
     )
     tools = ToolMetadata(schemas={}, destructive=frozenset({"add_note"}))
-    judgement = judge(
-        scenario,
-        evidence(turn(*calls_made, model_calls=(response,))),
-        tools,
-        today=date(2026, 6, 15),
-    )
+    transcript = evidence(turn(*calls_made, model_calls=(response,)))
+    judgement = judge(MILK_AND_TEA, transcript, tools, today=date(2026, 6, 15))
     (scored,) = judgement.scores
     assert scored.strict_right_calls <= scored.right_calls <= scored.due_calls
     assert scored.strict_passed <= scored.passed

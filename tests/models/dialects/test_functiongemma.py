@@ -22,34 +22,14 @@ def only_call(raw: str) -> tuple[str, Any, tuple[str, ...]]:
     return call.name, call.args, call.repairs
 
 
-@pytest.mark.parametrize(
-    ("arguments", "args"),
-    [
-        ("x:5,y:7", {"x": 5, "y": 7}),
-        ("flag:true,none:null", {"flag": True, "none": None}),
-        (f"items:[{E}a{E},1,[]]", {"items": ["a", 1, []]}),
-        (f"o:{{inner:{E}v{E}}}", {"o": {"inner": "v"}}),
-        (f"number:{E}1012345678{E}", {"number": "1012345678"}),
-        (f"b:{E}true{E},o:{E}{{}}{E}", {"b": "true", "o": "{}"}),
-        (f"a:{E}}}<end_function_call>]{E}", {"a": "}<end_function_call>]"}),
-        (f'a:{E}둘\n째, "말"{E}', {"a": '둘\n째, "말"'}),
-        (f" a : {E}x{E} , b : -1.5 ", {"a": "x", "b": -1.5}),
-        ("", {}),
-    ],
-)
-def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> None:
-    assert only_call(marked(f"call:f{{{arguments}}}")) == ("f", args, ())
+def test_parse_allows_spaces_around_keys_and_values() -> None:
+    raw = marked(f"call:f{{ a : {E}x{E} , b : -1.5 }}")
+    assert only_call(raw) == ("f", {"a": "x", "b": -1.5}, ())
 
 
 @pytest.mark.parametrize("name", ["log-water", "habits.list", "물기록"])
 def test_parse_takes_any_tool_name(name: str) -> None:
     assert only_call(marked(f"call:{name}{{a:1}}"))[0] == name
-
-
-def test_parse_returns_a_fragment_without_the_end_token() -> None:
-    raw = f"<start_function_call>call:f{{a:{E}x{E}}}"
-    result = DIALECT.parse(raw)
-    assert (result.calls, result.fragment) == ((), raw)
 
 
 def test_generation_stops_at_a_response_token() -> None:
@@ -157,12 +137,3 @@ def test_encode_keeps_nested_types_and_default_values() -> None:
         f"enum:[{E}type{E},{E}string{E}],type:[{E}STRING{E},{E}NULL{E}]}},type:{E}ARRAY{E}}}}},"
         f"type:{E}OBJECT{E}}}"
     ) in prompt
-
-
-def test_parse_handles_an_escape_across_chunks() -> None:
-    raw = marked(r'call:f{a:"\"<end_function_call>\\"}')
-    parser = DIALECT.incremental()
-    events = [event for char in raw for event in parser.feed(char)]
-    [call] = parser.close().calls
-    assert call.args == {"a": '"<end_function_call>\\'}
-    assert len(events) == 1

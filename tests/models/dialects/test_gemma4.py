@@ -1,7 +1,5 @@
 """The `gemma4` dialect: thinking split off, a system turn, results in the model's turn."""
 
-from typing import Any
-
 import pytest
 
 from lhkit.messages import ToolCallMessage, UserMessage
@@ -50,45 +48,6 @@ def test_incremental_streams_thinking_before_text_and_call() -> None:
     raw = f"<|channel>thought\n생각<channel|>네{marked('call:f{}')}"
     kinds = [type(event) for char in raw for event in parser.feed(char)]
     assert kinds == [ThinkingDelta, ThinkingDelta, TextDelta, ToolCallParsed]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "args"),
-    [
-        ("n:5,b:true,z:null", {"n": 5, "b": True, "z": None}),
-        (f"phone:{Q}123{Q}", {"phone": "123"}),
-        (f"o:{{{Q}a b{Q}:[{Q}x{Q}]}}", {"o": {"a b": ["x"]}}),
-        (f"a:{Q}<tool_call|>}}{Q}", {"a": "<tool_call|>}"}),
-        (f'a:{Q}say "hi"{Q}', {"a": 'say "hi"'}),
-    ],
-)
-def test_parse_keeps_types_of_values(arguments: str, args: dict[str, Any]) -> None:
-    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
-    assert (call.args, call.repairs) == (args, ())
-
-
-def test_parse_repairs_a_value_without_delimiters() -> None:
-    [call] = DIALECT.parse(marked("call:f{a:서울}")).calls
-    assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "args"),
-    [
-        ("refs:['ds_1','ds_2']", {"refs": ["ds_1", "ds_2"]}),
-        ("tags:['red, dark','blue']", {"tags": ["red, dark", "blue"]}),
-        ("mode:'fast',n:1", {"mode": "fast", "n": 1}),
-    ],
-)
-def test_parse_strips_single_quotes(arguments: str, args: dict[str, Any]) -> None:
-    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
-    assert (call.args, call.repairs) == (args, ("single_quoted",))
-
-
-def test_parse_returns_a_fragment_for_a_truncated_string() -> None:
-    # vLLM's gemma4 parser reports it as complete.
-    result = DIALECT.parse(f"<|tool_call>call:f{{a:{Q}서")
-    assert (result.calls, result.truncated) == ((), True)
 
 
 def test_render_call_quotes_a_delimiter_as_json() -> None:

@@ -37,9 +37,7 @@ def test_constrain_refuses_an_unknown_constraint() -> None:
 
 
 @pytest.mark.parametrize("constraint", ["auto", "required"])
-def test_constrain_is_deterministic(
-    constraint: Any,
-) -> None:
+def test_constrain_is_deterministic(constraint: Any) -> None:
     tools = [tool("f", a={"type": "string"}), tool("습관", b={"type": "integer"})]
     fields = DIALECT.constrain(tools, constraint)
     assert fields == DIALECT.constrain(tools, constraint)
@@ -66,10 +64,7 @@ def test_constrain_is_deterministic(
         ({"type": "object"}, "object"),
         ({"type": "object", "properties": {"b": {"not": {}}}}, "type"),
         ({"type": "object", "properties": {"b": {}}, "minProperties": 1}, "minProperties"),
-        (
-            {"type": "object", "properties": {"b": {"type": "null"}}, "required": ["c"]},
-            "required",
-        ),
+        ({"type": "object", "properties": {"b": {"type": "null"}}, "required": ["c"]}, "required"),
         (
             {
                 "type": "object",

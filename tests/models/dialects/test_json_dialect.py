@@ -123,11 +123,7 @@ def test_parse_drops_marks_around_calls(
         ('{"name": "f", "a": 1}', {"a": 1}, ("flat_parameters",)),
         ('{"name": "f", "id": 3, "parameters": {"a": 1}}', {"a": 1}, ("extra_keys",)),
         ('{"name": "f", "parameters": "{\\"a\\": 1}"}', {"a": 1}, ("string_parameters",)),
-        (
-            '{"function": {"name": "f", "arguments": {}}}',
-            {},
-            ("nested_function", "arguments_key"),
-        ),
+        ('{"function": {"name": "f", "arguments": {}}}', {}, ("nested_function", "arguments_key")),
         ('{"name": "f", "parameters": {"a": 0, "a": 1}}', {"a": 1}, ("duplicate_key",)),
         ('{"name": "f", "parameters": {"a": "x\ny"}}', {"a": "x\ny"}, ("control_character",)),
         ('{"name": "f", "parameters": {"a": 1,},}', {"a": 1}, ("trailing_comma",)),

@@ -7,7 +7,7 @@ import pytest
 from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.parser import ParseResult
-from lhkit.tool_results import ToolErr, ToolOk
+from lhkit.tool_results import ToolOk
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]
@@ -163,13 +163,3 @@ def test_encode_separates_calls_by_commas() -> None:
     message = ToolCallMessage.of(name="f", args=args, result=ToolOk({}))
     prompt = DIALECT.encode([UserMessage(text="?"), message], TOOLS)
     assert 'model\n[f(a="서울", b=3, c=True)]<end_of_turn>' in prompt
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "raw"),
-    [("", {}, "[f(a="), ("f", "[f(1)]", "[f(1)]"), ("f", {"a": {1}}, "[f(a={1})]")],
-)
-def test_encode_shows_malformed_calls_as_written(name: str, args: Any, raw: str) -> None:
-    message = ToolCallMessage.of(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
-    prompt = DIALECT.encode([UserMessage(text="?"), message], ())
-    assert f"model\n{raw}<end_of_turn>" in prompt

@@ -28,6 +28,7 @@ TOOL = {
 SCRIPT = """
 import json, sys
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.tool_parsers import ToolParserManager
 from vllm.tool_parsers.functiongemma_tool_parser import FunctionGemmaToolParser
 from vllm.tool_parsers.gemma4_engine_tool_parser import Gemma4EngineToolParser
 from vllm.tool_parsers.pythonic_tool_parser import PythonicToolParser
@@ -53,7 +54,7 @@ for dialect, raw in asked["written"]:
     parsed = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
     calls = [[c.function.name, json.loads(c.function.arguments)] for c in parsed.tool_calls]
     found.append(calls)
-print("FOUND" + json.dumps(found))
+print("FOUND" + json.dumps([found, list(ToolParserManager.lazy_parsers)]))
 """
 
 E = "<escape>"
@@ -99,12 +100,7 @@ CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
         [],
         [["log-water", {"a": "x"}]],
     ),
-    "pythonic refuses a fence": (
-        "pythonic",
-        "```tool_code\n[f(a=1)]\n```",
-        [],
-        [["f", {"a": 1}]],
-    ),
+    "pythonic refuses a fence": ("pythonic", "```tool_code\n[f(a=1)]\n```", [], [["f", {"a": 1}]]),
     "pythonic refuses words before": ("pythonic", "네 [f(a=1)]", [], [["f", {"a": 1}]]),
     "pythonic refuses words after": ("pythonic", "[f(a=1)] 네", [], [["f", {"a": 1}]]),
     "pythonic refuses a leading newline": ("pythonic", "\n[f(a=1)]", [], [["f", {"a": 1}]]),
@@ -172,7 +168,8 @@ CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def vllm_found() -> dict[str, list[Any]]:
+def vllm_found() -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the calls of each case that vLLM's parsers find, and the names of its parsers."""
     cases = [[dialect, raw] for dialect, raw, _, _ in CASES.values()]
     written = json.dumps({"tool": TOOL, "written": cases})
     command = [sys.executable, "-c", SCRIPT]
@@ -180,26 +177,23 @@ def vllm_found() -> dict[str, list[Any]]:
         command, input=written, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    return dict(zip(CASES, json.loads(done.stdout.rpartition("FOUND")[2]), strict=True))
+    found, parsers = json.loads(done.stdout.rpartition("FOUND")[2])
+    return dict(zip(CASES, found, strict=True)), parsers
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_parse_keeps_what_vllm_parsers_lose(case: str, vllm_found: dict[str, list[Any]]) -> None:
+def test_parse_keeps_what_vllm_parsers_lose(
+    case: str, vllm_found: tuple[dict[str, Any], Any]
+) -> None:
     dialect, raw, vllms, ours = CASES[case]
     result = DIALECTS[dialect].parse(raw, [TOOL])
     assert [[call.name, call.args] for call in result.calls] == ours
-    assert vllm_found[case] == vllms
+    assert vllm_found[0][case] == vllms
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_serve_line_names_a_parser_of_vllm(family: Family, parsers_of_vllm: frozenset[str]) -> None:
+def test_serve_line_names_a_parser_of_vllm(
+    family: Family, vllm_found: tuple[Any, list[str]]
+) -> None:
     options = family.parser_args
-    assert options[options.index("--tool-call-parser") + 1] in parsers_of_vllm
-
-
-@pytest.fixture(scope="module")
-def parsers_of_vllm() -> frozenset[str]:
-    script = "from vllm.tool_parsers import ToolParserManager as m; print(*m.lazy_parsers)"
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-    return frozenset(done.stdout.split())
+    assert options[options.index("--tool-call-parser") + 1] in vllm_found[1]

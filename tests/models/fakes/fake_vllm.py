@@ -50,7 +50,7 @@ class Served(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         choice = {"index": 0, "text": self.weights, "finish_reason": "stop", "stop_reason": None}
-        chunk = {"choices": [{**choice, "token_ids": [7], "prompt_token_ids": [2]}]}
+        chunk = {"choices": [{**choice, "token_ids": [7], "prompt_token_ids": [2, 105]}]}
         usage = {"prompt_tokens": 1, "total_tokens": 2, "completion_tokens": 1}
         events = [json.dumps(chunk), json.dumps({"choices": [], "usage": usage}), "[DONE]"]
         self.answer("".join(f"data: {each}\n\n" for each in events), "text/event-stream")

@@ -1,23 +1,28 @@
-"""The gold model does what a scenario expects, or says what it cannot derive."""
+"""Models without weights: what they do for a scenario, or what cannot be derived."""
 
 import gc
 import weakref
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.reference import gold_model, gold_models, silent_model
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.author.examples import example, texts_of
+from lhkit.harness.author.reference import always_call_model, gold_model, gold_models
+from lhkit.harness.sample import run_sample
 from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.responses import Finished
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode
+from tests.harness.build import Load
 
-Load = Callable[[str], tuple[Scenario, ...]]
+pytestmark = pytest.mark.anyio
+
 
 HEAD = """
 - id: s
@@ -39,7 +44,6 @@ def after(*tools: str) -> list[Message]:
     return [UserMessage(text="hello"), *calls]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("matcher", "value"),
     [
@@ -65,7 +69,6 @@ async def test_gold_derives_value_from_matcher(
     assert response.calls[0].args == {"v": value}
 
 
-@pytest.mark.anyio
 async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolRegistry) -> None:
     args = "{text: {any: true}, tag: {any: true}}"
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
@@ -73,7 +76,6 @@ async def test_gold_derives_value_of_any_from_schema(load: Load, registry: ToolR
     assert response.calls[0].args == {"text": "sample", "tag": "home"}
 
 
-@pytest.mark.anyio
 async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
@@ -96,7 +98,6 @@ async def test_gold_makes_required_calls_in_order(load: Load, registry: ToolRegi
     assert other.text == "OK."
 
 
-@pytest.mark.anyio
 async def test_gold_uses_given_calls_and_reply(load: Load, registry: ToolRegistry) -> None:
     (scenario,) = load(
         HEAD
@@ -145,12 +146,6 @@ def test_gold_names_field_that_cannot_be_derived(
         gold_model(scenario, registry)
 
 
-@pytest.mark.anyio
-async def test_silent_model_does_nothing() -> None:
-    response = await next_message(silent_model(), *after())
-    assert (response.text, response.calls) == ("", ())
-
-
 ANY_KIND = "{tool: add, args: {kind: {any: true}}}"
 
 
@@ -172,7 +167,6 @@ def only_add(kind: str) -> ToolRegistry:
     return registry
 
 
-@pytest.mark.anyio
 async def test_gold_models_plan_per_tools(load: Load) -> None:
     """One of whatever the tool names: another tool of that name, asked later, is another plan."""
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
@@ -186,7 +180,6 @@ async def test_gold_models_plan_per_tools(load: Load) -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_gold_models_raise_every_time(load: Load) -> None:
     (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
     make = gold_models()
@@ -209,3 +202,93 @@ def test_gold_models_release_tools_of_finished_samples(load: Load) -> None:
     registries.clear()
     gc.collect()
     assert [each() is None for each in gone] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"const": 3},
+        {"enum": ["b", "a"]},
+        {"default": 7, "type": "integer"},
+        {"examples": ["x@y"]},
+        {"type": "string", "maxLength": 3},
+        {"type": "string", "minLength": 20},
+        {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"},
+        {"type": "string", "pattern": r"^[A-Z]{2}-(?:red|blue)\d+\.$"},
+        {"type": "string", "pattern": r"^((a|b)c){3}[^x]?\w$"},
+        {"type": "integer"},
+        {"type": "integer", "minimum": 5, "maximum": 9},
+        {"type": "integer", "maximum": -3},
+        {"type": "integer", "exclusiveMinimum": 4},
+        {"type": "number", "maximum": 0.5},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": ["integer", "null"]},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 2},
+        {"type": "object", "properties": {"a": {"type": "null"}, "b": {}}, "required": ["a"]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer", "minimum": 2}}},
+    ],
+)
+def test_example_matches_schema(schema: dict[str, Any]) -> None:
+    Draft202012Validator(schema).validate(example(SchemaNode.of(schema)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("taken", ["taken"]),
+        ("(?:moved|pushed) it", ["moved it", "pushed it"]),
+        (r"\d{2}:[0-5]", ["00:0", "11:5"]),
+        ("no (?=way)", []),
+        ("(", []),
+        ("a{99}", []),
+    ],
+)
+def test_texts_of_match_pattern(pattern: str, texts: list[str]) -> None:
+    assert list(texts_of(pattern)) == texts
+
+
+LAX = """\
+- id: a-en-01
+  ac: AC-1
+  locale: en
+  turns:
+    - user: "Jot it down."
+      confirm: accept
+      expect: {extra: any}
+      reply: {contains_any: [logged]}
+  final: {notes: [{}]}
+"""
+TEXT = {"type": "string", "maxLength": 80}
+
+
+def writing(name: str, argument: str) -> ToolDefinition:
+    return ToolDefinition(
+        name=name,
+        description="Write",
+        parameters={"type": "object", "properties": {argument: TEXT}, "required": [argument]},
+        handler=lambda _args, _notes: ToolOk({"done": True}),
+        is_destructive=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "calls"),
+    [
+        ([], ["find_notes", "add_note", "finish_note"]),
+        (["text"], ["find_notes", "add_note", "finish_note", "write_0"]),
+        (["page_id", "text"], ["find_notes", "add_note", "finish_note", "write_1"]),
+        (["text", "text", "text"], ["find_notes", "add_note", "write_0", "write_1"]),
+    ],
+)
+async def test_always_call_model_claims_success_within_message_limit(
+    toolset: Any, load: Load, more: list[str], calls: list[str]
+) -> None:
+    added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
+    larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))
+    (scenario,) = load(LAX)
+    played = await run_sample(scenario, always_call_model(scenario, larger), larger)
+    assert [call.tool for call in played.evidence.turns[0].calls] == calls
+    assert "It is all done!" in played.evidence.turns[0].reply

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from lhkit.errors import importing
 from lhkit.files import installed_version
-from lhkit.harness.export.conversation import json_bytes
+from lhkit.harness.export.conversation import call_id, json_bytes
 from lhkit.harness.export.inspect_log import start_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
@@ -184,11 +184,11 @@ class _Trace:
         for index, request in ((None, None), *enumerate(turn.model_calls)):
             calls = [call for call in turn.calls if call.model_call == index]
             begun_s = at_s if request is None else at_s + request.offset_s + request.duration_s
-            ids = [f"call{self._calls + n:05d}" for n in range(len(calls))]
+            named = [(call_id(n), call) for n, call in enumerate(calls, start=self._calls)]
             self._calls += len(calls)
-            self._add_request(request, list(zip(ids, calls, strict=True)), span, at_s)
-            for call_id, call in zip(ids, calls, strict=True):
-                begun_s = self._add_call(call_id, call, span, begun_s)
+            self._add_request(request, named, span, at_s)
+            for name, call in named:
+                begun_s = self._add_call(name, call, span, begun_s)
 
     def _add_request(
         self,
@@ -204,8 +204,8 @@ class _Trace:
         parts = [
             *_text(text),
             *(
-                {"type": "tool_call", "id": call_id, "name": call.tool, "arguments": call.raw_args}
-                for call_id, call in calls
+                {"type": "tool_call", "id": name, "name": call.tool, "arguments": call.raw_args}
+                for name, call in calls
             ),
         ]
         response = _message("assistant", parts)
@@ -225,7 +225,6 @@ class _Trace:
         self._history.append(response)
 
     def _request_attributes(self, request: ModelCallRecord) -> _Json:
-        """Return the attributes of a request by the conventions."""
         response = request.response
         identity, usage = response.identity, response.usage
         server = urlsplit(identity.base_url.split(" ")[0] if identity else "")
@@ -250,7 +249,7 @@ class _Trace:
             "lhkit.dialect": identity.dialect if identity else None,
         }
 
-    def _add_call(self, call_id: str, call: CallRecord, parent: Any, at_s: float) -> float:
+    def _add_call(self, name: str, call: CallRecord, parent: Any, at_s: float) -> float:
         """Add the span of a tool call with that of its confirmation; return when it ended."""
         ended_s = at_s + call.validation_s + call.waiting_s + call.handler_s
         is_error = call.result.get("status") == "error"
@@ -258,7 +257,7 @@ class _Trace:
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": call_id,
+            "gen_ai.tool.call.id": name,
             "gen_ai.tool.call.arguments": json_or_repr(call.raw_args),
             "gen_ai.tool.call.result": json_or_repr(dict(call.result)),
             "error.type": call.outcome if is_error else None,
@@ -273,7 +272,7 @@ class _Trace:
         if call.gate.was_asked:
             confirm_s = at_s + call.validation_s
             attributes = {
-                "gen_ai.tool.call.id": call_id,
+                "gen_ai.tool.call.id": name,
                 "lhkit.confirm.gate": str(call.gate),
                 "lhkit.confirm.answer": call.answer,
                 "lhkit.confirm.summary": call.summary,
@@ -282,7 +281,7 @@ class _Trace:
             }
             ended_confirm_s = confirm_s + call.waiting_s
             self._span(f"confirm {call.tool}", span, confirm_s, ended_confirm_s, attributes)
-        response = {"type": "tool_call_response", "id": call_id, "response": dict(call.result)}
+        response = {"type": "tool_call_response", "id": name, "response": dict(call.result)}
         self._history.append(_message("tool", [response]))
         return ended_s
 

@@ -1,0 +1,67 @@
+"""Records built for tests, and the types of the fixtures of `conftest.py`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from lhkit.events import EndReason
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.scenario import Scenario
+from lhkit.responses import Finished
+
+Load = Callable[[str], tuple[Scenario, ...]]
+Play = Callable[..., Awaitable[Run]]
+
+PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
+
+
+def model_call(duration_s: float = 0.0, offset_s: float = 0.0, **finished: Any) -> ModelCallRecord:
+    response = Finished(reason="stop", **finished)
+    return ModelCallRecord(response=response, duration_s=duration_s, offset_s=offset_s)
+
+
+def turn_of(*model_calls: ModelCallRecord, **more: Any) -> TurnRecord:
+    more = {"user": "hello", "ended": EndReason.ANSWERED, **more}
+    return TurnRecord(model_calls=model_calls, **more)
+
+
+def sample(
+    scenario: str = "s",
+    verdict: Verdict | str = PASS,
+    repeat: int = 0,
+    *turns: TurnRecord,
+    ac: str = "AC-1",
+    locale: str = "ko",
+    tags: tuple[str, ...] = (),
+    content_hash: str = "h",
+    **judgement: Any,
+) -> SampleRecord:
+    return SampleRecord(
+        sample_id=SampleId(scenario=scenario, repeat=repeat),
+        content_hash=content_hash,
+        ac=ac,
+        locale=locale,
+        tags=tags,
+        evidence=Evidence(turns=turns),
+        judgement=Judgement(verdict=Verdict(verdict), **judgement),
+    )
+
+
+class SteppingClock:
+    """Monotonic seconds that advance by a fixed step at every look."""
+
+    def __init__(self, step_s: float = 0.001) -> None:
+        self._now_s = 0.0
+        self._step_s = step_s
+
+    def __call__(self) -> float:
+        self._now_s += self._step_s
+        return self._now_s
