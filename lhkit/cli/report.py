@@ -64,6 +64,7 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         RunError: a run cannot be read, or a file cannot be written.
         MissingPackageError: the packages of the extra `report` are not installed.
     """
+    from lhkit.harness.compare import compare
     from lhkit.harness.report.junit import junit_xml
     from lhkit.harness.report.markdown import markdown
     from lhkit.harness.report.page import html_page
@@ -85,13 +86,14 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     html = options.html
     if html is None and options.markdown is None and options.junit is None:
         html = options.folder / ("report-part.html" if selector.words else "report.html")
-    compared: dict[str, Any] = {"name": name, "findings": findings}
-    compared |= {"baseline": baseline, "margin": options.margin}
+    shown: dict[str, Any] = {"name": name, "findings": findings}
+    if baseline is not None:
+        shown["comparison"] = compare(baseline, run, margin=options.margin)
     console = Console(stderr=options.markdown == STDOUT)
     if html is not None:
-        write_report(html, html_page(run, catalog, **compared))
+        write_report(html, html_page(run, catalog, **shown))
     if options.markdown is not None:
-        write_report(options.markdown, markdown(run, catalog, **compared))
+        write_report(options.markdown, markdown(run, catalog, **shown))
     if options.junit is not None:
         write_report(options.junit, junit_xml(run, catalog, name=name, findings=findings))
     written = [p for p in (html, options.markdown, options.junit) if p not in {None, STDOUT}]

@@ -509,7 +509,7 @@ def parse_moment(text: str | None) -> datetime | None:
 def first_fault(error: ValidationError, *, drop: int = 0) -> str:
     """Return the first fault of a validation, after its path without the first `drop` parts."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"][drop:])) or "record"
+    where = ".".join(map(str, first["loc"][drop:])) or "(top)"
     return f"{where}: {first['msg']}"
 
 

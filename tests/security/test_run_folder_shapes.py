@@ -127,7 +127,7 @@ def readers(
     if is_slow:
         yield "html", lambda: html_page(run, catalog, name="x")
         yield "parquet", lambda: write_parquet(run, out)
-    yield "markdown", lambda: markdown(run, catalog, name="x", baseline=run)
+    yield "markdown", lambda: markdown(run, catalog, name="x", comparison=compare(run, run))
     yield "junit", lambda: junit_xml(run, catalog, name="x")
     yield "repr", lambda: (repr(run), run._repr_html_(), run.toolset)
     yield (

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
-from lhkit.harness.compare import compare
 from lhkit.harness.html import failures_first
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, first_divergence
@@ -43,8 +42,7 @@ def markdown(
     catalog: Catalog,
     *,
     name: str,
-    baseline: Run | None = None,
-    margin: float | None = None,
+    comparison: Comparison | None = None,
     findings: Sequence[str] | None = None,
     max_chars: int = MAX_CHARS,
 ) -> str:
@@ -54,18 +52,14 @@ def markdown(
         run: the run to report.
         catalog: the locale's texts.
         name: the name of the run.
-        baseline: an earlier run to compare with.
-        margin: the points by which the run may be worse (`compare.compare`).
+        comparison: with an earlier run.
         findings: the thresholds that are not reached, as sentences; None if there were none.
         max_chars: the limit; the last line then reports the number of omitted failures.
     """
     summary = run.summary()
-    compared: Iterable[str] = ()
-    if baseline is not None:
-        compared = _comparison_lines(compare(baseline, run, margin=margin), catalog)
     lines = (
         *_head_lines(run, summary, catalog, name, findings),
-        *compared,
+        *(() if comparison is None else _comparison_lines(comparison, catalog)),
         *_metadata_lines(run, summary, catalog),
     )
     head = "\n".join(lines)

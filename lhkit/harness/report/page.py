@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lhkit.harness.compare import compare
 from lhkit.harness.history import History
 from lhkit.harness.html import asset, failures_first, render
 from lhkit.harness.metrics import Summary
@@ -59,8 +58,7 @@ def html_page(
     catalog: Catalog,
     *,
     name: str,
-    baseline: Run | None = None,
-    margin: float | None = None,
+    comparison: Comparison | None = None,
     findings: Sequence[str] | None = None,
 ) -> str:
     """Return the HTML page of a run.
@@ -69,15 +67,13 @@ def html_page(
         run: the run to report.
         catalog: the locale's texts.
         name: the name of the run.
-        baseline: an earlier run to compare with.
-        margin: the points by which the run may be worse (`compare.compare`).
+        comparison: with an earlier run.
         findings: the thresholds that are not reached, as sentences; None if there were none.
 
     Raises:
         MissingPackageError: altair or vl-convert is not installed.
     """
     summary = run.summary()
-    comparison = None if baseline is None else compare(baseline, run, margin=margin)
     script = asset("page.js")
     return render(
         "page.html.j2",

@@ -5,6 +5,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
+from lhkit.harness.compare import compare
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.markdown import code, markdown, table_lines
 from lhkit.harness.results import Run
@@ -89,7 +90,7 @@ def test_table_lines_escape_bars_and_embolden_the_total() -> None:
 
 @pytest.mark.promise("report.escapes")
 def test_markdown_of_hostile_text_has_no_format_link_or_mention() -> None:
-    shown = markdown(HOSTILE_RUN, ENGLISH, name="x", baseline=FULL_RUN)
+    shown = markdown(HOSTILE_RUN, ENGLISH, name="x", comparison=compare(FULL_RUN, HOSTILE_RUN))
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(shown)
     bare = re.sub(r"<(code|pre)\b[^>]*>.*?</\1>", "", html, flags=re.DOTALL)
     assert "pwned" not in bare
@@ -102,7 +103,8 @@ def test_markdown_of_hostile_text_has_no_format_link_or_mention() -> None:
 
 def test_markdown_with_a_baseline_has_a_comparison() -> None:
     before = run_of(full_record("one", verdict=Verdict.PASS), name="before")
-    shown = markdown(run_of(full_record("one"), name="b"), ENGLISH, name="b", baseline=before)
+    after = run_of(full_record("one"), name="b")
+    shown = markdown(after, ENGLISH, name="b", comparison=compare(before, after))
     assert "### Comparison with the baseline" in shown
     assert "| pass rate, in points | 1/1 100% | 0/1 0% |" in shown
     assert "- Regressions (1): `one`" in shown

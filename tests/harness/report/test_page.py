@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from lhkit.harness.compare import compare
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.metadata import eval_command, run_metadata
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @cache
 def page() -> str:
-    return html_page(FULL_RUN, KOREAN, name="gemma", baseline=FULL_RUN)
+    return html_page(FULL_RUN, KOREAN, name="gemma", comparison=compare(FULL_RUN, FULL_RUN))
 
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -76,7 +77,8 @@ def test_page_policy_allows_only_its_script() -> None:
 @pytest.mark.promise("report.escapes")
 def test_page_of_hostile_text_has_no_script_handler_or_unknown_element() -> None:
     tame = Parsed(page())
-    html = html_page(HOSTILE_RUN, KOREAN, name="</title><script>", baseline=FULL_RUN)
+    compared = compare(FULL_RUN, HOSTILE_RUN)
+    html = html_page(HOSTILE_RUN, KOREAN, name="</title><script>", comparison=compared)
     wild = Parsed(html)
     assert len(wild.all("script")) == 1
     assert {name for name, _ in wild.elements} <= {name for name, _ in tame.elements}
@@ -162,7 +164,7 @@ def test_page_of_an_empty_run() -> None:
 def test_page_with_a_baseline_has_both_transcripts() -> None:
     before = run_of(full_record("one"), name="before")
     after = run_of(full_record("one", verdict=Verdict.PASS), name="after")
-    html = html_page(after, ENGLISH, name="after", baseline=before)
+    html = html_page(after, ENGLISH, name="after", comparison=compare(before, after))
     assert "Comparison with the baseline" in html
     assert "Improvements (1):" in html
     section = html.partition('id="flips"')[2].partition("</section>\n")[0]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from lhkit.harness.compare import compare
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
@@ -92,7 +93,7 @@ def test_page_runs_no_hostile_text_without_the_policy(
 ) -> None:
     first = HOSTILE_RUN.records[0].sample_id
     before = Run(records=(full_record(first.scenario, verdict=Verdict.PASS),))
-    address = written(HOSTILE_RUN, baseline=before)
+    address = written(HOSTILE_RUN, comparison=compare(before, HOSTILE_RUN))
     page, requests, console = opened(browser, address, bypass_csp=True)
     assert open_all(page) == 4  # two samples, and both sides of one flip
     page.mouse.move(300, 300)
@@ -163,7 +164,9 @@ def test_page_without_scripts_shows_transcripts(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_text_has_contrast(scheme: str, browser: Browser, written: Callable[..., str]) -> None:
-    page, _, _ = opened(browser, written(FULL_RUN, baseline=FULL_RUN), color_scheme=scheme)
+    page, _, _ = opened(
+        browser, written(FULL_RUN, comparison=compare(FULL_RUN, FULL_RUN)), color_scheme=scheme
+    )
     open_all(page)
     assert page.evaluate(CONTRAST) == []
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -175,7 +178,9 @@ def test_page_on_a_narrow_screen_does_not_scroll_sideways(
 ) -> None:
     for run in (FULL_RUN, HOSTILE_RUN):
         page, _, _ = opened(
-            browser, written(run, baseline=FULL_RUN), viewport={"width": 380, "height": 800}
+            browser,
+            written(run, comparison=compare(FULL_RUN, run)),
+            viewport={"width": 380, "height": 800},
         )
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 380

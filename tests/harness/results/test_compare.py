@@ -404,5 +404,5 @@ def test_comparison_view_shows_the_first_divergence(ids: tuple[int, ...], words:
     where = f"first divergence: turn 1, {words}"
     text = shown(compare(old, new))
     assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
-    text = markdown(new, load_catalog("en"), name="new", baseline=old)
+    text = markdown(new, load_catalog("en"), name="new", comparison=compare(old, new))
     assert f"  - `s` {where}: `…" in text
