@@ -149,22 +149,6 @@ async def test_result_violating_output_schema_is_an_error(raw: Raw) -> None:
             assert "Whatever it did is done" in done.result.reason
 
 
-async def test_json_rpc_error_is_recorded_and_dead_server_is_invalid(raw: Raw) -> None:
-    turn = {"user": "Go.", "confirm": "accept"}
-    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
-    error = {"error": {"code": -32602, "message": "Invalid params: q"}}
-    toolset = raw({"fail": error, "end": "die"}, last="that was it")
-    verdicts, reasons = [], []
-    for tool in ("fail", "end"):
-        model = ScriptedModel([call(tool), say("No.")])
-        run = await replay([scenario], model, toolset=toolset, progress=False)
-        verdicts.append(run.records[0].judgement.verdict.value)
-        calls = run.records[0].evidence.turns[0].calls if run.records[0].evidence.turns else ()
-        reasons += [each.result.get("reason") for each in calls]
-    assert (verdicts[0] != "invalid", verdicts[1]) == (True, "invalid")
-    assert reasons[0] == "Invalid params: q"
-
-
 async def test_result_with_nan_is_reported(raw: Raw) -> None:
     structured = {"structuredContent": {"share": float("nan")}}
     answers = {
@@ -264,6 +248,7 @@ def test_server_repr_hides_variable_values(monkeypatch: pytest.MonkeyPatch) -> N
 def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
         """{
+  "inputs": [{"type": "promptString", "id": "key", "password": true}], // as VS Code writes
   // servers of mine, "quoted" /* in */ a comment
   "servers": {
     /* two
@@ -277,33 +262,6 @@ def test_mcp_json_allows_comments_and_trailing_commas(tmp_path: Path) -> None:
     toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
     assert isinstance(toolset, McpToolset)
     assert toolset.launched == Launch(command="x", args=("http://y//z", "a,]", "/* no */", '"//'))
-
-
-async def test_scored_run_with_an_entry_of_vs_code(
-    raw: Raw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    draft_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
-    schema = {**draft_7, "properties": {"q": {"type": "array", "items": [{"type": "string"}]}}}
-    raw({"go": {"result": {"content": [text("fine")]}}}, tools={"go": {"inputSchema": schema}})
-    monkeypatch.setenv("RAW_SCRIPT", str(tmp_path / "script.json"))
-    words = json.dumps([str(RAW), "${env:RAW_SCRIPT}"])
-    (tmp_path / "mcp.json").write_text(
-        f"""{{
-  "inputs": [{{"type": "promptString", "id": "key", "password": true}}], // used elsewhere
-  "servers": {{
-    "a": {{"type": "stdio", "command": {json.dumps(sys.executable)}, "args": {words},}},
-  }},
-}}
-""",
-        encoding="utf-8",
-    )
-    toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
-    expected = {"tool": "go", "args": {"q": ["x"]}, "result": "ok"}
-    turn = {"user": "Go.", "confirm": "accept", "expect": {"calls": [expected]}}
-    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
-    model = ScriptedModel([call("go", q=["x"]), say("fine")])
-    (record,) = (await replay([scenario], model, toolset=toolset, progress=False)).records
-    assert (record.judgement.verdict.value, record.judgement.reasons) == ("pass", ())
 
 
 class Refusing(BaseHTTPRequestHandler):

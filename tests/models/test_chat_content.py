@@ -360,13 +360,9 @@ THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
 def test_chat_content_reads_a_list_of_parts(content: Any, text: str, thinking: str) -> None:
     events, result = events_of([{"content": content}])
     assert (result.text, result.thinking) == (text, thinking)
+    assert events_of([{"reasoning_content": content}])[1].thinking == thinking + text
     assert "".join(each.text for each in events if isinstance(each, TextDelta)) == text
     assert "".join(each.text for each in events if isinstance(each, ThinkingDelta)) == thinking
-
-
-def test_chat_content_reads_thinking_as_a_list_of_parts() -> None:
-    _, result = events_of([{"reasoning_content": [{"type": "text", "text": "음"}]}])
-    assert (result.text, result.thinking) == ("", "음")
 
 
 @pytest.mark.parametrize("first", [0, 0.0, " 0 "])

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
+from lhkit.cli.eval_options import EvalOptions
+from lhkit.cli.eval_run import run_name
 from lhkit.cli.finish import _print_error
-from lhkit.errors import ServerFailedError
+from lhkit.errors import ServerFailedError, UsageError
 from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 PACKAGE = Path(app.__file__).parent
@@ -94,18 +96,11 @@ def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_pat
     "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
 )
 def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
-    from lhkit.cli.eval_options import EvalOptions
-    from lhkit.cli.eval_run import run_name
-    from lhkit.errors import UsageError
-
     with pytest.raises(UsageError, match="cannot name a folder"):
         run_name(EvalOptions(name=name, runs_dir=tmp_path))
 
 
 def test_a_default_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
-    from lhkit.cli.eval_options import EvalOptions
-    from lhkit.cli.eval_run import run_name
-
     name = run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
     assert name.isprintable()
