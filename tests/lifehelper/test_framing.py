@@ -212,36 +212,24 @@ def test_find_negation_never_raises_or_returns_an_empty_text(sentence: str) -> N
     assert find_negation(sentence) != ""
 
 
-@pytest.mark.parametrize("text", ["", "  ", "\n", "...", "!?", "\u3000", "\u200b"])
-def test_is_blank_without_letters(text: str) -> None:
-    assert is_blank(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "나는 …한다",
-            "나는 ...한다",
-            "나는 …하는 사람이다.",
-            "'나는 …한다'",
-            "저는 … 합니다",
-            "나는 … 한다",
-        ),
-        *("I …", "I ...", "i am one who …", "I am someone who ...", "“I …”", "I'm …", "I am ___"),
-    ],
+BLANK = (
+    *("", "  ", "\n", "...", "!?", "\u3000", "\u200b"),
+    *(
+        "나는 …한다",
+        "나는 ...한다",
+        "나는 …하는 사람이다.",
+        "'나는 …한다'",
+        "저는 … 합니다",
+        "나는 … 한다",
+    ),
+    *("I …", "I ...", "i am one who …", "I am someone who ...", "“I …”", "I'm …", "I am ___"),
 )
-def test_is_blank_for_an_unfilled_template(text: str) -> None:
-    assert is_blank(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["I walk …", "나는 걷는다…", "나는 …를 걷는다", "I … walk", "나는 한다", "I am"]
+FILLED = (
+    *("I walk …", "나는 걷는다…", "나는 …를 걷는다", "I … walk", "나는 한다", "I am"),
+    *("걷", "a", "7", " 물 "),
 )
-def test_is_blank_is_false_for_a_filled_template(text: str) -> None:
-    assert not is_blank(text)
 
 
-@pytest.mark.parametrize("text", ["걷", "a", "7", " 물 "])
-def test_is_blank_is_false_with_a_letter_or_digit(text: str) -> None:
-    assert not is_blank(text)
+@pytest.mark.parametrize("text", [*BLANK, *FILLED])
+def test_is_blank_without_letters_and_for_an_unfilled_template(text: str) -> None:
+    assert is_blank(text) is (text in BLANK)

@@ -55,17 +55,9 @@ def test_search_with_fillers_only_returns_all(store: Store, query: str) -> None:
     assert len(found(store, query, limit=10)) == 6
 
 
-def test_search_by_category_orders_by_id(store: Store) -> None:
-    assert found(store, "", category="movement") == ["daily-walk", "stretch-break"]
-
-
 def test_search_combines_query_and_category(store: Store) -> None:
     assert found(store, "아침", category="hydration") == ["water-on-waking"]
     assert found(store, "카페인", category="sleep") == []
-
-
-def test_search_applies_the_limit(store: Store) -> None:
-    assert len(found(store, "", limit=2)) == 2
 
 
 def test_search_returns_titles_in_the_locale(store: Store) -> None:
