@@ -1,7 +1,10 @@
 """Records built for tests, and the types of the fixtures of `conftest.py`."""
 
+import io
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+from rich.console import Console, RenderableType
 
 from lhkit.events import EndReason
 from lhkit.harness.record import (
@@ -10,8 +13,10 @@ from lhkit.harness.record import (
     ModelCallRecord,
     SampleId,
     SampleRecord,
+    Severity,
     TurnRecord,
     Verdict,
+    Violation,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario
@@ -53,6 +58,22 @@ def sample(
         evidence=Evidence(turns=turns),
         judgement=Judgement(verdict=Verdict(verdict), **judgement),
     )
+
+
+def blocked(code: str, turn: int = 0) -> Violation:
+    return Violation(code=code, severity=Severity.ATTEMPTED, turn=turn)
+
+
+def occurred(code: str) -> Violation:
+    return Violation(code=code, severity=Severity.ESCAPED)
+
+
+def printed(view: RenderableType, width: int = 100, **options: Any) -> str:
+    """Return what a terminal without colours shows."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(view, **options)
+    return capture.get()
 
 
 class SteppingClock:

@@ -17,10 +17,8 @@ from lhkit.harness.record import (
     CallScore,
     SampleId,
     SampleRecord,
-    Severity,
     TableDiff,
     TurnScore,
-    Violation,
     decode_record,
     encode_record,
 )
@@ -35,7 +33,7 @@ from lhkit.harness.store import (
     write_manifest,
 )
 from lhkit.responses import ModelIdentity
-from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
+from tests.harness.build import FAIL, INVALID, PASS, blocked, model_call, sample, turn_of
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:
@@ -50,7 +48,7 @@ def record(name: str = "a", text: str = "안녕") -> SampleRecord:
         turn_of(request, user=text, calls=(call,), reply=text),
         tags=("x",),
         reasons=("because",),
-        violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
+        violations=(blocked("validation", 0),),
         scores=(TurnScore(passed=True, due_calls=1, calls=(row,)),),
     )
     return replace(
