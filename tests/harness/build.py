@@ -1,11 +1,15 @@
 """Records built for tests, and the types of the fixtures of `conftest.py`."""
 
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from rich.console import Console, RenderableType
 
+from lhkit.chat.controller import Assistant
+from lhkit.chat.step import MAX_TURNS
 from lhkit.events import EndReason
 from lhkit.harness.record import (
     Evidence,
@@ -21,6 +25,7 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import Finished
+from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]
 Play = Callable[..., Awaitable[Run]]
@@ -74,6 +79,32 @@ def printed(view: RenderableType, width: int = 100, **options: Any) -> str:
     with console.capture() as capture:
         console.print(view, **options)
     return capture.get()
+
+
+@dataclass(kw_only=True)
+class PlainSession:
+    """A session whose state is what `seen` returns."""
+
+    registry: ToolRegistry
+    seen: Callable[[], Any]
+    deps: Any = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    today: date = date(2026, 6, 15)
+    instructions: str = ""
+    max_turns: int = MAX_TURNS
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(instructions=self.instructions, deps=self.deps, max_turns=self.max_turns)
+
+    def state(self) -> Any:
+        return self.seen()
+
+    def row_keys(self) -> Mapping[str, Any]:
+        return self.keys
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class SteppingClock:
