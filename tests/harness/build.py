@@ -1,8 +1,15 @@
 """Records built for tests, and the types of the fixtures of `conftest.py`."""
 
-from collections.abc import Awaitable, Callable
+import io
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
+from rich.console import Console, RenderableType
+
+from lhkit.chat.controller import Assistant
+from lhkit.chat.step import MAX_TURNS
 from lhkit.events import EndReason
 from lhkit.harness.record import (
     Evidence,
@@ -10,12 +17,15 @@ from lhkit.harness.record import (
     ModelCallRecord,
     SampleId,
     SampleRecord,
+    Severity,
     TurnRecord,
     Verdict,
+    Violation,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import Finished
+from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]
 Play = Callable[..., Awaitable[Run]]
@@ -53,6 +63,48 @@ def sample(
         evidence=Evidence(turns=turns),
         judgement=Judgement(verdict=Verdict(verdict), **judgement),
     )
+
+
+def blocked(code: str, turn: int = 0) -> Violation:
+    return Violation(code=code, severity=Severity.ATTEMPTED, turn=turn)
+
+
+def occurred(code: str) -> Violation:
+    return Violation(code=code, severity=Severity.ESCAPED)
+
+
+def printed(view: RenderableType, width: int = 100, **options: Any) -> str:
+    """Return what a terminal without colours shows."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(view, **options)
+    return capture.get()
+
+
+@dataclass(kw_only=True)
+class PlainSession:
+    """A session whose state is what `seen` returns."""
+
+    registry: ToolRegistry
+    seen: Callable[[], Any]
+    deps: Any = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    today: date = date(2026, 6, 15)
+    instructions: str = ""
+    max_turns: int = MAX_TURNS
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(instructions=self.instructions, deps=self.deps, max_turns=self.max_turns)
+
+    def state(self) -> Any:
+        return self.seen()
+
+    def row_keys(self) -> Mapping[str, Any]:
+        return self.keys
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 class SteppingClock:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from lhkit.responses import Sampling
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from tests.harness.build import Load, Play, SteppingClock
+from tests.harness.build import Load, PlainSession, Play, SteppingClock
 
 
 def _find(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
@@ -43,11 +43,6 @@ def _finish(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
             note["done"] = args["done"]
             return ToolOk({"id": note["id"]})
     return ToolErr("not_found", f"no note {args['note_id']}")
-
-
-def _delete(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
-    notes[:] = [note for note in notes if note["id"] != args["note_id"]]
-    return ToolOk({"left": len(notes)})
 
 
 def _schema(required: list[str], **properties: Any) -> dict[str, Any]:
@@ -84,20 +79,14 @@ REGISTRY = ToolRegistry(
 )
 
 
-@dataclass
-class NotesSession:
-    notes: list[dict[str, Any]]
-    today: date
+@dataclass(kw_only=True)
+class NotesSession(PlainSession):
     sampling: Sampling
-    registry: ToolRegistry
     is_closed: bool = False
 
     @property
     def assistant(self) -> Assistant:
-        return Assistant(instructions="Keep notes.", deps=self.notes, sampling=self.sampling)
-
-    def state(self) -> Mapping[str, Any]:
-        return {"notes": self.notes}
+        return Assistant(instructions="Keep notes.", deps=self.deps, sampling=self.sampling)
 
     def close(self) -> None:
         self.is_closed = True
@@ -117,37 +106,15 @@ class NotesToolset:
             raise UsageError(f"world: unknown tables {sorted(unknown)}")
         notes = [{"done": False, **note} for note in world.get("notes", [])]
         now = datetime.fromisoformat(world.get("now", "2026-06-15T09:00:00+09:00"))
-        session = NotesSession(notes, now.date(), self.sampling, self.registry)
+        session = NotesSession(
+            registry=self.registry,
+            seen=lambda: {"notes": notes},
+            deps=notes,
+            today=now.date(),
+            sampling=self.sampling,
+        )
         self.sessions.append(session)
         return session
-
-
-DELETE = ToolDefinition(
-    name="delete_note",
-    description="Delete a note",
-    parameters=_schema(["note_id"], note_id=TEXT),
-    handler=_delete,
-    is_destructive=True,
-    claims={"en": ["deleted"]},
-)
-
-
-class DeletingSession(NotesSession):
-    def known_ids(self) -> Mapping[str, Any]:
-        return {"note_id": {note["id"] for note in self.notes}}  # a set will do
-
-
-class DeletingToolset:
-    """Notes that can only be deleted."""
-
-    def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:
-        notes = NotesToolset().open(world, locale)
-        return DeletingSession(notes.notes, notes.today, notes.sampling, ToolRegistry([DELETE]))
-
-
-@pytest.fixture
-def deleting() -> DeletingToolset:
-    return DeletingToolset()
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ what it does. Played by `test_phone.py`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lhkit import Assistant, ToolErr, ToolOk, ToolRegistry, ToolResult
+from lhkit import ToolErr, ToolOk, ToolRegistry, ToolResult
+from tests.harness.build import PlainSession
 
 registry = ToolRegistry()
 Phone = dict[str, list[dict[str, Any]]]
@@ -102,29 +102,14 @@ def move_event(event_id: str, starts: Moment, deps: Phone) -> ToolResult:
     return ToolOk({"event": dict(event)})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Session:
+class Session(PlainSession):
     """One conversation's phone."""
-
-    registry: ToolRegistry
-    assistant: Assistant
-    today: date
-    phone: Phone
-
-    def state(self) -> Mapping[str, Any]:
-        return self.phone
 
     def known_ids(self) -> Mapping[str, list[str]]:
         return {
-            "contact_id": [row["id"] for row in self.phone["contacts"]],
-            "event_id": [row["id"] for row in self.phone["events"]],
+            "contact_id": [row["id"] for row in self.deps["contacts"]],
+            "event_id": [row["id"] for row in self.deps["events"]],
         }
-
-    def row_keys(self) -> Mapping[str, list[str]]:
-        return {"messages": ["to", "text"]}
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 class PhoneToolset:
@@ -137,5 +122,11 @@ class PhoneToolset:
         tables = ("contacts", "events", "alarms", "messages")
         phone = {table: [dict(row) for row in world.get(table, [])] for table in tables}
         today = datetime.fromisoformat(world["now"]).date()
-        assistant = Assistant(instructions="You are a phone.", deps=phone)
-        return Session(registry=registry, assistant=assistant, today=today, phone=phone)
+        return Session(
+            registry=registry,
+            seen=lambda: phone,
+            deps=phone,
+            keys={"messages": ["to", "text"]},
+            today=today,
+            instructions="You are a phone.",
+        )

@@ -1,8 +1,9 @@
 """`lhkit lint`: each way in which a scenario can be unfit is found, with file, line and field."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,12 @@ from lhkit.harness.author.checks import LEVELS, Finding
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
+from lhkit.testing import object_schema
+from lhkit.tool_results import ToolOk
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset
+from tests.harness.build import PlainSession
 
 pytestmark = pytest.mark.anyio
 
@@ -267,6 +273,33 @@ async def test_lint_reports_broken_tool_unless_expected(
     assert all('note["text"]' in line_at(each.message) for each in findings)
 
 
+class DeletingSession(PlainSession):
+    def known_ids(self) -> Mapping[str, Any]:
+        return {"note_id": {note["id"] for note in self.deps}}  # a set will do
+
+
+class DeletingToolset:
+    """Notes that can only be deleted."""
+
+    def open(self, world: Mapping[str, Any], locale: str) -> DeletingSession:
+        notes = [dict(note) for note in world["notes"]]
+
+        def delete(args: Mapping[str, Any], _deps: Any) -> ToolOk:
+            notes[:] = [note for note in notes if note["id"] != args["note_id"]]
+            return ToolOk({"left": len(notes)})
+
+        delete_note = ToolDefinition(
+            name="delete_note",
+            description="Delete a note",
+            parameters=object_schema("note_id", note_id={"type": "string"}),
+            handler=delete,
+            is_destructive=True,
+            claims={"en": ["deleted"]},
+        )
+        registry = ToolRegistry([delete_note])
+        return DeletingSession(registry=registry, seen=lambda: {"notes": notes}, deps=notes)
+
+
 @pytest.mark.parametrize(
     ("gone", "codes"),
     [
@@ -275,9 +308,7 @@ async def test_lint_reports_broken_tool_unless_expected(
         ("", {"final_state"}),
     ],
 )
-async def test_lint_requires_gone_for_deletion(
-    found: Findings, deleting: Toolset, gone: str, codes: set[str]
-) -> None:
+async def test_lint_requires_gone_for_deletion(found: Findings, gone: str, codes: set[str]) -> None:
     text = f"""\
 - id: a-en-01
   ac: notes
@@ -293,7 +324,7 @@ async def test_lint_requires_gone_for_deletion(
             result: ok
       reply: {{contains_any: [gone, deleted], excludes: [all done]}}
 {gone}"""
-    findings = await found(text, deleting)
+    findings = await found(text, DeletingToolset())
     assert {each.code for each in findings} == codes
 
 

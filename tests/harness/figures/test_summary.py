@@ -1,6 +1,5 @@
 """Summaries of records, and their table in the terminal."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -8,24 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.console import Console
 
 from lhkit.harness.metrics import Summary, summarise
-from lhkit.harness.record import (
-    CallRecord,
-    SampleId,
-    SampleRecord,
-    Severity,
-    TurnScore,
-    Verdict,
-    Violation,
-)
+from lhkit.harness.record import CallRecord, SampleId, SampleRecord, TurnScore, Verdict, Violation
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.timings import Latency, latency
 from lhkit.locales import load_catalog
 from lhkit.responses import ModelIdentity, Timing, Usage
 from lhkit.settings import DEFAULT_TOOLSET
-from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
+from tests.harness.build import (
+    FAIL,
+    INVALID,
+    PASS,
+    blocked,
+    model_call,
+    occurred,
+    printed,
+    sample,
+    turn_of,
+)
 
 GEMMA = ModelIdentity(model="gemma-base", server="vllm 0.32", base_url="http://h:1", dialect="json")
 
@@ -48,14 +48,6 @@ def record(
     turn = turn_of(request, calls=(call,), duration_s=turn_s)
     scores = () if score is None else (score,)
     return sample(f"{ac}-{verdict}", verdict, 0, turn, ac=ac, scores=scores, violations=violations)
-
-
-def occurred(code: str) -> Violation:
-    return Violation(code=code, severity=Severity.ESCAPED)
-
-
-def blocked(code: str) -> Violation:
-    return Violation(code=code, severity=Severity.ATTEMPTED)
 
 
 def test_summarise_excludes_invalid_samples_from_rates() -> None:
@@ -114,10 +106,7 @@ def test_latency_without_measurements_has_no_percentiles() -> None:
 
 
 def shown(summary: Summary, toolset: str = "") -> str:
-    console = Console(file=io.StringIO(), width=100, color_system=None)
-    console.print(summary_view(summary, load_catalog("en"), toolset=toolset))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed(summary_view(summary, load_catalog("en"), toolset=toolset))
 
 
 def test_summary_view_fits_100_columns_without_colour() -> None:
@@ -159,10 +148,8 @@ def test_summary_view_of_long_values_fits_100_columns(locale: str) -> None:
         )
         for n in range(240)
     ]
-    console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(summary_view(summarise(records), catalog, toolset=DEFAULT_TOOLSET))
-    assert isinstance(console.file, io.StringIO)
-    lines = console.file.getvalue().splitlines()
+    view = summary_view(summarise(records), catalog, toolset=DEFAULT_TOOLSET)
+    lines = printed(view, width=120).splitlines()
     assert max(map(cell_len, lines)) <= 100
     assert any("pass@4" in line for line in lines)
     assert len([line for line in lines if line.startswith("│")]) <= 20  # names hardly wrap

@@ -1,15 +1,19 @@
-"""The files of a run folder: exact, whole lines only, one writer."""
+"""The files of a run folder: exact, whole lines only, one writer, records left on disk."""
 
 import io
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.errors import RunError
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     ArgumentScore,
@@ -17,25 +21,39 @@ from lhkit.harness.record import (
     CallScore,
     SampleId,
     SampleRecord,
-    Severity,
     TableDiff,
     TurnScore,
-    Violation,
     decode_record,
     encode_record,
 )
+from lhkit.harness.results import Run
+from lhkit.harness.resume import SampleHashes
 from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.store import (
     MANIFEST,
     RECORDS,
     Journal,
+    StoredRecords,
     open_journal,
     read_manifest,
     read_records,
+    stored_records,
     write_manifest,
 )
 from lhkit.responses import ModelIdentity
-from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
+from tests.harness.build import (
+    FAIL,
+    INVALID,
+    PASS,
+    Load,
+    Play,
+    blocked,
+    model_call,
+    sample,
+    turn_of,
+)
+
+pytestmark = pytest.mark.anyio
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:
@@ -50,7 +68,7 @@ def record(name: str = "a", text: str = "안녕") -> SampleRecord:
         turn_of(request, user=text, calls=(call,), reply=text),
         tags=("x",),
         reasons=("because",),
-        violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
+        violations=(blocked("validation", 0),),
         scores=(TurnScore(passed=True, due_calls=1, calls=(row,)),),
     )
     return replace(
@@ -215,3 +233,72 @@ def test_state_diff_counts_rows_and_distinguishes_types() -> None:
         "new": TableDiff(added=({"y": 1},), added_at=(0,)),
     }
     assert with_diff(before, state_diff(before, after)) == after
+
+
+FIND = """
+- id: find-{n}
+  ac: AC-1
+  turns:
+    - user: find milk
+      expect: {{calls: [{{tool: find_notes, args: {{query: milk}}}}]}}
+"""
+BENCHMARK = Path(__file__).parents[3] / "evals" / "benchmarks" / "growth.py"
+
+
+async def run_into(folder: Path, play: Play, load: Load, model: Any = gold_model) -> Run:
+    scenarios = load("".join(FIND.format(n=n) for n in range(4)))
+    return await play(
+        scenarios, model, run_dir=folder, repeats=2, keep_records=False, concurrency=3
+    )
+
+
+async def test_stored_records_equal_records_of_run(play: Play, load: Load, tmp_path: Path) -> None:
+    run = await run_into(tmp_path / "run", play, load)
+    assert isinstance(run.records, StoredRecords)
+    assert tuple(run.records) == Run.load(tmp_path / "run").records
+    assert [each.sample_id for each in run.records[2:4]] == [
+        SampleId(scenario="find-1", repeat=0),
+        SampleId(scenario="find-1", repeat=1),
+    ]
+    assert run.records[-1] == tuple(run.records)[-1]
+    assert run.records[0].evidence.turns[0].user == "find milk"
+    assert run.summary().total.passed == len(run.records) == 8
+    with pytest.raises(IndexError):
+        run.records[8]
+
+
+async def test_stored_records_are_newest_after_resume(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    await run_into(tmp_path / "run", play, load, silent_model())
+    await run_into(tmp_path / "run", play, load)
+    again = await run_into(tmp_path / "run", play, load)
+    assert (again.kept, again.summary().total.passed) == (8, 8)
+
+
+async def test_replay_without_records_requires_run_dir(play: Play, load: Load) -> None:
+    with pytest.raises(UsageError, match="keep_records=False requires run_dir"):
+        await play(load(FIND.format(n=0)), keep_records=False)
+
+
+async def test_stored_records_name_missing_sample(play: Play, load: Load, tmp_path: Path) -> None:
+    await run_into(tmp_path / "run", play, load)
+    with pytest.raises(RunError, match="find-0"):
+        stored_records(
+            tmp_path / "run", SampleHashes({"find-0": ["another hash"]}, 1), is_complete=True
+        )
+
+
+@pytest.mark.slow
+async def test_stored_records_do_not_grow_memory(tmp_path: Path) -> None:
+    """Five times as many samples, and not another record (4 KiB) for each."""
+
+    def peak_mib(samples: int) -> float:
+        folder = str(tmp_path / str(samples))
+        line = [sys.executable, str(BENCHMARK), "--samples", str(samples), "--folder", folder]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        peak: float = json.loads(done.stdout)["peak_mib"]
+        return peak
+
+    few, many = 400, 2000
+    assert 1024 * (peak_mib(many) - peak_mib(few)) / (many - few) < 2.5

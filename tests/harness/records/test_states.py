@@ -2,40 +2,27 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import read_state
+from tests.harness.build import PlainSession
 
 VALUES = st.sampled_from([1, True, 1.0, -0.0, 0, "a", "é", "e\u0301", None, [1], [True], {"x": 1}])
 ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "n", "가"]), VALUES, max_size=3), max_size=6)
 
 
-@dataclass(slots=True)
-class Live:
-    """A session whose state is the very objects that its tools change."""
-
-    tables: dict[str, Any]
-    registry: ToolRegistry = field(default_factory=ToolRegistry)
-    assistant: Assistant = field(default_factory=Assistant)
-    today: date = date(2026, 6, 15)
-
-    def state(self) -> Mapping[str, Any]:
-        return self.tables
-
-    def close(self) -> None:
-        pass
+def live(tables: dict[str, Any]) -> PlainSession:
+    """Return a session whose state is the very objects that its tools change."""
+    return PlainSession(registry=ToolRegistry(), seen=lambda: tables)
 
 
 def people(n: int) -> list[dict[str, Any]]:
@@ -43,22 +30,22 @@ def people(n: int) -> list[dict[str, Any]]:
 
 
 def test_state_copy_is_not_changed_by_tools() -> None:
-    session = Live({"people": people(600)})
+    session = live({"people": people(600)})
     before = read_state(session)
-    session.tables["people"][300]["tags"].append("b")
+    session.state()["people"][300]["tags"].append("b")
     after = read_state(session, before=before)
-    session.tables["people"][300]["tags"].append("c")
-    session.tables["people"][0]["tags"].append("c")
+    session.state()["people"][300]["tags"].append("c")
+    session.state()["people"][0]["tags"].append("c")
     assert before["people"][300] == {"id": 300, "tags": ["a"]}
     assert after["people"][300] == {"id": 300, "tags": ["a", "b"]}
     assert after["people"][0] == {"id": 0, "tags": ["a"]}
 
 
 def test_state_copy_shares_unchanged_rows() -> None:
-    session = Live({"people": people(600)})
+    session = live({"people": people(600)})
     before = read_state(session)
-    session.tables["people"][300]["id"] = "new"
-    session.tables["people"].append({"id": 600})
+    session.state()["people"][300]["id"] = "new"
+    session.state()["people"].append({"id": 600})
     after = read_state(session, before=before)
     others = [i for i in range(600) if after["people"][i] is not before["people"][i]]
     assert others == [300]
@@ -107,15 +94,15 @@ LONG = 10**5_000
 )
 def test_state_refuses_too_long_number_with_path(value: Any) -> None:
     with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.* is an int .*4,300 digits"):
-        read_state(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
-    before = read_state(Live({"people": [{"id": 0}]}))
+        read_state(live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
+    before = read_state(live({"people": [{"id": 0}]}))
     with pytest.raises(UsageError, match=r"people\[1\]\.n.*4,300 digits"):
-        read_state(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
+        read_state(live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
 
 
 def test_state_keeps_longest_writable_number() -> None:
     longest = 10**4_300 - 1
-    state = read_state(Live({"people": [{"n": longest}, {"n": -longest}]}))
+    state = read_state(live({"people": [{"n": longest}, {"n": -longest}]}))
     assert [row["n"] for row in state["people"]] == [longest, -longest]
     assert str(longest) in json.dumps(state)
 
@@ -138,7 +125,7 @@ def test_state_error_survives_failing_repr() -> None:
     with pytest.raises(
         UsageError, match=r"t\[0\]\.a is a Detached \(<Detached: detached instance>\)"
     ):
-        read_state(Live({"t": [{"a": Detached()}]}))
+        read_state(live({"t": [{"a": Detached()}]}))
 
 
 def test_number_limit_follows_python_setting() -> None:
@@ -157,8 +144,8 @@ def test_number_limit_follows_python_setting() -> None:
 def test_state_is_independent_of_earlier_state(
     before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> None:
-    earlier = read_state(Live({"t": before}))
-    alone, shared = read_state(Live({"t": after})), read_state(Live({"t": after}), before=earlier)
+    earlier = read_state(live({"t": before}))
+    alone, shared = read_state(live({"t": after})), read_state(live({"t": after}), before=earlier)
     assert repr(shared) == repr(alone) == repr({"t": tuple(plain_json(after))})
     assert state_diff(earlier, shared) == state_diff(earlier, alone)
     again = with_diff(earlier, state_diff(earlier, shared))
@@ -174,8 +161,8 @@ def test_state_is_independent_of_earlier_state(
     ],
 )
 def test_state_names_invalid_row_in_second_copy(invalid: object, message: str) -> None:
-    session = Live({"people": people(3)})
+    session = live({"people": people(3)})
     before = read_state(session)
-    session.tables["people"][1] = invalid
+    session.state()["people"][1] = invalid
     with pytest.raises(UsageError, match=message):
         read_state(session, before=before)

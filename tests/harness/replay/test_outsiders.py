@@ -6,14 +6,12 @@ ones fail, and running a scenario does not change it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
-from datetime import date
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.author.mutate import mutate
@@ -30,39 +28,19 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
-from tests.harness.build import Load, Play
+from tests.harness.build import Load, PlainSession, Play
 
 pytestmark = pytest.mark.anyio
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 
-@dataclass(kw_only=True)
-class Session:
+class Session(PlainSession):
     """A session as somebody writes it who has never heard of copies."""
-
-    registry: ToolRegistry
-    deps: Any
-    seen: Callable[[], Any]
-    keys: Mapping[str, Any] = field(default_factory=dict)
-    today: date = date(2026, 6, 15)
-
-    @property
-    def assistant(self) -> Assistant:
-        return Assistant(deps=self.deps)
-
-    def state(self) -> Any:
-        return self.seen()
-
-    def row_keys(self) -> Mapping[str, Any]:
-        return self.keys
 
     def broken_rules(self, before: Any, after: Any) -> list[tuple[str, str]]:
         for state in (before, after):
             state.clear()
         return []
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def tools(*given: tuple[str, Any, dict[str, Any]], reads: Iterable[str] = ()) -> ToolRegistry:

@@ -2,14 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
 from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.html import SampleView
@@ -25,7 +22,7 @@ from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from tests.harness.build import Play
+from tests.harness.build import PlainSession, Play
 
 pytestmark = pytest.mark.anyio
 
@@ -37,23 +34,15 @@ def tool(name: str, handler: Callable[..., Any], **options: Any) -> ToolDefiniti
     )
 
 
-@dataclass
-class BoxSession:
+class BoxSession(PlainSession):
     """A box that is opened by a call; what is in it can be taken only then."""
 
-    world: Mapping[str, Any]
-    taken: list[dict[str, Any]] = field(default_factory=list)
-    today: date = date(2026, 6, 15)
-    registry: ToolRegistry = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.registry = ToolRegistry([tool("open_box", self._open)])
-        if self.world.get("radio"):
-            self.registry.register(tool("play_radio", lambda _args, _deps: ToolOk({})))
-
-    @property
-    def assistant(self) -> Assistant:
-        return Assistant(instructions="Boxes.")
+    def __init__(self, world: Mapping[str, Any]) -> None:
+        self.taken: list[dict[str, Any]] = []
+        tools = [tool("open_box", self._open)]
+        if world.get("radio"):
+            tools.append(tool("play_radio", lambda _args, _deps: ToolOk({})))
+        super().__init__(registry=ToolRegistry(tools), seen=lambda: {"taken": self.taken})
 
     def _open(self, _args: Any, _deps: Any) -> ToolOk:
         if "take" not in self.registry:
@@ -67,12 +56,6 @@ class BoxSession:
     def _take(self, args: Mapping[str, Any], _deps: Any) -> ToolOk:
         self.taken.append({"id": len(self.taken), "count": args.get("count", 1)})
         return ToolOk({})
-
-    def state(self) -> Mapping[str, Any]:
-        return {"taken": self.taken}
-
-    def close(self) -> None:
-        pass
 
 
 class Boxes:

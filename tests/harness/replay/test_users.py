@@ -1,12 +1,10 @@
 """Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
 
-import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
@@ -21,7 +19,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.scenario import User
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
-from tests.harness.build import Load, Play
+from tests.harness.build import Load, Play, printed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
 
@@ -82,11 +80,10 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
     assert gate.unexpected_interval == rate_interval([[True, True, False, False]])
     assert gate.rejected_interval == rate_interval([[True, True]])
     assert gate.executed_interval == rate_interval([[False, False]])
-    table = io.StringIO()
-    Console(file=table, width=120).print(summary_view(run.summary(), english, toolset=""))
+    table = printed(summary_view(run.summary(), english, toolset=""), width=120)
     page = html_page(run, english, name="x")
     for shown in (
-        table.getvalue(),
+        table,
         page[: page.index("<table")],
         page,
         markdown(run, english, name="x"),
@@ -97,7 +94,7 @@ async def test_gate_line_with_intervals_is_in_every_report(play: Play, load: Loa
             r"unexpected writes proposed 2/4 50% \[\d+–\d+\]: rejected by the user 2/2 100% \[\d+–"
         )
         assert re.search(told, words), shown
-    for shown in (table.getvalue(), page, markdown(run, english, name="x"), run._repr_html_()):
+    for shown in (table, page, markdown(run, english, name="x"), run._repr_html_()):
         assert "hard: long or tricky" in shown
         assert "plain: one request" not in shown
 

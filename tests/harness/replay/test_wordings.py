@@ -1,6 +1,5 @@
 """`variants`: one request in several wordings, run as one cluster."""
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.lint import lint
@@ -27,7 +25,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import RECORDS
 from lhkit.locales import load_catalog
-from tests.harness.build import Load, Play
+from tests.harness.build import Load, Play, printed
 
 pytestmark = pytest.mark.anyio
 
@@ -145,11 +143,12 @@ async def test_summary_compares_spread_over_wordings_with_repeats(play: Play, lo
     assert (wordings.between, wordings.within) == (pytest.approx(2 / 3), 0)
     assert run.scenarios.groupby("wording")["passed"].sum().tolist() == [0, 2, 0]
     catalog = load_catalog("en")
-    console = Console(record=True, width=100, file=io.StringIO())
-    console.print(summary_view(summary, catalog, toolset=""))
     page = html_page(run, catalog, name="r")
     for text, part in (
-        (console.export_text(), "1 scenario in several wordings: passed by wording 0/2 0%"),
+        (
+            printed(summary_view(summary, catalog, toolset="")),
+            "1 scenario in several wordings: passed by wording 0/2 0%",
+        ),
         (markdown(run, catalog, name="r"), "differ in verdict 67%, two repeats of one wording 0%"),
         (page, "two wordings differ in verdict"),
         (page, "by wording"),

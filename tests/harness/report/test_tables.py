@@ -3,13 +3,11 @@
 Each number of a summary is changed alone; the tables must change.
 """
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from lhkit.harness.metrics import ConfirmScore, Flips, Repeats, Selection, Summary, Tally
 from lhkit.harness.rates import Interval, Share
@@ -28,7 +26,7 @@ from lhkit.harness.tables import (
 from lhkit.harness.timings import Latency, Tokens
 from lhkit.locales import load_catalog
 from lhkit.text import percent
-from tests.harness.build import PASS, sample, turn_of
+from tests.harness.build import PASS, printed, sample, turn_of
 
 CATALOG = load_catalog("en")
 
@@ -178,9 +176,7 @@ RUN = Run(records=(RECORD,), name="r")
 
 
 def terminal_text() -> str:
-    console = Console(file=io.StringIO(), width=200)
-    console.print(summary_view(RUN.summary(), CATALOG, toolset=""))
-    return str(console.file.getvalue())  # type: ignore[attr-defined] - a StringIO
+    return printed(summary_view(RUN.summary(), CATALOG, toolset=""), width=200)
 
 
 def markdown_text() -> str:

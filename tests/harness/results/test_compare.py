@@ -1,12 +1,10 @@
 """Comparisons of two runs: pairs, statistics, first divergence, and the view in the terminal."""
 
-import io
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare, compare_arms
@@ -28,7 +26,17 @@ from lhkit.harness.statistics import sign_flip
 from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog
 from lhkit.responses import ModelIdentity, Timing
-from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of
+from tests.harness.build import (
+    FAIL,
+    INVALID,
+    PASS,
+    blocked,
+    model_call,
+    occurred,
+    printed,
+    sample,
+    turn_of,
+)
 
 LETTERS = {"p": PASS, "f": FAIL, "i": INVALID}
 
@@ -237,16 +245,12 @@ def test_compare_latency_is_the_median_paired_ratio() -> None:
 
 
 def test_compare_counts_violations_occurred_first() -> None:
-    def broken(code: str, severity: Severity) -> Violation:
-        return Violation(code=code, severity=severity)
-
-    blocked = broken("r7_framing", Severity.ATTEMPTED)
-    occurred = broken("unconfirmed_write", Severity.ESCAPED)
-    a = (record("s0", "f", violations=(blocked, blocked)), record("s1", "p"), record("s2", "i"))
+    tried, written = blocked("r7_framing"), occurred("unconfirmed_write")
+    a = (record("s0", "f", violations=(tried, tried)), record("s1", "p"), record("s2", "i"))
     b = (
-        record("s0", "p", violations=(blocked,)),
-        record("s1", "f", violations=(occurred,)),
-        record("s2", "i", violations=(occurred,)),
+        record("s0", "p", violations=(tried,)),
+        record("s1", "f", violations=(written,)),
+        record("s2", "i", violations=(written,)),
     )
     comparison = compare(Run(records=a), Run(records=b))
     assert comparison.violations == (
@@ -262,10 +266,7 @@ def manifest_of(**hashes: str) -> Manifest:
 
 
 def shown(comparison: Comparison, locale: str = "en") -> str:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return printed(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
 
 
 def test_comparison_view_is_complete() -> None:

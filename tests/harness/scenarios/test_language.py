@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import jsonschema
 import pytest
 import yaml
 
-from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
@@ -30,7 +28,7 @@ from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
-from tests.harness.build import Play
+from tests.harness.build import PlainSession, Play
 
 pytestmark = pytest.mark.anyio
 
@@ -400,31 +398,19 @@ def heat_all(celsius: float, deps: Rooms) -> ToolResult:
     return ToolOk({"heated": "all"})
 
 
-@dataclass(slots=True)
-class House:
-    deps: Rooms
-    registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
-    today: date = TODAY
-
-    @property
-    def assistant(self) -> Assistant:
-        return Assistant(deps=self.deps, max_turns=6)
-
-    def state(self) -> Mapping[str, Any]:
-        return {"rooms": [{"name": name, "celsius": each} for name, each in self.deps.items()]}
-
-    def row_keys(self) -> Mapping[str, Sequence[str]]:
-        return {"rooms": ("name",)}
-
-    def close(self) -> None:
-        pass
-
-
 class Houses:
     name, locales = "house", ("en",)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> House:
-        return House({row["name"]: row["celsius"] for row in world["rooms"]})
+    def open(self, world: Mapping[str, Any], locale: str) -> PlainSession:
+        rooms: Rooms = {row["name"]: row["celsius"] for row in world["rooms"]}
+        return PlainSession(
+            registry=REGISTRY,
+            seen=lambda: {"rooms": [{"name": name, "celsius": c} for name, c in rooms.items()]},
+            deps=rooms,
+            keys={"rooms": ("name",)},
+            today=TODAY,
+            max_turns=6,
+        )
 
 
 def how_warm(**expect: Any) -> dict[str, Any]:

@@ -89,71 +89,72 @@ def test_turn_defaults_expect_no_call_and_any_reply(load: Load) -> None:
     assert scenario.today is None
 
 
+HEAD = "- id: a\n  ac: x\n  "
+TURN = f"{HEAD}turns:\n  - user: x\n    "
+
+
 @pytest.mark.promise("eval.scenario_errors")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("- id: a\n  ac: AC-1\n", ":1: a.turns: is required"),
         ("- id: A B\n  ac: x\n  turns: [{user: x}]\n", ":1: A B.id: must be a text like ^[a-z0-9]"),
-        ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: must be a list of 1 or more"),
-        ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: must be a text"),
-        ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
+        (HEAD + "turns: []\n", ":3: a.turns: must be a list of 1 or more"),
+        (HEAD + "turns:\n  - user: 5\n", ":4: a.turns[0].user: must be a text"),
+        (HEAD + "turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
+        (HEAD + "turns:\n  - usr: x\n", ":4: a.turns[0].usr: unknown field: did you mean user?"),
         (
-            "- id: a\n  ac: x\n  turns:\n  - usr: x\n",
-            ":4: a.turns[0].usr: unknown field: did you mean user?",
-        ),
-        (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",
+            TURN + "confirm: maybe\n",
             ":5: a.turns[0].confirm: must be one of accept, reject, absent, careful",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: [accept, Reject]\n",
+            TURN + "confirm: [accept, Reject]\n",
             ":5: a.turns[0].confirm[1]: must be one of accept, reject: did you mean reject?",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: srict}\n",
+            TURN + "expect: {order: srict}\n",
             "order: must be one of any, strict or a mapping (`key: value`): did you mean strict?",
         ),
         (
-            "- id: a\n  ac: x\n  turns: [{user: x}]\n  faults: [{tool: t, times: 0}]\n",
+            HEAD + "turns: [{user: x}]\n  faults: [{tool: t, times: 0}]\n",
             ":4: a.faults[0].times: must be 1 or more",
         ),
         (
-            "- id: a\n  ac: x\n  turns: [{user: x}]\n  faults: [{tool: t, error: gone}]\n",
+            HEAD + "turns: [{user: x}]\n  faults: [{tool: t, error: gone}]\n",
             ":4: a.faults[0].error: must be handler_error",
         ),
-        ("- id: a\n  ac: x\n  tags: t\n  turns: [{user: x}]\n", ":3: a.tags: must be a list"),
+        (HEAD + "tags: t\n  turns: [{user: x}]\n", ":3: a.tags: must be a list"),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {calls: [{args: {}}]}\n",
+            TURN + "expect: {calls: [{args: {}}]}\n",
             ":5: a.turns[0].expect.calls[0].tool: is required",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {extra: some}\n",
+            TURN + "expect: {extra: some}\n",
             ":5: a.turns[0].expect.extra: must be one of none, reads, any",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: {before: [[0, 1]]}}\n",
+            TURN + "expect: {order: {before: [[0, 1]]}}\n",
             ":5: a.turns[0].expect.order: (0, 1) is out of range",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - user: x\n    reply:\n      matches: '['\n",
+            TURN + "reply:\n      matches: '['\n",
             ":6: a.turns[0].reply.matches: is not a valid regular expression",
         ),
         (
-            "- id: a\n  ac: x\n  turns:\n  - {user: x, forbid: [{tool: t,\n args: {d: {any: 1}}}]}",
+            HEAD + "turns:\n  - {user: x, forbid: [{tool: t,\n args: {d: {any: 1}}}]}",
             ":5: a.turns[0].forbid[0].args.d.any: must be true",
         ),
-        ("- id: a\n  ac: x\n  locale: xx\n  turns: [{user: x}]\n", ":3: a.locale: must be one of"),
+        (HEAD + "locale: xx\n  turns: [{user: x}]\n", ":3: a.locale: must be one of"),
         (
-            "- id: a\n  ac: x\n  world: {now: 2026-06-15}\n  turns: [{user: x}]\n",
+            HEAD + "world: {now: 2026-06-15}\n  turns: [{user: x}]\n",
             ":3: a.world.now: must be a time with offset",
         ),
         (
-            "- id: a\n  ac: x\n  world: {habits: 1}\n  turns: [{user: x}]\n",
+            HEAD + "world: {habits: 1}\n  turns: [{user: x}]\n",
             ":3: a.world.habits: must be a list of rows",
         ),
         (
-            "- id: a\n  ac: x\n  turns: [{user: x}]\n  final:\n    t:\n    - {a: {any: no}}\n",
+            HEAD + "turns: [{user: x}]\n  final:\n    t:\n    - {a: {any: no}}\n",
             ":6: a.final.t[0].a.any: must be true",
         ),
         ("- 1: a\n", ":1: [0]: a key must be a text in quotes, not 1"),

@@ -1,6 +1,8 @@
-"""`check_state` and `state_diff`: listed rows, unlisted changes, keys of rows."""
+"""Final states: listed rows, unlisted changes, keys of rows, broken rules of the domain."""
 
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.harness.matching import values_equal
+from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
 from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
 from lhkit.harness.values import hashable_form
+from tests.harness.build import Load, Play
+
+pytestmark = pytest.mark.anyio
 
 A = {"id": "a", "n": 1}
 B = {"id": "b", "n": 2}
@@ -195,3 +201,63 @@ def test_check_state_reports_each_changed_row_once_with_its_changes() -> None:
 def test_field_names_compare_in_nfc() -> None:
     verdict = check_state({"t": [{"\u1100\u1161": 1}]}, before={}, after={"t": ({"가": 1},)})
     assert verdict == StateVerdict()
+
+
+ADD = """
+- id: s
+  ac: AC-1
+  turns:
+    - user: add milk
+      confirm: accept
+      expect: {calls: [{tool: add_note, args: {text: milk}}]}
+  final: {notes: [{text: milk}]}
+"""
+
+
+@dataclass
+class Ruled:
+    """A toolset whose sessions have a rule."""
+
+    inner: Any
+    rule: Callable[[Any, Any], Any]
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Any:
+        session = self.inner.open(world, locale)
+        session.broken_rules = self.rule
+        return session
+
+
+def one_note_only(before: Any, after: Any) -> list[tuple[str, str]]:
+    count = len(after["notes"])
+    return [("r1_one", f"{count} notes")] if count > max(1, len(before["notes"])) else []
+
+
+@pytest.mark.parametrize(
+    ("world", "broken"),
+    [("{}", ()), ("{notes: [{id: n, text: old}]}", (BrokenRule(code="r1_one", detail="2 notes"),))],
+)
+@pytest.mark.promise("eval.escaped")
+async def test_broken_rule_is_recorded_and_fails_the_sample(
+    load: Load, toolset: Any, play: Play, world: str, broken: tuple[BrokenRule, ...]
+) -> None:
+    scenarios = load(f"{ADD}  world: {world}\n")
+    run = await play(scenarios, toolset=Ruled(toolset, one_note_only))
+    (record,) = run.records
+    assert record.evidence.broken_rules == broken
+    assert record.judgement.verdict is (Verdict.FAIL if broken else Verdict.PASS)
+    assert [(each.code, each.severity) for each in record.judgement.violations] == [
+        ("r1_one", Severity.ESCAPED) for _ in broken
+    ]
+
+
+@pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
+async def test_invalid_broken_rules_make_the_sample_invalid(
+    load: Load, toolset: Any, play: Play, rule: Any
+) -> None:
+    run = await play(load(ADD), toolset=Ruled(toolset, lambda *_: [rule]))
+    (record,) = run.records
+    assert record.judgement.verdict is Verdict.INVALID
+    assert record.evidence.fault is not None
+    assert record.evidence.fault.startswith("broken_rules() is invalid: ")
+    assert "\n" not in record.evidence.fault
+    assert decode_line(encode_record(record)) == record
