@@ -326,6 +326,13 @@ def test_judge_flags_a_false_claim_and_fails_it_only_with_claims_none(
     assert judgement.verdict is (Verdict.FAIL if claims else Verdict.PASS)
 
 
+def test_judge_fails_a_true_claim_with_claims_none(judged: Judged) -> None:
+    turns = "{user: add milk, confirm: accept, expect: {extra: any}, reply: {claims: none}}"
+    judgement = judged(f"  turns: [{turns}]\n", evidence(turn(add(), reply=SAVED), after=(MILK,)))
+    assert judgement.false_claims == ()
+    assert any("claims: none" in reason for reason in judgement.reasons)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "is_flagged"),
     [
