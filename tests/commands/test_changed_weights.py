@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.cli import serve
+from lhkit.cli import serve, serve_line
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
 from lhkit.cli.serve_line import ServeOptions
@@ -42,7 +42,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
         planned = serving_plan(*args, **options)
         return replace(planned, entry=("-S", str(FAKE), "--pids", str(tmp_path / "pids")))
 
-    monkeypatch.setattr(serve, "serving_plan", plan)
+    monkeypatch.setattr(serve_line, "serving_plan", plan)
     return Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
 
 
