@@ -57,14 +57,15 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
 
 FILE, HASH, SHA256 = "tuned-Q8_0.gguf", weights_alias("a" * 64), "a" * 64
 BUILD = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
-UNKNOWN_BUILD = {**json.loads(PROPS), "build_info": "b0-unknown"}
+REAL = json.loads(PROPS)
+UNKNOWN_BUILD = {**REAL, "build_info": "b0-unknown"}
 PLAIN = {"model": "gemma", "server": "llama.cpp b11549-abc", "weights": FILE, "dtype": "Q8_0"}
 BUILT = "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"
 IDENTITIES: dict[str, tuple[list[str], Any, str | None, dict[str, str]]] = {
-    "no alias": (["gemma"], json.loads(PROPS), None, {**PLAIN, "weights_sha256": ""}),
+    "no alias": (["gemma"], REAL, None, {**PLAIN, "weights_sha256": ""}),
     "the id is the hash": ([HASH, FILE], {}, None, {"model": FILE, "weights_sha256": SHA256}),
     "an alias is the hash": ([FILE, HASH], {}, None, {"model": FILE, "weights_sha256": SHA256}),
-    "build": ([BUILD, FILE], json.loads(PROPS), None, {"model": FILE, "server": BUILT}),
+    "build": ([BUILD, FILE], REAL, None, {"model": FILE, "server": BUILT}),
     "build of an unknown one": (
         [BUILD, FILE],
         UNKNOWN_BUILD,
@@ -73,20 +74,15 @@ IDENTITIES: dict[str, tuple[list[str], Any, str | None, dict[str, str]]] = {
     ),
     "a given name comes first": (
         [HASH, "mine", FILE],
-        json.loads(PROPS),
+        REAL,
         None,
         {"model": "mine", "weights": FILE, "weights_sha256": SHA256},
     ),
     "relative path": (["gemma"], {"model_path": f"models/{FILE}"}, None, {"weights": FILE}),
     "path from the root": (["gemma"], {"model_path": f"/{FILE}"}, None, {"weights": FILE}),
     "empty path": (["gemma"], {"model_path": ""}, None, {"weights": "", "dtype": ""}),
-    "named by its file": (
-        [f"/home/ann/{FILE}"],
-        json.loads(PROPS),
-        None,
-        {"model": FILE, "weights": ""},
-    ),
-    "asked by its file": ([f"/home/ann/{FILE}"], json.loads(PROPS), FILE, {"model": FILE}),
+    "named by its file": ([f"/home/ann/{FILE}"], REAL, None, {"model": FILE, "weights": ""}),
+    "asked by its file": ([f"/home/ann/{FILE}"], REAL, FILE, {"model": FILE}),
 }
 
 

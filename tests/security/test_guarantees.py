@@ -1,6 +1,5 @@
 """Guarantees of SECURITY.md for whole commands: files, connections and output."""
 
-import ast
 import json
 import os
 import subprocess
@@ -9,14 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.eval_run import run_name
 from lhkit.cli.finish import _print_error
 from lhkit.errors import ServerFailedError, UsageError
 from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
-PACKAGE = Path(app.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"
 
 WATCHED = """
@@ -119,17 +116,3 @@ def test_ten_megabytes_of_a_tool_become_one_short_envelope() -> None:
     text = encode_tool_result(ToolOk({"rows": ["가" * 1_000] * 3_400}))
     assert len(text.encode()) <= MAX_RESULT_BYTES
     assert json.loads(text)["data"]["_truncated"] is True
-
-
-@pytest.mark.slow
-def test_durations_use_monotonic_clocks() -> None:
-    """So that setting the wall clock back affects no duration and no retry."""
-    uses: list[str] = []
-    for file in PACKAGE.rglob("*.py"):
-        if file.name == "settings.py":
-            continue  # the current date for the assistant, not a duration
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-            if name in {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow"}:
-                uses.append(f"{file.name}: {name}")
-    assert uses == []

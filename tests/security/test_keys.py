@@ -246,7 +246,7 @@ async def endless_line() -> AsyncIterator[bytes]:
 
 async def endless_comments() -> AsyncIterator[bytes]:
     while True:
-        yield b": waiting\n" * 100_000
+        yield (b": " + b"wait" * 1_000 + b"\n") * 250
 
 
 async def bomb() -> AsyncIterator[bytes]:

@@ -115,23 +115,42 @@ def run_all_commands(run: Path) -> None:
             assert isinstance(result.exception, SystemExit | None), result.output
 
 
-@pytest.mark.parametrize("name", NAMES)
+OUTPUTS = [
+    "report.html",
+    "report.md",
+    "log.eval",
+    "messages.jsonl",
+    "traces.jsonl",
+    "reviews/run.lock",
+]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [OUTPUTS, *([name] for name in NAMES if name not in OUTPUTS)],
+    ids=lambda names: names[0],
+)
 def test_no_command_writes_through_a_link_in_a_run_folder(
-    theirs: Path, tmp_path: Path, name: str
+    theirs: Path, tmp_path: Path, names: list[str]
 ) -> None:
-    path, victim = theirs / name, tmp_path / "victim"
-    path.parent.mkdir(exist_ok=True)
-    if name == "reviews":
-        victim.mkdir()
-    elif path.exists():
-        path.rename(victim)
-    else:
-        victim.write_text("mine\n")
-    before = {} if victim.is_dir() else victim.read_bytes()
-    path.symlink_to(victim)
+    before: dict[Path, bytes | None] = {}
+    for number, name in enumerate(names):
+        path, victim = theirs / name, tmp_path / f"victim{number}"
+        path.parent.mkdir(exist_ok=True)
+        if name == "reviews":
+            victim.mkdir()
+        elif path.exists():
+            path.rename(victim)
+        else:
+            victim.write_text("mine\n")
+        before[victim] = None if victim.is_dir() else victim.read_bytes()
+        path.symlink_to(victim)
     run_all_commands(theirs)
-    after = {path.name for path in victim.iterdir()} if victim.is_dir() else victim.read_bytes()
-    assert not after if victim.is_dir() else after == before
+    for victim, content in before.items():
+        if content is None:
+            assert list(victim.iterdir()) == []
+        else:
+            assert victim.read_bytes() == content
 
 
 @pytest.mark.parametrize("name", NAMES)
