@@ -189,6 +189,14 @@ def test_order_is_any_strict_or_partial(order: Any, *, matched: bool) -> None:
     assert (result.missing, result.unexpected) == ((), ())
 
 
+def test_order_is_transitive_through_a_left_out_optional_call() -> None:
+    expected = [go(n=1), {"tool": "look", "args": {}, "optional": True}, go(n=2)]
+    for order in ("strict", [(0, 1), (1, 2)]):
+        assert match(expected, [go(n=1), go(n=2)], order=order).matched
+        reversed_calls = match(expected, [go(n=2), go(n=1)], order=order)
+        assert (reversed_calls.matched, reversed_calls.disorder) == (False, ((0, 2),))
+
+
 def test_allowed_read_is_paired_with_a_fitting_optional_call() -> None:
     result = match([{"tool": "look", "optional": True}], [{"tool": "look"}], extra="reads")
     assert (result.pairs, result.allowed) == (((0, 0),), ())

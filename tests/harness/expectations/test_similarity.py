@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.similarity import NEAR, near_duplicates, similarity
+from lhkit.harness.similarity import NEAR, HeldOut, near_duplicates, similarity
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,18 @@ def test_near_duplicates_yield_indices_and_similarity() -> None:
 def test_similarity_is_symmetric_and_within_0_and_1(first: str, second: str) -> None:
     assert 0.0 <= similarity(first, second) == similarity(second, first) <= 1.0
     assert similarity(first, first) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("message", "is_near"),
+    [
+        ("빵도 적어 줘", True),
+        ("빵도 적어줘!", True),
+        ("우유 메모를 찾아 줘", True),
+        ("내일 날씨가 어때?", False),
+    ],
+)
+def test_held_out_near_duplicates_are_found(message: str, *, is_near: bool) -> None:
+    held_out = HeldOut(["우유 메모 찾아 줘", "빵도 적어 줘"])
+    assert held_out.has_near([message]) is is_near
+    assert not HeldOut().has_near([message])

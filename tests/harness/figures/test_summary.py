@@ -37,6 +37,7 @@ def record(
     score: TurnScore | None = None,
     violations: tuple[Violation, ...] = (),
     turn_s: float = 1.0,
+    waiting_s: float = 0.0,
     cached: int | None = None,
 ) -> SampleRecord:
     request = model_call(
@@ -44,7 +45,7 @@ def record(
         timing=Timing(first_token_s=0.25, call_ready_s=0.5),
         identity=GEMMA,
     )
-    call = CallRecord(tool="t", raw_args={}, result={"status": "ok"})
+    call = CallRecord(tool="t", raw_args={}, result={"status": "ok"}, waiting_s=waiting_s)
     turn = turn_of(request, calls=(call,), duration_s=turn_s)
     scores = () if score is None else (score,)
     return sample(f"{ac}-{verdict}", verdict, 0, turn, ac=ac, scores=scores, violations=violations)
@@ -80,6 +81,16 @@ def test_summarise_counts_violations_of_invalid_samples() -> None:
     total = summarise(records).total
     assert total.attempted == {"r3_quota": 2}
     assert total.escaped == {"unconfirmed_write": 1}
+
+
+def test_turn_latency_excludes_waiting_for_the_user() -> None:
+    assert summarise([record(turn_s=5.0, waiting_s=4.0)]).total.turn.p50_s == 1.0
+
+
+def test_tool_accuracy_counts_unexpected_calls() -> None:
+    score = TurnScore(passed=False, due_calls=2, right_calls=2, surplus_calls=1)
+    total = summarise([record(score=score)]).total
+    assert (total.right_calls, total.counted_calls) == (2, 3)
 
 
 def test_cached_share_covers_requests_that_report_it() -> None:

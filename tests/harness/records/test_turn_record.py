@@ -105,6 +105,13 @@ def test_turn_record_has_call_with_outcome() -> None:
     assert (call.raw_text, call.model_call, call.outcome, call.answer) == (CALL.raw, 0, "ok", "run")
 
 
+def test_turn_record_of_undispatched_call() -> None:
+    record = turn_record("hello", timed([START, settled(REPEATED), END]), destructive=())
+    (call,) = record.calls
+    assert (call.outcome, call.gate, call.ran) == ("repeated_call", GateOutcome.NOT_NEEDED, False)
+    assert (call.args, call.model_call) == (None, None)
+
+
 def test_turn_record_keeps_non_json_arguments_as_text() -> None:
     odd = settled(REPEATED, ToolCall(name="x", args={"x": {1, 2}}))
     (call,) = turn_record("hello", timed([START, odd, END]), destructive=()).calls

@@ -17,7 +17,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
-from lhkit.models.scripted import ScriptedModel, say
+from lhkit.models.scripted import Reply, ScriptedModel, say
 from lhkit.responses import Sampling
 from lhkit.tools.registry import ToolRegistry
 from tests.harness.build import Load, Play
@@ -187,6 +187,13 @@ async def test_resumption_reports_changes(
     assert replace(second, changes=()) == Resumption(total=3, kept=kept, changed=3 - kept)
     assert [(each.what, each.where) for each in second.changes] == [(change, where)]
     assert [each["what"] for each in run.manifest.invocations[-1].changes] == [change]
+
+
+async def test_resumption_retries_invalid_sample(play: Play, load: Load) -> None:
+    resumptions: list[Resumption] = []
+    await play(chats(load, 0), ScriptedModel([Reply(error=RuntimeError("a bug"))]))
+    await play(chats(load, 0), ScriptedModel([say("hi")]), on_resume=resumptions.append)
+    assert resumptions == [Resumption(total=1, retried=1)]
 
 
 def test_resumption_omits_unrelated_changes() -> None:
