@@ -125,8 +125,8 @@ def open_notebook(lab: Lab, context: BrowserContext) -> Iterator[OpenNotebook]:
     """Return a function that writes the cells to a notebook, opens it and runs all of them."""
     pages = []
 
-    def opened(*cells: str, theme: str = "JupyterLab Light") -> Page:
-        _set_theme(lab, theme)
+    def opened(*cells: str) -> Page:
+        _set_light_theme(lab)
         name = _write(lab, cells)
         page = context.new_page()
         pages.append(page)
@@ -162,9 +162,10 @@ def _write(lab: Lab, cells: tuple[str, ...]) -> str:
     return name
 
 
-def _set_theme(lab: Lab, theme: str) -> None:
+def _set_light_theme(lab: Lab) -> None:
+    """Undo what an earlier page changed: the theme is a setting of all."""
     folder = lab.folder / ".settings" / "@jupyterlab" / "apputils-extension"
-    (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}))
+    (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": "JupyterLab Light"}))
 
 
 def show(page: Page, url: str) -> None:

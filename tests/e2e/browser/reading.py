@@ -1,6 +1,53 @@
-"""What a person does before pressing Run on a long card."""
+"""What tests of pages share: a card that is read through, readable in both themes, no faults."""
 
-from playwright.sync_api import Locator, expect
+from collections.abc import Iterator
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+OLD_MS = 500  # a card is young for 400
+
+LOW_CONTRAST = """() => {
+  const parse = (colour) => {
+    const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number);
+    const scale = colour.startsWith("color(srgb") ? 255 : 1;
+    return [r * scale, g * scale, b * scale, a ?? 1];
+  };
+  const over = (top, under) => under.map((each, i) => top[i] * top[3] + each * (1 - top[3]));
+  const backdrop = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) {
+      layers.push(parse(getComputedStyle(each).backgroundColor));
+    }
+    return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+  };
+  const linear = (each) => (each <= 0.03928 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+  const luminance = (colour) => {
+    const [r, g, b] = colour.map((each) => linear(each / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const hasText = (element) =>
+    element.placeholder ||
+    [...element.childNodes].some((each) => each.nodeType === 3 && each.textContent.trim());
+  const found = {};
+  for (const element of document.querySelectorAll(".lhkit-chat *")) {
+    if (!hasText(element) || element.disabled || element.closest("option")) continue;
+    const behind = backdrop(element);
+    const text = over(parse(getComputedStyle(element).color), behind);
+    const [low, high] = [luminance(text), luminance(behind)].sort((a, b) => a - b);
+    const ratio = (high + 0.05) / (low + 0.05);
+    if (ratio < 4.5) found[element.className || element.tagName] = ratio.toFixed(2);
+  }
+  return found;
+}"""
+
+OUTSIDE = """panel => {
+  const right = panel.getBoundingClientRect().right + 1;
+  const cut = (element) => element.closest(".lhkit-tool-args") !== null;
+  return [...panel.querySelectorAll("*")]
+    .filter((each) => each.getBoundingClientRect().right > right && !cut(each))
+    .map((each) => each.className);
+}"""
 
 
 def read_through(card: Locator) -> None:
@@ -11,3 +58,27 @@ def read_through(card: Locator) -> None:
     for end in card.locator("[data-end]").all():
         end.evaluate("each => each.scrollIntoView({ block: 'center' })")
         expect(end).to_have_attribute("data-end", "seen")
+
+
+def faults(page: Page, within: str = ".lhkit-chat") -> list[tuple[str, str]]:
+    """Return all that axe-core finds wrong inside a panel."""
+    violations = Axe().run(page, context=within).response["violations"]
+    return [(each["id"], each["nodes"][0]["html"][:200]) for each in violations]
+
+
+def each_theme(page: Page) -> Iterator[str]:
+    """Show JupyterLab's light theme and yield its name, then the dark one."""
+    for theme in ("Light", "Dark"):
+        change = "theme => { window.jupyterapp.commands.execute('apputils:change-theme', theme); }"
+        page.evaluate(change, {"theme": f"JupyterLab {theme}"})
+        body = page.locator("body")
+        expect(body).to_have_attribute("data-jp-theme-name", f"JupyterLab {theme}")
+        expect(page.locator("#jupyterlab-splash")).to_have_count(0)
+        yield theme.lower()
+
+
+def assert_readable(page: Page, within: str = ".lhkit-chat") -> None:
+    """Check contrast and accessibility in both themes."""
+    for _ in each_theme(page):
+        assert page.evaluate(LOW_CONTRAST) == {}
+        assert faults(page, within) == []

@@ -23,9 +23,8 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from tests.e2e.browser.reading import read_through
-from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
-from tests.e2e.browser.test_whole_card import LABELS, OLD_MS, SHOW, STATIC, faults
+from tests.e2e.browser.reading import LOW_CONTRAST, OLD_MS, OUTSIDE, faults, read_through
+from tests.e2e.browser.test_whole_card import LABELS, SHOW, STATIC
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -210,22 +209,6 @@ def test_card_invalid_edit_is_shown_in_the_form(open_card: OpenCard) -> None:
     assert card.ran == []
 
 
-def test_card_edit_shows_and_keeps_invisible_characters(open_card: OpenCard) -> None:
-    card = open_card()
-    hidden = 'See "you".' + "\u3164" * 3 + "\u202e\r\n\U000e0100 "
-    dialog = card.ask(title=hidden)
-    expect(dialog.locator(".lhkit-summary")).to_contain_text(r"\u3164\u3164\u3164\u202e")
-    dialog.locator(".lhkit-edit").click()
-    card.carry()
-    title = dialog.get_by_label("title *")
-    expect(title).to_have_value(r'"See \"you\".\u3164\u3164\u3164\u202e\r\n\udb40\udd00 "')
-    dialog.get_by_label("count").fill("3")
-    card.press("Enter")
-    card.page.wait_for_timeout(OLD_MS)
-    card.press("Enter")
-    assert card.ran == [{**ARGS, "title": hidden, "count": 3}]
-
-
 def test_card_edited_long_value_must_be_seen(open_card: OpenCard) -> None:
     card = open_card()
     dialog = card.ask()
@@ -271,20 +254,6 @@ def test_card_cancel_with_a_reason_is_safe_with_an_input_method(open_card: OpenC
     second.locator(".lhkit-cancel").focus()
     card.press("Enter")
     assert card.call.result(60).user_message == ""
-
-
-def test_card_press_on_an_earlier_version_counts_for_nothing(open_card: OpenCard) -> None:
-    card = open_card()
-    dialog = card.ask()
-    dialog.locator(".lhkit-run").evaluate("run => { window.run = run; }")
-    old = {"type": "answer", "card": dialog.get_attribute("data-card"), "attempt": 0, "how": "run"}
-    dialog.locator(".lhkit-edit").click()
-    card.carry()
-    for wrong in (old, {**old, "attempt": "1"}, {**old, "attempt": 1}):
-        card.page.evaluate("(wrong) => window.model.send(wrong)", wrong)
-        card.carry()
-    expect(dialog).to_have_attribute("data-state", "open")
-    assert card.ran == []
 
 
 @pytest.mark.parametrize("locale", ["ko", "en"])

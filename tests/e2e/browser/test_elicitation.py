@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.browser.reading import read_through
-from tests.e2e.browser.test_ab import faults
-from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
+from tests.e2e.browser.reading import OLD_MS, OUTSIDE, assert_readable, each_theme, read_through
 from tests.mcp.conftest import LEDGER
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -25,7 +23,6 @@ turn = [call({tool!r}, text="rent"), say("That was it.")]
 panel = ChatPanel(model=ScriptedModel(turn * 9), toolset=ledger, locale="en", opt_in=True)
 panel
 """
-OLD_MS = 500  # a card is young for 400
 EVIL = "<img src=x onerror=\\\"document.title='owned'\\\">"
 
 OpenNotebook = Callable[..., Page]
@@ -51,16 +48,12 @@ def open_form_card(page: Page) -> Locator:
     return page.locator(".lhkit-confirm").last
 
 
-def asked(page: Page, *, is_old: bool = True) -> Locator:
+def asked(page: Page) -> Locator:
     """Say something, and return the card with the form that it leads to."""
     card = open_form_card(page)
     expect(card).to_have_attribute("data-state", "open")
-    if is_old:
-        page.wait_for_timeout(OLD_MS)
+    page.wait_for_timeout(OLD_MS)
     return card
-
-    """Return what the last call came to."""
-    return page.locator('[data-role="tool"]').last.locator("pre").last
 
 
 def type_all_wrong(page: Page) -> None:
@@ -86,13 +79,23 @@ def type_all_wrong(page: Page) -> None:
 
 
 @pytest.mark.promise("mcp.elicitation")
-def test_elicitation_form_by_keys_shows_errors(
+def test_elicitation_form_by_keys_ignores_early_ones_and_shows_errors(
     open_notebook: OpenNotebook, file: Path, shots: Path
 ) -> None:
     page = open_notebook(panel(file))
-    card = asked(page)
+    page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
+    card = open_form_card(page)
+    expect(card).to_have_attribute("data-state", "open")
+    page.keyboard.type("and more")  # its clock stands still: the card is young all along
+    page.keyboard.press("Enter")
+    expect(card).to_have_attribute("data-state", "open")
+    expect(card.get_by_label("Who pays? *")).to_have_value("")
+    expect(card.get_by_label("amount")).to_have_value("5")
+    page.evaluate("() => { delete performance.now; }")
+    page.wait_for_timeout(OLD_MS)
+    assert not file.exists()
     expect(card.locator(".lhkit-description")).to_contain_text("The server ledger asks this")
-    expect(card.get_by_label("Who pays? *")).to_be_focused()
+    card.get_by_label("Who pays? *").focus()  # by itself, it leaves the focus to who types
     type_all_wrong(page)
     mail = card.get_by_label("mail")
     expect(mail).to_have_attribute("aria-invalid", "true")
@@ -120,68 +123,51 @@ def test_elicitation_form_by_keys_shows_errors(
 
 
 @pytest.mark.promise("mcp.elicitation")
-@pytest.mark.parametrize(
-    ("leave", "action"),
-    [("Escape", "cancel"), (".lhkit-cancel", "cancel"), (".lhkit-decline", "decline")],
-)
 def test_elicitation_form_cancel_and_decline_reach_the_server(
-    open_notebook: OpenNotebook, file: Path, leave: str, action: str
-) -> None:
-    page = open_notebook(panel(file))
-    card = asked(page)
-    page.keyboard.type("Kim")
-    if leave.startswith("."):
-        card.locator(leave).press("Enter")
-    else:
-        page.keyboard.press(leave)
-    expect(card).to_have_attribute("data-state", "denied")
-    tool = page.locator('[data-role="tool"]').last
-    expect(tool).to_have_attribute("data-status", "ok")
-    expect(tool).to_contain_text(f"not added: {action}")
-    assert not file.exists()
-
-
-@pytest.mark.promise("mcp.elicitation")
-def test_elicitation_form_ignores_keys_for_other_elements(
     open_notebook: OpenNotebook, file: Path
 ) -> None:
     page = open_notebook(panel(file))
-    page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
-    card = asked(page, is_old=False)
-    page.keyboard.type("and more")  # its clock stands still: the card is young all along
-    page.keyboard.press("Enter")
-    expect(card).to_have_attribute("data-state", "open")
-    expect(card.get_by_label("Who pays? *")).to_have_value("")
-    expect(card.get_by_label("amount")).to_have_value("5")
-    page.evaluate("() => { delete performance.now; }")
-    page.wait_for_timeout(OLD_MS)
+    for number, (leave, action) in enumerate(
+        (("Escape", "cancel"), (".lhkit-cancel", "cancel"), (".lhkit-decline", "decline")), start=1
+    ):
+        card = asked(page)
+        expect(card.get_by_label("Who pays? *")).to_be_focused()
+        page.keyboard.type("Kim")
+        if leave.startswith("."):
+            card.locator(leave).press("Enter")
+        else:
+            page.keyboard.press(leave)
+        expect(card).to_have_attribute("data-state", "denied")
+        tools = page.locator('[data-role="tool"]')
+        expect(tools).to_have_count(number)
+        expect(tools.last).to_have_attribute("data-status", "ok")
+        expect(tools.last).to_contain_text(f"not added: {action}")
     assert not file.exists()
 
 
 @pytest.mark.promise("mcp.elicitation")
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_elicitation_form_escapes_html_and_is_accessible(
-    open_notebook: OpenNotebook, file: Path, tmp_path: Path, shots: Path, theme: str
+    open_notebook: OpenNotebook, file: Path, tmp_path: Path, shots: Path
 ) -> None:
     evil = tmp_path / "evil.py"
     text = LEDGER.read_text(encoding="utf-8")
     for each in ("Who pays?", "for the receipt", "House", "Details of"):
         text = text.replace(each, f"{each} {EVIL} password")
     evil.write_text(text.replace('"fun"]', f'"{EVIL}"]'), encoding="utf-8")
-    page = open_notebook(panel(file, server=evil), theme=f"JupyterLab {theme}")
+    page = open_notebook(panel(file, server=evil))
     card = asked(page)
-    assert faults(page, ".lhkit-chat") == []
+    assert_readable(page)
     expect(card).to_contain_text("This seems to ask for a password")
-    page.keyboard.type("Kim")
+    card.get_by_role("textbox").first.fill("Kim")
     read_through(card)  # with these titles the form is longer than the page
-    page.keyboard.press("Enter")
+    card.get_by_role("textbox").first.press("Enter")
     expect(card.locator("[aria-invalid]")).to_have_count(1)  # the book
-    assert faults(page, ".lhkit-chat") == []
-    assert page.evaluate(LOW_CONTRAST) == {}
+    assert_readable(page)
     panel_ = page.locator(".lhkit-chat")
     panel_.evaluate("panel => { panel.style.width = '320px'; }")
     assert panel_.evaluate(OUTSIDE) == []
-    card.screenshot(path=shots / f"mcp-form-{theme.lower()}.png")
+    for theme in each_theme(page):
+        card.screenshot(path=shots / f"mcp-form-{theme}.png")
     expect(card.locator("img")).to_have_count(0)
     assert "owned" not in page.title()
 

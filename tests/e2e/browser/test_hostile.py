@@ -43,7 +43,8 @@ args = {{each: ALL for each in HOSTILE}}
 def replies():
     return [Reply(text=ALL, calls=(ToolCall(name="write", args=args, raw=ALL),)),
             Reply(text=ALL, calls=(ToolCall(name="look", args=args, raw=ALL),)), say(ALL),
-            Reply(text=ALL, calls=(ToolCall(name=HOSTILE[0], args=args, raw=ALL),)), say(ALL)]
+            Reply(text=ALL, calls=(ToolCall(name=HOSTILE[0], args=args, raw=ALL),)), say(ALL),
+            Reply(text=ALL, error=RuntimeError(ALL)), say("back again")]
 """
 
 AB = """
@@ -109,11 +110,14 @@ def test_hostile_text_in_ab_panel(open_notebook: OpenNotebook, tmp_path: Path, s
     assert_dead(page, ".lhkit-ab, .lhkit-board")
 
 
+@pytest.mark.promise("notebook.xss")
 def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     page = opened(open_notebook, tmp_path, CHAT)
     note = page.locator('.lhkit-message[data-role="system"]').first
     expect(note).to_contain_text("onerror")  # the folder has such a name
+    expect(page.locator(".lhkit-input")).to_be_disabled()
     page.get_by_role("button", name="Got it, start").click()
+    expect(page.locator(".lhkit-opt-in")).to_have_count(0)
     say(page, ".lhkit-input")
     expect(page.locator('.lhkit-confirm[data-state="open"]')).to_be_visible()
     assert_dead(page, ".lhkit-chat")
@@ -123,6 +127,12 @@ def test_hostile_text_in_recorded_chat(open_notebook: OpenNotebook, tmp_path: Pa
     say(page, ".lhkit-input")
     expect(page.locator(".lhkit-send")).to_be_enabled()
     assert_dead(page, ".lhkit-chat")
+    say(page, ".lhkit-input")
+    error = page.locator('[data-role="error"]')
+    expect(error).to_contain_text("onerror")
+    assert_dead(page, ".lhkit-chat")
+    error.locator('[data-action="retry"]').click()
+    expect(page.locator('[data-role="assistant"] .lhkit-text').last).to_have_text("back again")
 
 
 def test_hostile_text_in_review(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:

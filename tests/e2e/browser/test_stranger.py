@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.e2e.browser.reading import OLD_MS
 from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -35,11 +36,13 @@ def ask(panel: Locator) -> Locator:
     panel.locator(".lhkit-send").click()
     card = panel.locator('.lhkit-confirm[data-state="open"]')
     expect(card).to_be_visible()
-    panel.page.wait_for_timeout(500)
+    panel.page.wait_for_timeout(OLD_MS)
     return card
 
 
-def test_cell_shortcuts_do_not_approve_cards(open_notebook: OpenNotebook, database: Path) -> None:
+def test_cell_shortcuts_interrupt_and_restart_approve_nothing_and_lose_no_word(
+    open_notebook: OpenNotebook, database: Path, shots: Path
+) -> None:
     page = open_notebook(DEMO.format(path=str(database)))
     panel = page.locator(".lhkit-chat")
     card = ask(panel)
@@ -55,6 +58,17 @@ def test_cell_shortcuts_do_not_approve_cards(open_notebook: OpenNotebook, databa
     panel.locator(".lhkit-input").fill("안녕")
     panel.locator(".lhkit-send").click()
     expect(panel.locator('[data-role="assistant"]').last).to_contain_text("안녕하세요")
+    card = ask(panel)
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    page.evaluate(f"() => {{ {kernel}.restart(); }}")
+    expect(panel.locator(".lhkit-status")).to_contain_text("셀을 다시 실행하세요")
+    card.locator(".lhkit-run").click()
+    panel.locator(".lhkit-input").fill("아직 안 보낸 글")
+    panel.locator(".lhkit-input").press("Enter")
+    expect(panel.locator(".lhkit-input")).to_have_value("아직 안 보낸 글")
+    expect(panel.locator(".lhkit-send")).to_be_disabled()
+    page.screenshot(path=shots / "restarted.png")
+    assert habits(database) == []
 
 
 def test_card_does_not_steal_focus(open_notebook: OpenNotebook, database: Path) -> None:
@@ -86,24 +100,6 @@ def test_card_does_not_steal_focus(open_notebook: OpenNotebook, database: Path) 
     expect(second.locator(".lhkit-confirm")).to_have_attribute("data-state", "open")
     ids = page.locator(".lhkit-title").evaluate_all("titles => titles.map(each => each.id)")
     assert len(set(ids)) == len(ids)
-
-
-def test_panel_reports_kernel_restart_and_keeps_input(
-    open_notebook: OpenNotebook, database: Path, shots: Path
-) -> None:
-    page = open_notebook(DEMO.format(path=str(database)))
-    panel = page.locator(".lhkit-chat")
-    card = ask(panel)
-    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
-    page.evaluate(f"() => {{ {kernel}.restart(); }}")
-    expect(panel.locator(".lhkit-status")).to_contain_text("셀을 다시 실행하세요")
-    card.locator(".lhkit-run").click()
-    panel.locator(".lhkit-input").fill("아직 안 보낸 글")
-    panel.locator(".lhkit-input").press("Enter")
-    expect(panel.locator(".lhkit-input")).to_have_value("아직 안 보낸 글")
-    expect(panel.locator(".lhkit-send")).to_be_disabled()
-    page.screenshot(path=shots / "restarted.png")
-    assert habits(database) == []
 
 
 def test_panel_in_two_tabs(open_notebook: OpenNotebook, database: Path) -> None:

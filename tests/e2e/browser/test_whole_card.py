@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import lhkit.notebook
@@ -20,13 +19,12 @@ from lhkit.locales import load_catalog
 from lhkit.messages import ModelMessage
 from lhkit.notebook.render import fragment
 from lhkit.notebook.state import CardItem
-from tests.e2e.browser.reading import read_through
+from tests.e2e.browser.reading import OLD_MS, faults, read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 STATIC = Path(lhkit.notebook.__file__).parent / "static"
 LABELS = ("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder")
-OLD_MS = 500  # a card is young for 400
 SHOW = """async ([script, style, fragments, lang, labels]) => {
     document.documentElement.lang = lang;
     document.title = "card";
@@ -93,11 +91,6 @@ def answers(page: Page) -> list[str]:
     return [each["how"] for each in sent]
 
 
-def faults(page: Page) -> list[str]:
-    """Return all that axe-core finds wrong with the panel."""
-    return [each["id"] for each in Axe().run(page, context=".lhkit-chat").response["violations"]]
-
-
 HIDING = {
     "blank letters": {"to": "ann", "text": "See you." + "\u3164" * 1500, "bcc": "mallory"},
     "spaces": {"to": "ann", "text": "See you." + " " * 3000, "bcc": "mallory"},
@@ -107,7 +100,7 @@ HIDING = {
     "a list of blanks": {"to": "ann", "list": [""] * 300, "bcc": "mallory"},
     "empty keys": {"to": "ann", **{" " * n: "" for n in range(20)}, "bcc": "mallory"},
     "many keys": {"to": "ann", **{f"k{n}": n for n in range(56)}, "bcc": "mallory"},
-    "a long text in a long list": {"l": ["x" * 3000] * 100, "bcc": "mallory"},
+    "a long text in a long list": {"l": ["x" * 3000] * 20, "bcc": "mallory"},
 }
 
 
@@ -149,6 +142,8 @@ def test_card_shows_other_arguments_next_to_a_folded_one(page: Page, show_card: 
     fold = card.locator("[data-fold]")
     expect(fold).to_have_text(re.compile("Show all 1,5[0-9][0-9] characters"))
     assert card.locator(".lhkit-summary").inner_text().count("\\u3164") < 400
+    card.locator(".lhkit-cancel").click()  # which needs nothing to be seen
+    assert answers(page) == ["cancel"]
 
 
 def test_large_card_requires_scrolling(page: Page, show_card: ShowCard) -> None:
@@ -191,12 +186,6 @@ def test_large_card_by_keys(page: Page, show_card: ShowCard) -> None:
     assert presses > 2
     assert card.locator('[data-end=""]').count() == 0
     assert answers(page) == ["run"]
-
-
-def test_card_can_be_cancelled_at_any_time(page: Page, show_card: ShowCard) -> None:
-    card = show_card(HIDING["a list of blanks"])
-    card.locator(".lhkit-cancel").click()
-    assert answers(page) == ["cancel"]
 
 
 FIELDS = {
