@@ -39,6 +39,9 @@ MAX_NUM_SEQS = 16
 """Batch size on a CPU."""
 _GPU_SEQS = 256
 """Batch size on a graphics card; vLLM's default differs by card."""
+_GPU_STREAM_INTERVAL = 4
+"""Tokens an event on a graphics card, but for the first, which is sent at once: with one an event,
+the CPU of server and client limits how many conversations the card answers."""
 _MAX_MODEL_LEN = "8192"
 _BLOCK_SIZE = 32
 """In tokens: vLLM's default of 128 on a CPU hides short common prefixes from its cache."""
@@ -62,6 +65,7 @@ def _common_options(
     *,
     max_num_seqs: int,
     block_size: int | None = None,
+    stream_interval: int | None = None,
     enforce_eager: bool = False,
     dtype: ServedDtype = "auto",
     port: int | None = None,
@@ -76,6 +80,7 @@ def _common_options(
         *("--generation-config", "vllm"),  # ignore the checkpoint's own sampling
         *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
         "--enable-force-include-usage",
+        *(() if stream_interval is None else ("--stream-interval", str(stream_interval))),
         *("--max-num-seqs", str(max_num_seqs)),
         *(() if block_size is None else ("--block-size", str(block_size))),
         *(("--enforce-eager",) if enforce_eager else ()),
@@ -108,7 +113,9 @@ def serve_command(
     extra = family.serve_args if family else ()
     extra += parser_args(model) if server_parser else ()
     if device == "gpu":
-        options = _common_options(max_num_seqs=_GPU_SEQS, dtype=dtype, port=port)
+        options = _common_options(
+            max_num_seqs=_GPU_SEQS, stream_interval=_GPU_STREAM_INTERVAL, dtype=dtype, port=port
+        )
         return ("vllm", "serve", model, *options, *extra)
     options = _common_options(
         max_num_seqs=MAX_NUM_SEQS,
@@ -127,6 +134,7 @@ class ServerSettings(ServerPlan):
     Args:
         max_num_seqs: batch size.
         block_size: of the cache, in tokens; None leaves vLLM's default.
+        stream_interval: tokens an event of a stream; None leaves vLLM's default of one.
         kv_cache_gib: memory for keys and values; None leaves vLLM's default.
         enforce_eager: start without compiling.
         extra_args: more options of vLLM.
@@ -143,6 +151,7 @@ class ServerSettings(ServerPlan):
 
     max_num_seqs: int = MAX_NUM_SEQS
     block_size: int | None = _BLOCK_SIZE
+    stream_interval: int | None = None
     kv_cache_gib: int | None = 2
     enforce_eager: bool = True
     extra_args: tuple[str, ...] = ()
@@ -169,6 +178,7 @@ class ServerSettings(ServerPlan):
             *_common_options(
                 max_num_seqs=self.max_num_seqs,
                 block_size=self.block_size,
+                stream_interval=self.stream_interval,
                 enforce_eager=self.enforce_eager,
                 dtype=self.dtype,
                 port=port,
@@ -195,7 +205,13 @@ class ServerSettings(ServerPlan):
 
 
 GPU: Mapping[str, Any] = MappingProxyType(
-    {"enforce_eager": False, "max_num_seqs": _GPU_SEQS, "block_size": None, "kv_cache_gib": None}
+    {
+        "enforce_eager": False,
+        "max_num_seqs": _GPU_SEQS,
+        "stream_interval": _GPU_STREAM_INTERVAL,
+        "block_size": None,
+        "kv_cache_gib": None,
+    }
 )
 """Fields of `ServerSettings` for a graphics card, where vLLM's defaults are good."""
 

@@ -86,6 +86,7 @@ async def test_serve_leaves_out_options_unknown_to_vllm(
     assert ("records have no server times of requests" in printed.err) == left_out
     assert printed.err.count("\n") == left_out
     assert words[words.index("--max-num-seqs") + 1] == "256"
+    assert words[words.index("--stream-interval") + 1] == "4"
     assert not {"--enforce-eager", "--dtype", "env"} & {*words}
 
 
@@ -106,6 +107,7 @@ async def test_serve_embedded_lets_vllm_choose_dtype_on_gpu(
     assert words[words.index("--max-num-seqs") + 1] == ("256" if is_gpu else "16")
     assert ("--enforce-eager" in words) != is_gpu
     assert ("--block-size" in words) != is_gpu
+    assert ("--stream-interval" in words) == is_gpu
     assert any("VLLM_CPU" in word for word in words) != is_gpu
     assert ("--dtype" not in words) == is_gpu
 

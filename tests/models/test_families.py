@@ -45,7 +45,8 @@ def test_serve_command_for_a_gpu() -> None:
         "--host 127.0.0.1 --max-model-len 8192 "
         "--generation-config vllm "
         "--enable-prompt-tokens-details --enable-per-request-metrics "
-        "--enable-force-include-usage --max-num-seqs 256 --language-model-only"
+        "--enable-force-include-usage --stream-interval 4 --max-num-seqs 256 "
+        "--language-model-only"
     )
 
 

@@ -35,6 +35,7 @@ def help_of(version: str) -> str:
                 "--structured-outputs-config",
                 "--enable-per-request-metrics",
                 "--enable-force-include-usage",
+                "--stream-interval",
                 "--language-model-only",
             ),
         ),
