@@ -177,6 +177,7 @@ async def test_llama_cpp_settings_have_name_hash_and_their_own_registration(tmp_
     served = (str(file), "8099", "8", "gemma", weights_alias(light_sha256(file)))
     assert plan.arguments(8099)[1:] == ("--adapter", str(adapter), *served)
     assert plan.registered_name == "gemma.llama.cpp"
+    assert plan.environment() == {"PYTHONUNBUFFERED": "1"}
 
 
 @pytest.mark.parametrize("runtime", [VLLM, LLAMA_CPP])

@@ -388,6 +388,7 @@ async def test_connect_ignores_an_invalid_model_list_for_a_named_model(listing: 
         (answers(500, ""), "qq", ServerFailedError, "look into its log"),
         (answers(503, ""), None, ServerOverloadedError, "try later"),
         (hangs_up(), None, StreamBrokenError, "check that the server is alive"),
+        (hangs_up(), "qq", StreamBrokenError, "check that the server is alive"),
     ],
 )
 async def test_connect_refuses_a_server_by_its_list_of_models(
