@@ -35,22 +35,6 @@ RESULTS = (
 )
 
 
-def test_encode_tool_result_of_ok() -> None:
-    assert json.loads(encode_tool_result(ToolOk({"n": 1}))) == {"status": "ok", "data": {"n": 1}}
-
-
-def test_encode_tool_result_of_an_error() -> None:
-    encoded = encode_tool_result(ToolErr("r3_quota", "이번 주에는"))
-    assert encoded == '{"status":"error","code":"r3_quota","reason":"이번 주에는"}'
-
-
-def test_encode_tool_result_of_a_cancelled_call() -> None:
-    assert json.loads(encode_tool_result(ToolCancelled())) == {
-        "status": "cancelled",
-        "reason": "user did not confirm",
-    }
-
-
 @pytest.mark.promise("envelope.budget")
 @example(result=ToolErr("not_found", "\ud800" * 500), max_bytes=300)
 @example(result=ToolOk({"lone": "\udfff 습관"}), max_bytes=300)
