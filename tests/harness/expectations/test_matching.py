@@ -189,6 +189,12 @@ def test_order_is_any_strict_or_partial(order: Any, *, matched: bool) -> None:
     assert (result.missing, result.unexpected) == ((), ())
 
 
+def test_order_decides_between_equally_good_pairings() -> None:
+    expected = [go(n={"any": True}), go(n={"any": True}), go(n={"any": True})]
+    result = match(expected, [go(n=1), go(n=2), go(n=3)], order=[(2, 0)])
+    assert result.matched
+
+
 def test_order_is_transitive_through_a_left_out_optional_call() -> None:
     expected = [go(n=1), {"tool": "look", "args": {}, "optional": True}, go(n=2)]
     for order in ("strict", [(0, 1), (1, 2)]):
