@@ -88,7 +88,6 @@ class PlainSession:
     registry: ToolRegistry
     seen: Callable[[], Any]
     deps: Any = None
-    keys: Mapping[str, Any] = field(default_factory=dict)
     today: date = date(2026, 6, 15)
     instructions: str = ""
     max_turns: int = MAX_TURNS
@@ -100,11 +99,18 @@ class PlainSession:
     def state(self) -> Any:
         return self.seen()
 
-    def row_keys(self) -> Mapping[str, Any]:
-        return self.keys
-
     def close(self) -> None:
         """Nothing to close."""
+
+
+@dataclass(kw_only=True)
+class KeyedSession(PlainSession):
+    """A session that names the keys of its rows."""
+
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+    def row_keys(self) -> Mapping[str, Any]:
+        return self.keys
 
 
 class SteppingClock:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lhkit import ToolErr, ToolOk, ToolRegistry, ToolResult
-from tests.harness.build import PlainSession
+from tests.harness.build import KeyedSession
 
 registry = ToolRegistry()
 Phone = dict[str, list[dict[str, Any]]]
@@ -102,7 +102,7 @@ def move_event(event_id: str, starts: Moment, deps: Phone) -> ToolResult:
     return ToolOk({"event": dict(event)})
 
 
-class Session(PlainSession):
+class Session(KeyedSession):
     """One conversation's phone."""
 
     def known_ids(self) -> Mapping[str, list[str]]:

@@ -28,13 +28,13 @@ from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of
-from tests.harness.build import Load, PlainSession, Play
+from tests.harness.build import KeyedSession, Load, Play
 
 pytestmark = pytest.mark.anyio
 TEXT, NUMBER = {"type": "string"}, {"type": "number"}
 
 
-class Session(PlainSession):
+class Session(KeyedSession):
     """A session as somebody writes it who has never heard of copies."""
 
     def broken_rules(self, before: Any, after: Any) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
-from tests.harness.build import PlainSession, Play
+from tests.harness.build import KeyedSession, Play
 
 pytestmark = pytest.mark.anyio
 
@@ -401,9 +401,9 @@ def heat_all(celsius: float, deps: Rooms) -> ToolResult:
 class Houses:
     name, locales = "house", ("en",)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> PlainSession:
+    def open(self, world: Mapping[str, Any], locale: str) -> KeyedSession:
         rooms: Rooms = {row["name"]: row["celsius"] for row in world["rooms"]}
-        return PlainSession(
+        return KeyedSession(
             registry=REGISTRY,
             seen=lambda: {"rooms": [{"name": name, "celsius": c} for name, c in rooms.items()]},
             deps=rooms,
