@@ -51,12 +51,12 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest. In the second, one worker has all tests of the model servers, which are started once; the
-# files of browser tests go to whichever is free.
+# Two sessions of pytest, with more workers than cores, since many tests wait for processes. In the second, one worker
+# has all tests of the model servers, which are started once; the files of browser tests go to whichever is free.
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
-	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --numprocesses=3 --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
 nightly: venv browser node finetune  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
