@@ -39,10 +39,12 @@ class _Reader(ResponseReader):
         content: CompletionContent,
         max_tokens: int,
         clock: Callable[[], float],
-        turn_id: int | None,
+        control_ids: Sequence[int],
         prompt_ids: Sequence[int],
     ) -> None:
-        super().__init__(content=content, max_tokens=max_tokens, clock=clock, turn_id=turn_id)
+        super().__init__(
+            content=content, max_tokens=max_tokens, clock=clock, control_ids=control_ids
+        )
         self._prompt_ids = prompt_ids
 
     def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
@@ -94,7 +96,7 @@ class LlamaCppHttp(HttpModel):
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
-            turn_id=next(iter(self._dialect.stop_token_ids), None),
+            control_ids=self._dialect.stop_token_ids,
             prompt_ids=prompt_ids,
         )
         stops = await self._stop_texts()

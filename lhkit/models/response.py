@@ -127,8 +127,8 @@ class ResponseReader:
     Times count from the last `mark_sent`, the attempt that succeeded. The clock is read once for
     each chunk of bytes.
 
-    `turn_id` is the token that starts a turn in every prompt of the dialect; a server that reports
-    a prompt without it has another tokenizer.
+    `control_ids` are tokens of which every prompt of the dialect has some; a server that reports a
+    prompt without them has another tokenizer.
     """
 
     def __init__(
@@ -137,10 +137,10 @@ class ResponseReader:
         content: Content,
         max_tokens: int,
         clock: Callable[[], float],
-        turn_id: int | None = None,
+        control_ids: Sequence[int] = (),
     ) -> None:
         self._content = content
-        self._turn_id = turn_id
+        self._control_ids = frozenset(control_ids)
         self._max_tokens = max_tokens
         self._clock = clock
         self._first_sent_s: float | None = None
@@ -303,7 +303,7 @@ class ResponseReader:
         """
         if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
-            if self._turn_id is not None and self._turn_id not in prompt_token_ids:
+            if self._control_ids and self._control_ids.isdisjoint(prompt_token_ids):
                 raise ServerFailedError(
                     "the server's tokenizer does not know the control tokens of this dialect, so "
                     "that the model cannot read the prompt: serve a Gemma with its own tokenizer, "

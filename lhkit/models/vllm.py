@@ -68,6 +68,6 @@ class VllmHttp(HttpModel):
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.clock.now,
-            turn_id=next(iter(self._dialect.stop_token_ids), None),
+            control_ids=self._dialect.stop_token_ids,
         )
         return Exchange(path="/v1/completions", body=body, prompt=prompt, reader=reader)

@@ -427,7 +427,7 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
 
 
 def opt_in_sentences(questions: Sequence[OptInRequested], catalog: Catalog) -> list[str]:
-    """Return what the user is told before text is sent to these models."""
+    """Return the notice that the user sees before text is sent to these models."""
     nowhere = catalog.text("notebook.opt_in_nowhere")
     return [
         *(
