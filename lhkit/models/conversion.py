@@ -1,16 +1,21 @@
 """A script: convert a GGUF file or merge an adapter into a folder of weights.
 
-It runs in a process of its own, which frees torch's memory at its end:
+Each command runs in a process of its own, which frees torch's memory at its end:
 
-    python -m lhkit.models.conversion convert GGUF FOLDER
+    python -m lhkit.models.conversion model GGUF FOLDER
+    python -m lhkit.models.conversion tokenizer GGUF FOLDER
     python -m lhkit.models.conversion merge BASE ADAPTER FOLDER
+
+Reading the 262,144 tokens in a GGUF file takes `gguf` ten seconds and `transformers` does it for
+config, tokenizer and model. Therefore model and tokenizer are converted at once, by two processes,
+and the config is given.
 """
 
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,25 +41,48 @@ TOKENIZED: Final = (
 """A text and its tokens in Gemma 3."""
 
 
-def convert(gguf: Path, folder: Path) -> None:
-    """Write model and tokenizer of Gemma's GGUF file to a folder, in bfloat16.
+_CONFIG: Final = {
+    "_model_name_or_path": "Gemma 3 270m",
+    "head_dim": 256,
+    "hidden_size": 640,
+    "intermediate_size": 2048,
+    "max_position_embeddings": 32768,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 18,
+    "num_key_value_heads": 1,
+    "rms_norm_eps": 9.999999974752427e-07,
+    "sliding_window": 512,
+    "unk_token_id": 3,
+    "vocab_size": 262144,
+}
+"""What the header of Gemma's GGUF file says where it differs from the defaults of Gemma 3."""
 
-    Raises:
-        WeightsError: the installed transformers converts the tokenizer wrongly.
-    """
-    import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    tokenizer.save_pretrained(folder)
-    require_tokenizer(folder, f"transformers {transformers.__version__}")
+def convert_model(gguf: Path, folder: Path) -> None:
+    """Write the model of Gemma's GGUF file, and its config, to a folder, in bfloat16."""
+    from transformers import AutoModelForCausalLM, Gemma3TextConfig, GgufConfig
+
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
+        config=Gemma3TextConfig(**_CONFIG),
         dtype="bfloat16",
         quantization_config=GgufConfig(dequantize=True),
     )
     model.save_pretrained(folder)
+
+
+def convert_tokenizer(gguf: Path, folder: Path) -> None:
+    """Write the tokenizer of Gemma's GGUF file to a folder.
+
+    Raises:
+        WeightsError: the installed transformers converts it wrongly.
+    """
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    tokenizer.save_pretrained(folder)
+    require_tokenizer(folder, f"transformers {transformers.__version__}")
 
 
 def require_tokenizer(folder: Path, converter: str) -> None:
@@ -134,8 +162,13 @@ def _merge_model(base: Path, adapter: Path) -> Any:
 def main(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
     command, *paths = arguments
+    commands: dict[str, Callable[..., None]] = {
+        "model": convert_model,
+        "tokenizer": convert_tokenizer,
+        "merge": merge,
+    }
     try:
-        (convert if command == "convert" else merge)(*map(Path, paths))
+        commands[command](*map(Path, paths))
     except LhkitError as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return INVALID_INPUT

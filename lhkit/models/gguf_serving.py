@@ -37,8 +37,9 @@ def serve(
             first letters of its library's SHA-256.
         adapter: GGUF file of a LoRA, which is added to the weights.
     """
-    # Waiting threads sleep: on a busy machine, spinning ones made answers twenty times slower.
-    os.putenv("OMP_WAIT_POLICY", "passive")  # read when OpenMP is loaded, by the next line
+    # Waiting threads spin a little, then sleep. By default, answers are ten times slower on a busy
+    # machine; without spinning, three times slower on a quiet one (evals/baselines/runtimes.md).
+    os.putenv("GOMP_SPINCOUNT", "300")  # read when OpenMP is loaded, by the next line
     import xllamacpp
 
     stopped = threading.Event()

