@@ -51,13 +51,10 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest, with more workers than cores, since many tests wait for processes. In the second, one worker
-# has all tests of the model servers, which are started once; the files of browser tests go to whichever is free.
+# More workers than cores, since many tests wait for processes. One has all tests of the model servers.
 test: lint browser  ## all checks: lint, then every test
-	@status=0; \
-	$(BIN)/python -m pytest --numprocesses=3 --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
-	exit $$status
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadscope --no-loadscope-reorder \
+	  --hypothesis-profile=thorough -m 'not nightly'
 
 nightly: venv browser node finetune  ## what takes long: other Pythons, MCP servers from npm, a training, 20,000 cases a fuzz target
 	@$(BIN)/python -m pytest -m nightly

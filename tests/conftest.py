@@ -31,28 +31,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests on Ray first, since they take longest, and the browser tests last.
+    """Run the tests of model servers and on Ray first, since they take longest, and browsers last.
 
     Playwright keeps an event loop running to the end of the session, which breaks coroutine tests.
     """
-    is_browser = {item: item.get_closest_marker("browser") is not None for item in items}
-    items.sort(key=lambda item: (is_browser[item], item.path.name != "test_ray.py"))
+    markers = {item: {marker.name for marker in item.iter_markers()} for item in items}
+    items.sort(
+        key=lambda item: (
+            "browser" in markers[item],
+            "model" not in markers[item],
+            item.path.name != "test_ray.py",
+        )
+    )
 
 
-class ServerScheduling(LoadScopeScheduling):
-    """Assigns the tests that share a model server to one worker, and the browser tests by file.
+class SharedServers(LoadScopeScheduling):
+    """Gives one worker all tests of the model servers, and the browser tests by file.
 
-    xdist's groups are lost with pytest 9.2 (as of xdist 3.8).
+    All other tests go to whichever worker is free. xdist's groups are lost with pytest 9.2 (as of
+    xdist 3.8).
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return path if "browser" in path else "model"
+        if "browser" in path:
+            return path
+        return "model" if path.startswith("tests/e2e/") else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """Use `ServerScheduling` for `--dist=loadscope`."""
-    return ServerScheduling(config, log) if config.getoption("dist") == "loadscope" else None
+    """Use `SharedServers` for `--dist=loadscope`."""
+    return SharedServers(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(wrapper=True)
