@@ -46,20 +46,20 @@ class Sources:
 
 
 def load_scenarios(
-    paths: Iterable[FilePath | str], *, limit: int | None = None
+    paths: FilePath | str | Iterable[FilePath | str], *, limit: int | None = None
 ) -> tuple[Scenario, ...]:
     """Load the scenarios of files and folders, in the given order, folders by name.
 
     Args:
-        paths: files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a line), or
-            folders, which are searched for `*.yaml` and `*.yml`.
+        paths: one or more files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a
+            line), or folders, which are searched for `*.yaml` and `*.yml`.
         limit: the most scenarios to return; no file is read once there are so many.
 
     Raises:
         ScenarioError: a file does not exist or is invalid. One line per fault, over all files:
             `file:line: scenario.field: message`.
     """
-    sources = read_sources(paths, limit=limit)
+    sources = read_sources([paths] if isinstance(paths, FilePath | str) else paths, limit=limit)
     if sources.faults:
         raise ScenarioError("\n".join(map(str, sources.faults)))
     return sources.scenarios[:limit]

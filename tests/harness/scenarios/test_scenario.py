@@ -235,6 +235,7 @@ def test_load_scenarios_reads_folders_by_name_and_each_file_once(tmp_path: Path)
         [tmp_path / "b.yaml", str(tmp_path), tmp_path / "inner" / ".." / "b.yaml"]
     )
     assert [scenario.id for scenario in scenarios] == ["b", "a", "c"]
+    assert load_scenarios(tmp_path) == load_scenarios(str(tmp_path)) == load_scenarios([tmp_path])
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "empty"])
