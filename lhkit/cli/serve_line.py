@@ -157,9 +157,12 @@ async def print_embedded_line(model: str, options: ServeOptions, settings: Setti
         folder = embedded.embedded_folder(name, settings)
     else:
         name, folder = folder_name(weights), await asyncio.to_thread(weights.resolve)
+    lora = None
+    if options.lora is not None:  # read before vLLM is asked for its options, which takes seconds
+        lora = await read_lora(options.lora, settings.cache_dir, base=name)
     plan = await fitted_plan(name, folder, options, settings)
-    if options.lora is not None:
-        plan = with_lora(plan, await read_lora(options.lora, settings.cache_dir, base=name))
+    if lora is not None:
+        plan = with_lora(plan, lora)
     print_left_out(plan.left_out, settings)
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     print_dtype(settings)
