@@ -118,10 +118,11 @@ def _innermost_function(function: Any) -> Any:
 
 def _docstring(function: Any, body: Any) -> str:
     """Return the docstring, for a partial or a callable object that of the function it calls."""
-    if inspect.isroutine(function):
+    is_partial = isinstance(function, partial)  # which is a routine since Python 3.14
+    if inspect.isroutine(function) and not is_partial:
         return inspect.getdoc(function) or ""
     instance_doc = vars(function).get("__doc__") if hasattr(function, "__dict__") else None
-    class_doc = None if isinstance(function, partial) else type(function).__doc__
+    class_doc = None if is_partial else type(function).__doc__
     return inspect.cleandoc(instance_doc or body.__doc__ or class_doc or "")
 
 
