@@ -160,8 +160,7 @@ def draw(points: Sequence[Point], folder: Path) -> None:
         )
     ]
     chart = alt.hconcat(*charts).configure(background="white")
-    for ending in ("svg", "png"):
-        chart.save(folder / f"growth.{ending}", scale_factor=1 if ending == "svg" else 2)
+    chart.save(folder / "growth.svg")
 
 
 def main() -> None:

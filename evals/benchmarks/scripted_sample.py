@@ -25,9 +25,6 @@ from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
-TURNS_A_SAMPLE = 2
-"""Model turns per sample: the call, and the answer after its result."""
-
 
 def _add(args: Mapping[str, Any], _deps: Any) -> ToolOk:
     return ToolOk({"sum": args["x"] + args["y"]})
