@@ -123,14 +123,19 @@ class ToolDispatcher:
             confirm=confirm,
             deps=deps,
             name=_plain_name(tool_name),
-            outcome=ToolCallOutcome(result=ToolCancelled(), gate=GateOutcome.NOT_NEEDED),
+            fields={
+                "result": ToolCancelled(),
+                "gate": GateOutcome.NOT_NEEDED,
+                "waiting_s": 0.0,
+            },
         )
         try:
             await run.run(raw_args)
         finally:
             if observe is not None:
-                observe(run.outcome)
-        return run.outcome.result
+                observe(ToolCallOutcome(**run.fields))
+        result: ToolResult = run.fields["result"]
+        return result
 
 
 def _plain_name(tool_name: Any) -> str:
@@ -141,7 +146,7 @@ def _plain_name(tool_name: Any) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _Dispatch:
-    """A running dispatch; `outcome` is updated step by step."""
+    """A running dispatch; the fields of its `ToolCallOutcome` are set step by step."""
 
     cancelled_before: int
     registry: ToolRegistry
@@ -150,7 +155,7 @@ class _Dispatch:
     confirm: ConfirmGate | None
     deps: Any
     name: str
-    outcome: ToolCallOutcome
+    fields: dict[str, Any]
 
     async def run(self, raw_args: Any) -> None:
         """Look up, validate, confirm and run; stop at the first step that decides the result."""
@@ -158,16 +163,13 @@ class _Dispatch:
         if tool is None:
             _log.warning("unknown tool %r", self.name)
             known = ", ".join(self.registry)
-            self._update(result=self._error("unknown_tool", name=self.name, known=known))
+            self.fields.update(result=self._error("unknown_tool", name=self.name, known=known))
             return
         accepted = self._validate(tool, raw_args)
         if accepted is not None and tool.is_destructive:
             accepted = await self._confirmed(tool, accepted)
         if accepted is not None:
             await self._run_handler(tool, accepted)
-
-    def _update(self, **fields: Any) -> None:
-        self.outcome = replace(self.outcome, **fields)
 
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
@@ -176,15 +178,15 @@ class _Dispatch:
         """Return the validated arguments; None if they are refused."""
         started_s = self.clock()
         verdict = self._verdict(tool, raw_args)
-        self._update(validation_s=self.clock() - started_s)
+        self.fields.update(validation_s=self.clock() - started_s)
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
-            self._update(result=ToolErr("validation", reason))
+            self.fields.update(result=ToolErr("validation", reason))
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self._update(args=verdict.args, extra_args=verdict.extra)
+        self.fields.update(args=verdict.args, extra_args=verdict.extra)
         return verdict
 
     def _verdict(self, tool: ToolDefinition, raw_args: Any) -> ArgumentsVerdict:
@@ -209,7 +211,7 @@ class _Dispatch:
     async def _confirmed(self, tool: ToolDefinition, proposed: Accepted) -> Accepted | None:
         """Return the arguments that the user approved, edited or not; None for a no."""
         if self.confirm is None:
-            self._update(gate=GateOutcome.ABSENT)
+            self.fields.update(gate=GateOutcome.ABSENT)
             return None
         request = self._request(tool, proposed.args)
         for _ in range(_MAX_ASKED):
@@ -220,27 +222,31 @@ class _Dispatch:
                 shown_args, edited = self._edited(tool, decision.arguments)
             except InvalidEditError as error:
                 fault = str(error)
-                self._update(gate=GateOutcome.REJECTED, reason=fault)
-                self._update(answer=str(QuestionOutcome.INVALID_EDIT))
+                self.fields.update(
+                    gate=GateOutcome.REJECTED,
+                    reason=fault,
+                    answer=str(QuestionOutcome.INVALID_EDIT),
+                )
                 if not is_person(self.confirm):
                     return None
                 request = replace(request, id=secrets.token_hex(8), fault=fault)
                 continue
-            self._update(gate=GateOutcome.ACCEPTED, answer=decision.how or "")
-            self._update(reason=decision.reason)
+            self.fields.update(
+                gate=GateOutcome.ACCEPTED, answer=decision.how or "", reason=decision.reason
+            )
             if not changed_arguments(proposed.args, edited.args):
                 return proposed
             summary = summarize(tool.summarize, edited.args, self.catalog, self.deps)
-            self._update(summary=summary, shown_args=shown_args, run_args=edited.args)
+            self.fields.update(summary=summary, shown_args=shown_args, run_args=edited.args)
             return edited
         else:
             return None
-        self._update(answer=decision.how or "")
+        self.fields.update(answer=decision.how or "")
         if isinstance(decision, Approve):
-            self._update(gate=GateOutcome.ACCEPTED)
+            self.fields.update(gate=GateOutcome.ACCEPTED)
             return proposed
         is_failure = decision.how is not None and decision.how.is_failure
-        self._update(
+        self.fields.update(
             gate=GateOutcome.FAILED if is_failure else GateOutcome.REJECTED,
             reason=decision.reason,
             result=ToolCancelled(decision.reason),
@@ -284,16 +290,17 @@ class _Dispatch:
         """Ask the gate; a decision on another request is refused."""
         started_s = self.clock()
         # until the gate answers, the question counts as failed
-        self._update(gate=GateOutcome.FAILED, summary=request.summary, reason="", answer="")
+        self.fields.update(gate=GateOutcome.FAILED, summary=request.summary, reason="", answer="")
         try:
             decision = await _ask(gate, request)
             if cancellations() > self.cancelled_before:  # the gate may have swallowed it
                 raise asyncio.CancelledError
         except asyncio.CancelledError as error:
-            self._update(answer="".join(a for a in error.args if isinstance(a, QuestionOutcome)))
+            answers = (arg for arg in error.args if isinstance(arg, QuestionOutcome))
+            self.fields.update(answer="".join(answers))
             raise
         finally:
-            self._update(waiting_s=self.outcome.waiting_s + self.clock() - started_s)
+            self.fields["waiting_s"] += self.clock() - started_s
         if decision.binding and decision.binding != request.binding:
             _log.warning("a decision on another request than %s: denied", request.tool)
             return Reject(how=QuestionOutcome.OTHER_REQUEST)
@@ -302,7 +309,7 @@ class _Dispatch:
     async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:
         started_s = self.clock()
         # from here on it may have written, so a cancelled caller must not record "not confirmed"
-        self._update(ran=True, result=self._handler_error("CancelledError"))
+        self.fields.update(ran=True, result=self._handler_error("CancelledError"))
         questions = MidCallQuestions(self.confirm)
         with use_questions(questions):
             task = asyncio.create_task(self._call_handler(tool, accepted))
@@ -324,15 +331,13 @@ class _Dispatch:
             result = self._handler_error(type(error).__name__)
         else:
             result = returned
-        if self.outcome.run_args is not None and not isinstance(result, ToolCancelled):
-            edited = changed_arguments(self.outcome.args or {}, self.outcome.run_args)
+        run_args = self.fields.get("run_args")
+        if run_args is not None and not isinstance(result, ToolCancelled):
+            edited = changed_arguments(self.fields["args"], run_args)
             result = replace(result, edited=read_only_json(edited))
         waited_s = questions.waited_s  # the user's time is not the tool's
-        self._update(
-            handler_s=self.clock() - started_s - waited_s,
-            waiting_s=self.outcome.waiting_s + waited_s,
-            result=result,
-        )
+        self.fields["waiting_s"] += waited_s
+        self.fields.update(handler_s=self.clock() - started_s - waited_s, result=result)
         if cancelled is not None:
             raise cancelled
         if isinstance(error, KeyboardInterrupt):
