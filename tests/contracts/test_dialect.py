@@ -91,6 +91,7 @@ PIECES = [
     "null",
     "True",
     "010",
+    "00\\",
     "1.5",
     *"{}[]()\"'\\:,=<> \n_",
 ]
@@ -217,6 +218,8 @@ def test_parse_keeps_text_around_calls(dialect: Dialect) -> None:
 
 @each_dialect
 @given(raw=FRAGMENTS, sizes=SIZES)
+@example(raw='{"name": "f", "parameters": {"a": 0\\{"name":', sizes=[])
+@example(raw="[f(a=0\\}]) [g(", sizes=[])
 def test_incremental_result_does_not_depend_on_chunks(
     dialect: Dialect, raw: str, sizes: list[int]
 ) -> None:

@@ -270,7 +270,7 @@ class OpenBrackets(OpenCall):
                 self.is_complete = True
                 return match.start()
             at = match.end()
-            if piece == "\\":
+            if self._quote and piece == "\\":
                 self._last_inside = piece
                 self._is_escaped = at == len(text)
                 at += 1
