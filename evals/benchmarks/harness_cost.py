@@ -83,7 +83,7 @@ def build_measurement(
             "records to disk, and inspect-ai its log: `default` as it comes, `quickest` "
             "without the realtime log. pydantic_evals keeps its report in memory (`kept`; "
             "`written`: as JSON at the end) and traces nothing; its sample is played by "
-            "pydantic-ai's agent. A quarter of lhkit's time is the check of each reply for false "
+            "pydantic-ai's agent. A fifth of lhkit's time is the check of each reply for false "
             "success claims, which the peers do not make. Ratios are medians of the rounds.",
         ),
     )

@@ -40,7 +40,6 @@ TOKENIZED: Final = (
 )
 """A text and its tokens in Gemma 3."""
 
-
 _CONFIG: Final = {
     "_model_name_or_path": "Gemma 3 270m",
     "head_dim": 256,

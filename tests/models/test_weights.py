@@ -296,11 +296,11 @@ async def test_convert_in_subprocesses_kills_the_other_if_one_fails(
     started = tmp_path / "started"
     os.mkfifo(started)
     script = f"""
-import os, sys, time
+import os, signal, sys
 if sys.argv[1] == "model":
     with open({str(started)!r}, "w") as file:
         file.write(str(os.getpid()))
-    time.sleep(600)
+    signal.pause()  # until it is killed
 with open({str(started)!r}) as file:
     open({str(tmp_path / "pid")!r}, "w").write(file.read())
 sys.exit("no such file")
