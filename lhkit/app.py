@@ -198,7 +198,7 @@ def open_chat(
     catalog = load_catalog(locale)
     return ChatController(
         model=model,
-        dispatcher=ToolDispatcher(session.registry, catalog=catalog),
+        dispatcher=ToolDispatcher(session.registry, catalog=catalog, today=lambda: session.today),
         assistant=assistant_of(session),
         confirm=confirm,
         catalog=catalog,

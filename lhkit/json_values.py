@@ -5,7 +5,7 @@ Values that are not JSON (NaN, sets, other objects) are refused, not converted.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -152,6 +152,39 @@ def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
     return str.__str__(key)
+
+
+def added_pointers(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """Yield a JSON Pointer (RFC 6901) for each value in `after` whose key `before` lacks."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key, item in after.items():
+            pointer = f"{at}/{escaped_key(key)}"
+            if key in before:
+                yield from added_pointers(before[key], item, pointer)
+            else:
+                yield pointer
+    elif isinstance(before, list) and isinstance(after, list):
+        for i, (old, new) in enumerate(zip(before, after, strict=False)):
+            yield from added_pointers(old, new, f"{at}/{i}")
+
+
+def escaped_key(key: str) -> str:
+    """Return a key as a token of a JSON Pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def without_pointers(value: Any, pointers: Collection[str], at: str = "") -> Any:
+    """Return `value` without the object keys at these JSON Pointers."""
+    if isinstance(value, Mapping):
+        places = {key: f"{at}/{escaped_key(key)}" for key in value}
+        return {
+            key: without_pointers(item, pointers, places[key])
+            for key, item in value.items()
+            if places[key] not in pointers
+        }
+    if isinstance(value, list):
+        return [without_pointers(item, pointers, f"{at}/{i}") for i, item in enumerate(value)]
+    return value
 
 
 def parse_json(

@@ -56,8 +56,9 @@ class ToolCallOutcome:
     Attributes:
         result: the tool result.
         gate: the decision; None if the call was answered without being dispatched.
-        args: the validated arguments as the model proposed them, read-only; None if validation
-            failed.
+        args: the validated arguments as the model proposed them, read-only; of a destructive call
+            with everything that it left out, as the user was asked. None if validation failed.
+        filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         extra_args: the undeclared keys that were dropped.
         ran: the handler was started.
         summary: the text that the user was asked to confirm.
@@ -73,6 +74,7 @@ class ToolCallOutcome:
     result: ToolResult
     gate: GateOutcome | None = None
     args: Mapping[str, JSON] | None = None
+    filled_in: tuple[str, ...] = ()
     extra_args: tuple[str, ...] = ()
     ran: bool = False
     summary: str = ""

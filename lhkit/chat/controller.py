@@ -217,8 +217,10 @@ class ChatController:
                 case RunTools(plans=plans):
                     for plan in plans:
                         await self._run_plan(plan)
-                        if self._dispatcher.registry.destructive != limits.destructive:
-                            break  # the call registered new tools: plan the rest again
+                        is_write = plan.pending.name in limits.destructive
+                        has_new_tools = self._dispatcher.registry.destructive != limits.destructive
+                        if has_new_tools or (is_write and isinstance(plan, Dispatch)):
+                            break  # plan the rest again: the write may have been refused unasked
                 case Finish(reason=reason):
                     return reason
                 case _:

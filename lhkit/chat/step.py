@@ -5,24 +5,18 @@ confirmed, and a call that repeats the one before is answered with `repeated_cal
 models repeat themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.chat.state import Transcript
+from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
-from lhkit.json_values import NotJsonError, canonical, plain_json
-from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
+from lhkit.json_values import NotJsonError, canonical, plain_json, without_pointers
+from lhkit.messages import GateOutcome, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 from lhkit.tool_results import ToolCancelled, ToolErr
-from lhkit.tools.schema import (
-    ABSENT,
-    SchemaNode,
-    item_schema,
-    nfc,
-    property_default,
-    property_schema,
-)
+from lhkit.tools.schema import SchemaNode, fill_defaults, nfc
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
 MAX_TURNS = 4
@@ -130,13 +124,13 @@ def needs_clear_notice(transcript: Transcript) -> bool:
 def _plan_calls(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
     """Plan the pending calls; only dispatched calls count as a previous call."""
     previous: ToolCall | ToolCallMessage | None = None
-    has_asked = False  # a destructive call of the current model message was dispatched
+    has_asked = False  # a destructive call of the current model message was asked
     for call in transcript.calls_of_this_turn:
         is_destructive = call.name in limits.destructive
         has_asked = has_asked and call.index > 0
         if _was_dispatched(call, is_blocked=is_destructive and has_asked):
             previous = call
-            has_asked = has_asked or is_destructive
+            has_asked = has_asked or (is_destructive and _was_asked(call))
     has_asked = has_asked and transcript.pending[0].index > 0
     plans: list[CallPlan] = []
     for pending in transcript.pending:
@@ -159,6 +153,7 @@ def _plan_calls(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
         plans.append(plan)
         if isinstance(plan, Dispatch | AnswerTruncated):
             previous = pending.call
+            # it may be refused before the question: the controller plans the rest again after it
             has_asked = has_asked or is_destructive
     return tuple(plans)
 
@@ -170,12 +165,19 @@ def _was_dispatched(call: ToolCallMessage, *, is_blocked: bool) -> bool:
     return not (is_blocked and isinstance(call.result, ToolCancelled))
 
 
+def _was_asked(call: ToolCallMessage) -> bool:
+    """Return False for a destructive call that was refused before the question."""
+    return call.outcome is None or call.outcome.gate is not GateOutcome.NOT_NEEDED
+
+
 def is_same_call(
     first: ToolCall | ToolCallMessage,
     second: ToolCall | ToolCallMessage,
     declared: DeclaredArguments | None = None,
 ) -> bool:
     """Return True if both calls would do the same: same tool, equivalent arguments.
+
+    A call that the user edited counts as proposed and as run.
 
     Ignored are the order of keys, `1` versus `1.0`, a default that is passed explicitly, undeclared
     keys (the dispatcher drops them) and Unicode composition (NFC, NFD). `1` and `true` differ.
@@ -188,9 +190,25 @@ def is_same_call(
     if not first.name or first.name != second.name:
         return False
     try:
-        return _normal_form(first.args, declared) == _normal_form(second.args, declared)
+        wanted = _normal_form(second.args, declared)
+        return any(_normal_form(args, declared) == wanted for args in _versions(first))
     except NotJsonError:
         return first.args is second.args
+
+
+def _versions(call: ToolCall | ToolCallMessage) -> Iterator[Any]:
+    """Yield the arguments of a call as proposed and, of an edited call, as run."""
+    yield call.args
+    outcome = call.outcome if isinstance(call, ToolCallMessage) else None
+    if outcome is not None and outcome.run_args is not None:
+        yield outcome.run_args
+        unchanged = [
+            pointer
+            for pointer in outcome.filled_in
+            if pointer.removeprefix("/")
+            not in changed_arguments(outcome.args or {}, outcome.run_args)
+        ]
+        yield without_pointers(outcome.run_args, unchanged)  # as a model would write it
 
 
 def _normal_form(raw_args: Any, declared: DeclaredArguments | None) -> str:
@@ -201,31 +219,8 @@ def _normal_form(raw_args: Any, declared: DeclaredArguments | None) -> str:
             verdict = declared.validator.check(args)
             if isinstance(verdict, Accepted):
                 valid = plain_json(verdict.args)
-                args = _with_defaults(valid, SchemaNode.of(declared.parameters))
+                args = fill_defaults(valid, SchemaNode.of(declared.parameters))
     return canonical(_normalize(args))
-
-
-def _with_defaults(value: Any, node: SchemaNode) -> Any:
-    """Return `value` with explicit defaults, where the schema has one branch only."""
-    branches = [branch for branch in node.branches() if branch.get("type") != "null"]
-    if len(branches) != 1:
-        return value
-    branch = branches[0]
-    if isinstance(value, list):
-        return [
-            _with_defaults(item, node.at(item_schema(branch, i))) for i, item in enumerate(value)
-        ]
-    if not isinstance(value, dict):
-        return value
-    filled = {
-        name: _with_defaults(item, node.at(property_schema(branch, name)))
-        for name, item in value.items()
-    }
-    for name in branch.get("properties", {}):
-        default = property_default(branch, name, node.root)
-        if name not in filled and default is not ABSENT:
-            filled[name] = plain_json(default)
-    return filled
 
 
 def _normalize(value: Any) -> Any:

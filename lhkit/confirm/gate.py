@@ -1,10 +1,10 @@
-"""The confirm gate: ask the user before a destructive call; only an explicit yes runs it.
+r"""The confirm gate: ask the user before a destructive call; only an explicit yes runs it.
 
 Fails closed: a cancelled or dismissed question, a time-out, a second question while one is open and
 any error count as no. Not prevented: a user who approves without reading.
 
 To write a gate, implement `ConfirmGate.confirm`: show `request.tool`, `request.description`,
-`request.summary` and `request.fault`, and return `Approve()` only if the user explicitly approved
+`request.texts` and `request.fault`, and return `Approve()` only if the user explicitly approved
 after the question was shown, else `Reject(reason)`, or `Edit(arguments)`. The short form is a bool.
 Wrap it in `GuardedGate` for a time-out and one question at a time. Add `is_person = True` if a
 person answers, and `fill_in` (`FormGate`) if it can show forms:
@@ -13,7 +13,7 @@ person answers, and `fill_in` (`FormGate`) if it can show forms:
         is_person = True
 
         async def confirm(self, request: ConfirmRequest) -> Decision:
-            answer = await self.ask(request.description, visible(request.summary))
+            answer = await self.ask(request.description, visible("\n".join(request.texts)))
             return Approve() if answer == "yes" else Reject(answer)
 
     gate = GuardedGate(MailGate(), timeout_s=3600)
@@ -30,6 +30,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject, decision_of
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
+from lhkit.confirm.summary import pretty
 from lhkit.json_values import JSON, canonical
 
 _log = logging.getLogger(__name__)
@@ -46,12 +47,14 @@ class ConfirmRequest:
     Attributes:
         tool: the tool's name.
         description: the tool's description.
-        args: the validated arguments, deeply read-only.
+        args: the validated arguments, deeply read-only: all that will run, with each default.
         summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
+        details: the arguments in words, those that the model left out marked as defaults.
+        filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         id: unique for each question.
         parameters: the JSON Schema of the arguments, for the fields of an edit.
         fault: why the edit that the user made before is invalid; empty for the first question.
-        revise: returns validated arguments and their summary for edited ones, or raises
+        revise: returns the changed fields of the request for edited arguments, or raises
             InvalidEditError; see `edited`. None if they cannot be edited.
     """
 
@@ -59,10 +62,12 @@ class ConfirmRequest:
     description: str
     args: Mapping[str, JSON]
     summary: str
+    details: str = ""
+    filled_in: tuple[str, ...] = ()
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     fault: str = ""
-    revise: Callable[[Any], tuple[Mapping[str, JSON], str]] | None = field(
+    revise: Callable[[Any], Mapping[str, Any]] | None = field(
         default=None, repr=False, compare=False
     )
 
@@ -82,8 +87,14 @@ class ConfirmRequest:
         """
         if self.revise is None:
             raise InvalidEditError(f"the arguments of {self.tool} cannot be edited here")
-        args, summary = self.revise(arguments)
-        return replace(self, args=args, summary=summary, fault="")
+        return replace(self, **self.revise(arguments), fault="")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The summary, and the details unless it contains them: what a gate shows."""
+        if not self.args or (details := self.details or pretty(self.args)) in self.summary:
+            return (self.summary,)
+        return self.summary, details
 
 
 class ConfirmGate(Protocol):

@@ -3,10 +3,10 @@
 import inspect
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, read_only_json
+from lhkit.json_values import JSON, escaped_key, plain_json
 from lhkit.locales import Catalog
 
 _log = logging.getLogger(__name__)
@@ -21,20 +21,71 @@ not copied, so it must not change them."""
 
 
 def summarize(
-    summarizer: Summarizer | None, args: Mapping[str, JSON], catalog: Catalog, deps: Any = None
+    summarizer: Summarizer | None,
+    args: Mapping[str, JSON],
+    catalog: Catalog,
+    deps: Any = None,
+    *,
+    filled_in: Collection[str] = (),
 ) -> str:
     """Return a tool's own summary of `args`; without a summarizer, the arguments as indented JSON.
 
     If the summarizer raises, the arguments follow a sentence that says so.
+
+    Args:
+        summarizer: the tool's own.
+        args: the arguments.
+        catalog: texts.
+        deps: dependencies of the tool.
+        filled_in: JSON Pointers of the values that the model left out.
     """
     if summarizer is None:
-        return pretty(args)
+        return argument_text(args, filled_in, catalog)
     try:
         more = {DEPS_PARAMETER: deps} if _takes_deps(summarizer) else {}
-        return str(summarizer(dict(read_only_json(args)), catalog, **more))
+        return str(summarizer(plain_json(args), catalog, **more))
     except Exception as error:  # noqa: BLE001 - boundary: it must not hide the arguments
         _log.warning("a summary failed: the arguments are shown instead", exc_info=True)
-        return f"{catalog.text('confirm.no_summary', type=type(error).__name__)}\n{pretty(args)}"
+        sentence = catalog.text("confirm.no_summary", type=type(error).__name__)
+        return f"{sentence}\n{argument_text(args, filled_in, catalog)}"
+
+
+def argument_text(args: Mapping[str, JSON], filled_in: Collection[str], catalog: Catalog) -> str:
+    """Return the arguments as indented JSON, with a word after each value that was filled in.
+
+    Args:
+        args: the arguments.
+        filled_in: JSON Pointers of the values that the model left out.
+        catalog: texts.
+    """
+    if not filled_in:
+        return pretty(args)
+    return _marked(args, frozenset(filled_in), f" ({catalog.text('confirm.default')})")
+
+
+def _marked(value: Any, filled_in: frozenset[str], mark: str, at: str = "") -> str:
+    """Return the text of `pretty`, with a mark after each value at one of these pointers."""
+    indent = "  " * (at.count("/") + 1)
+    if at in filled_in:
+        return _indented(value, indent[2:]) + mark
+    if isinstance(value, Mapping) and value:
+        items = [
+            f"{json.dumps(key, ensure_ascii=False)}: "
+            + _marked(item, filled_in, mark, f"{at}/{escaped_key(key)}")
+            for key, item in value.items()
+        ]
+        opening, closing = "{", "}"
+    elif isinstance(value, list) and value:
+        items = [_marked(item, filled_in, mark, f"{at}/{i}") for i, item in enumerate(value)]
+        opening, closing = "[", "]"
+    else:
+        return _indented(value, indent[2:])
+    inner = ",\n".join(indent + item for item in items)
+    return f"{opening}\n{inner}\n{indent[2:]}{closing}"
+
+
+def _indented(value: Any, indent: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n" + indent)
 
 
 def _takes_deps(summarizer: Summarizer) -> bool:

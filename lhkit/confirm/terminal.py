@@ -121,7 +121,7 @@ class TerminalGate:
             while True:
                 if shown.fault:
                     self._write(visible(shown.fault))
-                self._write(visible(shown.summary))
+                self._write(visible("\n".join(shown.texts)))
                 await self._fresh()
                 line = await self._read(prompt)
                 if not (can_edit and line.strip().casefold() in _EDIT):

@@ -130,7 +130,7 @@ async def scenario_from_review(
     with opened(toolset, conversation.world, conversation.locale) as session:
         initial = read_state(session)
         row_keys = read_row_keys(session, initial)
-        dispatcher = ToolDispatcher(session.registry)
+        dispatcher = ToolDispatcher(session.registry, today=lambda: session.today)
         messages: list[Message] = []
         for turn in conversation.turns:
             messages += await _run_turn(turn, dispatcher, session, conversation)

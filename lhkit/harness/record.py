@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
-from lhkit.json_values import compact, parse_json
+from lhkit.json_values import compact, parse_json, without_pointers
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished
 
@@ -104,8 +104,9 @@ class CallRecord:
     Attributes:
         result: the tool result as JSON.
         model_call: the index of the model message that made the call.
-        args: the validated arguments as the model proposed them; None if validation failed or the
-            call was not dispatched.
+        args: the validated arguments as the model proposed them, of a destructive call with
+            everything that it left out; None if validation failed or the call was not dispatched.
+        filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
         summary: the text of the confirmation card; empty if none was shown.
         answer: the answer to the card (`confirm.decision.QuestionOutcome`); empty without a card.
         reason: what the user said with the answer, or why the answer was refused.
@@ -117,6 +118,7 @@ class CallRecord:
     raw_args: Any
     result: Mapping[str, Any]
     args: Mapping[str, Any] | None = None
+    filled_in: tuple[str, ...] = ()
     extra_args: tuple[str, ...] = ()
     gate: GateOutcome = GateOutcome.NOT_NEEDED
     ran: bool = False
@@ -131,6 +133,11 @@ class CallRecord:
     reason: str = ""
     shown_args: Mapping[str, Any] | None = None
     run_args: Mapping[str, Any] | None = None
+
+    @property
+    def proposed_args(self) -> Any:
+        """The validated arguments that the model wrote, or what it wrote if they are invalid."""
+        return self.raw_args if self.args is None else without_pointers(self.args, self.filled_in)
 
     @property
     def is_edited(self) -> bool:

@@ -233,6 +233,7 @@ async def _converse(
             inject_faults(session.registry, scenario.faults, later=scenario.called_tools),
             catalog=catalog,
             clock=context.clock,
+            today=lambda: session.today,
         ),
         assistant=replace(assistant_of(session), sampling=sampling),
         catalog=catalog,

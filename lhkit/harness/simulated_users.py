@@ -18,6 +18,7 @@ from lhkit.harness.matchers import (
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Answer, Turn, decide
+from lhkit.json_values import without_pointers
 from lhkit.tools.schema import SchemaNode
 from lhkit.toolset import Session
 
@@ -70,20 +71,20 @@ class _CarefulUser:
 
     async def confirm(self, request: ConfirmRequest) -> Decision:
         """Approve a call that, together with those accepted before, is expected."""
-        if self._accepts(request.tool, request.args):
+        if self._accepts(request):
             return Approve()
         for args in self._corrections(request):
             try:
-                edited = request.edited(args).args
+                edited = request.edited(args)
             except InvalidEditError:
                 continue
-            if self._accepts(request.tool, edited):
-                return Edit(edited)
+            if self._accepts(edited):
+                return Edit(edited.args)
         return Reject()
 
-    def _accepts(self, tool: str, args: Mapping[str, Any]) -> bool:
+    def _accepts(self, request: ConfirmRequest) -> bool:
         """Return whether the call is expected; it counts as accepted from then on."""
-        calls = [*self._accepted, ActualCall(tool=tool, args=args)]
+        calls = [*self._accepted, ActualCall(tool=request.tool, args=_written_args(request))]
         today = self._session.today
         tools = self._session.registry.definitions  # may have grown during the turn
         schemas = {tool.name: tool.schema_on(today) for tool in tools}
@@ -100,7 +101,7 @@ class _CarefulUser:
         for call in self._expected:
             for matchers in call.alternatives if call.tool == tool.name else ():
                 reasons = arguments_reasons(
-                    matchers, request.args, schema, extra=False, today=today
+                    matchers, _written_args(request), schema, extra=False, today=today
                 )
                 wrong = [name for name, reason in reasons.items() if reason is not None]
                 # with no argument right, nothing shows that this write was meant
@@ -125,6 +126,11 @@ class _CarefulUser:
                 except ScenarioError:
                     continue
         return {}
+
+
+def _written_args(request: ConfirmRequest) -> Any:
+    """Return the arguments as the model wrote them: no scenario knows the default of a clock."""
+    return without_pointers(request.args, request.filled_in)
 
 
 def _underivable(_place: Place) -> Any:

@@ -114,6 +114,7 @@ def _call_record(
         raw_args=plain_or_repr(message.args),
         result=result_to_dict(outcome.result),
         args=outcome.args,
+        filled_in=outcome.filled_in,
         extra_args=outcome.extra_args,
         gate=outcome.gate or GateOutcome.NOT_NEEDED,
         ran=outcome.ran,

@@ -81,7 +81,9 @@ class McpServing:
     ) -> None:
         self._session, self._catalog = session, catalog
         self._allow_writes = allow_writes
-        self._dispatcher = ToolDispatcher(session.registry, catalog=catalog)
+        self._dispatcher = ToolDispatcher(
+            session.registry, catalog=catalog, today=lambda: session.today
+        )
         self._question_lock = asyncio.Lock()
         self._clock = clock
         self._pending: dict[str, tuple[str, float, ConfirmRequest]] = {}
@@ -121,11 +123,13 @@ class McpServing:
         self, context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
         gate = _ClientGate(self, context, params)
+        _, _, asked = self._pending.get(params.request_state or "", ("", 0.0, None))
         result = await self._dispatcher.dispatch(
             params.name,
             params.arguments or {},
             confirm=gate,
             deps=self._session.assistant.deps,
+            asked=asked if asked is not None and asked.tool == params.name else None,
         )
         if gate.question is not None:
             return gate.question
@@ -182,8 +186,8 @@ class McpServing:
 
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
         text = self._catalog.text
-        card = f"{request.tool}: {request.description}\n{request.summary}"
-        lines = [text("confirm.title"), card, request.fault]
+        card = f"{request.tool}: {request.description}"
+        lines = [text("confirm.title"), card, *request.texts, request.fault]
         why = {"type": "string", "title": text("confirm.why_label")}
         return ElicitRequestFormParams(
             message=visible("\n".join(filter(None, lines))),

@@ -114,10 +114,12 @@ class ButtonConfirmGate:
         """Answer a card from code, in any thread; the first answer wins.
 
         Args:
-            card: the card's id; ignored if it is not open, as with a late click.
+            card: the card's id; ignored if it is not open, as with a late click, and while the user
+                edits the arguments.
             decision: True approves what the card shows, `Edit` its own arguments; anything else
-                rejects. An edit with invalid arguments leaves the card open, with the error. A form
-                of a server in mid-call is declined.
+                rejects, and so does a decision with the binding of another request. An edit with
+                invalid arguments leaves the card open, with the error. A form of a server in
+                mid-call is declined.
         """
         self._loop.call_soon(self._settle, card, decision_of(decision))
 
@@ -129,10 +131,12 @@ class ButtonConfirmGate:
         self, open_card: "_OpenCard", decision: Decision, yes: QuestionOutcome, no: QuestionOutcome
     ) -> None:
         """Answer the open card with a decision; an invalid edit leaves it open."""
-        if open_card.answer.done():
+        if open_card.answer.done() or open_card.item.edit is not None:
             return
         if open_card.item.form is not None:
             self._set(no)
+        elif decision.binding and decision.binding != open_card.item.request.binding:
+            self._set(QuestionOutcome.OTHER_REQUEST)
         elif isinstance(decision, Reject):
             self._set(no, decision.reason)
         elif not isinstance(decision, Edit) or self._revise(open_card, decision.arguments):

@@ -64,7 +64,9 @@ class PanelConversation:
         session = self.live_session.session
         controller = ChatController(
             model=self.model,
-            dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
+            dispatcher=ToolDispatcher(
+                session.registry, catalog=self._catalog, today=lambda: session.today
+            ),
             assistant=assistant_of(session),
             confirm=self._confirm,
             catalog=self._catalog,

@@ -46,7 +46,7 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request):
-            parts = [_question(item, catalog, mark="**"), _fenced(request.summary)]
+            parts = [_question(item, catalog, mark="**"), _fenced("\n".join(request.texts))]
             if item.reason:
                 parts.append(
                     _quoted(_fenced(item.reason) if is_active(item.reason) else item.reason)
@@ -154,6 +154,7 @@ def _entry(item: Item, catalog: Catalog) -> dict[str, Any]:
                 "role": "confirm",
                 "tool": request.tool,
                 "summary": request.summary,
+                "details": request.details,
                 "allowed": outcome is not None and outcome.is_allowed,
                 "reason": str(outcome) if outcome else None,
                 **({"arguments": plain_or_repr(request.args)} if edit else {}),

@@ -262,9 +262,7 @@ def _settled(item: CardItem, catalog: Catalog) -> str:
 
 def _open_card(item: CardItem, catalog: Catalog) -> str:
     card, request = escape(item.card), item.request
-    texts = [request.summary]
-    if item.form is None and request.args and pretty(request.args) not in request.summary:
-        texts.append(pretty(request.args))  # a tool's own summary may leave some out
+    texts = request.texts if item.form is None else (request.summary,)
     fields = _form(item, item.form, catalog) if item.form is not None else ""
     fault = request.fault or item.faults.get("", "")
     unseen = escape(catalog.text("confirm.unseen"))

@@ -37,8 +37,9 @@ class ToolDefinition:
         check: validates what the schema cannot express, such as that an end is after its start.
             Runs before the user is asked. Returns `invalid(field, expected, value)` to refuse.
         implied: values of optional arguments that the handler fills in when they are left out and
-            that the schema does not state as `default`, or `TODAY`; for comparing calls, hidden
-            from the model. Example: `{"day": TODAY, "unit": "kg"}`.
+            that the schema does not state as `default`, or `TODAY`. A destructive call gets them
+            before the user is asked; for comparing calls; hidden from the model. Example:
+            `{"day": TODAY, "unit": "kg"}`.
         repeatable: the same call twice in a row is intended (`cd ..`) and runs again. Otherwise,
             in a chat, the second one gets the result `repeated_call`, because small models repeat
             themselves.
@@ -59,6 +60,19 @@ class ToolDefinition:
     repeatable: bool = False
     claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    def implied_on(self, today: date | None) -> dict[str, JSON]:
+        """Return the implied values.
+
+        Args:
+            today: the day of the conversation, for `TODAY`; None leaves such arguments out.
+        """
+        day = {} if today is None else {TODAY["date"]: today.isoformat()}
+        return {
+            name: day["today"] if value == TODAY else value
+            for name, value in self.implied.items()
+            if value != TODAY or day
+        }
+
     def schema_on(self, today: date | None) -> Mapping[str, Any]:
         """Return `parameters` with the implied values as defaults, for comparing calls.
 
@@ -66,7 +80,5 @@ class ToolDefinition:
             today: the day of the conversation, for `TODAY`; None leaves such arguments without a
                 default.
         """
-        defaults = {name: value for name, value in self.implied.items() if value != TODAY}
-        if today is not None:
-            defaults |= dict.fromkeys(self.implied.keys() - defaults.keys(), today.isoformat())
+        defaults = self.implied_on(today)
         return with_defaults(self.parameters, defaults) if defaults else self.parameters

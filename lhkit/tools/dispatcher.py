@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, assert_never
 
 from lhkit.confirm.decision import (
@@ -38,8 +39,16 @@ from lhkit.confirm.gate import (
     is_person,
     use_questions,
 )
-from lhkit.confirm.summary import summarize
-from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
+from lhkit.confirm.summary import argument_text, summarize
+from lhkit.json_values import (
+    JSON,
+    NotJsonError,
+    escaped_key,
+    json_or_repr,
+    plain_json,
+    read_only_json,
+    without_pointers,
+)
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import GateOutcome, ToolCallOutcome
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
@@ -69,6 +78,8 @@ class ToolDispatcher:
         registry: the tools.
         catalog: texts of error reasons; Korean by default.
         clock: returns monotonic seconds, for the times in outcomes.
+        today: returns the day of the conversation, for arguments that imply it (`TODAY`); without
+            it these stay to the handlers.
 
     Example:
         ```
@@ -83,10 +94,12 @@ class ToolDispatcher:
         *,
         catalog: Catalog | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        today: Callable[[], date] | None = None,
     ) -> None:
         self.registry = registry
         self._catalog = catalog or load_catalog()
         self._clock = clock
+        self._today = today
 
     async def dispatch(
         self,
@@ -96,6 +109,7 @@ class ToolDispatcher:
         confirm: ConfirmGate | None,
         deps: Any = None,
         observe: Callable[[ToolCallOutcome], None] | None = None,
+        asked: ConfirmRequest | None = None,
     ) -> ToolResult:
         """Return the result of one call.
 
@@ -106,6 +120,8 @@ class ToolDispatcher:
             deps: dependencies for the handler and for a summary that takes them; not copied.
             observe: called exactly once with the outcome, also when the calling task is cancelled
                 after the handler has started (a started write is finished first).
+            asked: the request of the same call that was asked before, if a client brings its
+                answer with a new call: what was filled in there is filled in again.
 
         Returns:
             `ToolOk`; `ToolErr` with code `unknown_tool`, `validation`, `handler_error` or one of
@@ -120,8 +136,10 @@ class ToolDispatcher:
             registry=self.registry,
             catalog=self._catalog,
             clock=self._clock,
+            today=self._today,
             confirm=confirm,
             deps=deps,
+            asked=asked,
             name=_plain_name(tool_name),
             fields={
                 "result": ToolCancelled(),
@@ -152,8 +170,10 @@ class _Dispatch:
     registry: ToolRegistry
     catalog: Catalog
     clock: Callable[[], float]
+    today: Callable[[], date] | None
     confirm: ConfirmGate | None
     deps: Any
+    asked: ConfirmRequest | None
     name: str
     fields: dict[str, Any]
 
@@ -186,12 +206,30 @@ class _Dispatch:
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self.fields.update(args=verdict.args, extra_args=verdict.extra)
+        self.fields.update(args=verdict.args, filled_in=verdict.filled_in, extra_args=verdict.extra)
         return verdict
 
-    def _verdict(self, tool: ToolDefinition, raw_args: Any) -> ArgumentsVerdict:
+    def _verdict(
+        self, tool: ToolDefinition, raw_args: Any, earlier: Accepted | None = None
+    ) -> ArgumentsVerdict:
+        """Return the verdict; of a destructive tool with everything that will run.
+
+        Args:
+            tool: the tool.
+            raw_args: any value.
+            earlier: the verdict on the arguments before an edit.
+        """
+        validator = self.registry.validator(tool.name)
         try:
-            return self.registry.validator(tool.name).check(raw_args)
+            if not tool.is_destructive:
+                return validator.check(raw_args)
+            today = None if self.today is None else self.today()
+            implied = tool.implied_on(today)
+            verdict = validator.complete(raw_args, implied, earlier)
+            if self.asked is None or earlier is not None or not isinstance(verdict, Accepted):
+                return verdict
+            again = _filled_in_again(verdict, self.asked)
+            return validator.complete(raw_args, {**implied, **again}) if again else verdict
         except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             return NotAnObject(actual=type(error).__name__)
@@ -213,13 +251,13 @@ class _Dispatch:
         if self.confirm is None:
             self.fields.update(gate=GateOutcome.ABSENT)
             return None
-        request = self._request(tool, proposed.args)
+        request = self._request(tool, proposed)
         for _ in range(_MAX_ASKED):
             decision = await self._decision(self.confirm, request)
             if not isinstance(decision, Edit):
                 break
             try:
-                shown_args, edited = self._edited(tool, decision.arguments)
+                shown_args, edited = self._edited(tool, decision.arguments, proposed)
             except InvalidEditError as error:
                 fault = str(error)
                 self.fields.update(
@@ -236,8 +274,11 @@ class _Dispatch:
             )
             if not changed_arguments(proposed.args, edited.args):
                 return proposed
-            summary = summarize(tool.summarize, edited.args, self.catalog, self.deps)
-            self.fields.update(summary=summary, shown_args=shown_args, run_args=edited.args)
+            self.fields.update(
+                summary=self._shown(tool, edited)["summary"],
+                shown_args=shown_args,
+                run_args=edited.args,
+            )
             return edited
         else:
             return None
@@ -253,32 +294,44 @@ class _Dispatch:
         )
         return None
 
-    def _request(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> ConfirmRequest:
-        def revise(arguments: Any) -> tuple[Mapping[str, JSON], str]:
-            edited = self._edited(tool, arguments)[1].args
-            return edited, summarize(tool.summarize, edited, self.catalog, self.deps)
+    def _request(self, tool: ToolDefinition, proposed: Accepted) -> ConfirmRequest:
+        def revise(arguments: Any) -> Mapping[str, Any]:
+            return self._shown(tool, self._edited(tool, arguments, proposed)[1])
 
         return ConfirmRequest(
             tool=tool.name,
             description=tool.description,
-            args=args,
-            summary=summarize(tool.summarize, args, self.catalog, self.deps),
+            **self._shown(tool, proposed),
             id=secrets.token_hex(8),
             parameters=tool.parameters,
             revise=revise,
         )
 
-    def _edited(self, tool: ToolDefinition, arguments: Any) -> tuple[Mapping[str, JSON], Accepted]:
+    def _shown(self, tool: ToolDefinition, accepted: Accepted) -> dict[str, Any]:
+        """Return the fields of a request with these arguments, as copies that a gate may change."""
+        args, filled_in = accepted.args, accepted.filled_in
+        return {
+            "args": _copy(args),
+            "filled_in": filled_in,
+            "summary": summarize(
+                tool.summarize, args, self.catalog, self.deps, filled_in=filled_in
+            ),
+            "details": argument_text(args, filled_in, self.catalog),
+        }
+
+    def _edited(
+        self, tool: ToolDefinition, arguments: Any, proposed: Accepted
+    ) -> tuple[Mapping[str, JSON], Accepted]:
         """Return a copy of edited arguments, and the same arguments validated.
 
         Raises:
             InvalidEditError: the tool refuses them, or would drop some.
         """
         try:
-            shown_args = read_only_json(arguments)
+            shown_args = _copy(arguments)
         except NotJsonError as error:
             raise InvalidEditError(self._refusal(NotAnObject(actual=str(error)))) from error
-        verdict = self._verdict(tool, shown_args)
+        verdict = self._verdict(tool, shown_args, proposed)
         if not isinstance(verdict, Accepted):
             raise InvalidEditError(self._refusal(verdict))
         if verdict.extra:
@@ -288,7 +341,7 @@ class _Dispatch:
 
     async def _decision(self, gate: ConfirmGate, request: ConfirmRequest) -> Decision:
         """Ask the gate; a decision on another request is refused."""
-        started_s = self.clock()
+        started_s, binding = self.clock(), request.binding  # before the gate can change anything
         # until the gate answers, the question counts as failed
         self.fields.update(gate=GateOutcome.FAILED, summary=request.summary, reason="", answer="")
         try:
@@ -301,7 +354,7 @@ class _Dispatch:
             raise
         finally:
             self.fields["waiting_s"] += self.clock() - started_s
-        if decision.binding and decision.binding != request.binding:
+        if decision.binding and decision.binding != binding:
             _log.warning("a decision on another request than %s: denied", request.tool)
             return Reject(how=QuestionOutcome.OTHER_REQUEST)
         return decision
@@ -365,6 +418,23 @@ class _Dispatch:
 
     def _handler_error(self, type_name: str) -> ToolErr:
         return self._error("handler_error", type=type_name)
+
+
+def _copy(arguments: Any) -> Any:
+    """Return a read-only copy, also of what is read-only: a gate can change that all the same."""
+    return read_only_json(plain_json(arguments))
+
+
+def _filled_in_again(verdict: Accepted, asked: ConfirmRequest) -> dict[str, JSON]:
+    """Return the arguments that were filled in when the same call was asked, and differ now."""
+    args, filled_in = verdict.args, verdict.filled_in
+    given = without_pointers(args, filled_in)
+    if json_or_repr(given) != json_or_repr(without_pointers(asked.args, asked.filled_in)):
+        return {}
+    again = {
+        name: value for name, value in asked.args.items() if f"/{escaped_key(name)}" in filled_in
+    }
+    return {n: v for n, v in again.items() if json_or_repr(args[n]) != json_or_repr(v)}
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> Decision:

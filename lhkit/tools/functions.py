@@ -1,7 +1,8 @@
 """Derive a tool from a typed, documented function; pydantic makes its schema."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field as DataclassField
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ from types import GenericAlias, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
+    Literal,
     Never,
     NoReturn,
     Union,
@@ -32,7 +34,7 @@ from pydantic_core import PydanticSerializationError
 
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
-from lhkit.json_values import JSON, NotJsonError, compact
+from lhkit.json_values import JSON, NotJsonError, compact, json_or_repr, plain_json
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.schema import with_subschemas
@@ -84,6 +86,8 @@ def tool_from_function(
     parameters = _parameters(tool_name, function)
     takes_deps = any(parameter.name == DEPS_PARAMETER for parameter in parameters)
     arguments = _arguments(tool_name, body, parameters)
+    if is_destructive:
+        _require_json_defaults(tool_name, arguments)
     result_type = _result_type(tool_name, function, body)
     handler = FunctionHandler(function, arguments, result_type, takes_deps)
     return ToolDefinition(
@@ -144,18 +148,22 @@ def _parameters(tool_name: str, function: Any) -> list[inspect.Parameter]:
 
 @dataclass(frozen=True, slots=True)
 class _Arguments:
-    """The pydantic model of a function's arguments; `parameters` maps its fields to parameters."""
+    """The pydantic model of a function's arguments.
+
+    Attributes:
+        model: the model.
+        schema: its JSON Schema.
+        names: the name of each field in the JSON, in order.
+        parameters: the parameter of each name.
+    """
 
     model: Any
+    schema: Mapping[str, Any]
+    names: Mapping[str, str]
     parameters: Mapping[str, str]
 
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        schema: Mapping[str, Any] = _without_titles(self.model.model_json_schema())
-        return schema
-
-    def convert(self, args: Mapping[str, JSON]) -> dict[str, Any]:
-        """Return the arguments as pydantic converts them, by parameter.
+    def convert(self, args: Mapping[str, JSON]) -> BaseModel:
+        """Return the arguments as pydantic converts them, with defaults.
 
         Strict mode on JSON text: a string may become a date, a number may not.
 
@@ -163,8 +171,151 @@ class _Arguments:
             ValidationError: they do not fit the annotations.
             NotJsonError: an integer has too many digits.
         """
-        values = dict(self.model.model_validate_json(compact(args), strict=True))
-        return {self.parameters[field]: value for field, value in values.items()}
+        converted: BaseModel = self.model.model_validate_json(compact(args), strict=True)
+        return converted
+
+    def values(self, converted: BaseModel) -> dict[str, Any]:
+        """Return the converted values by name."""
+        return {self.names[field]: value for field, value in dict(converted).items()}
+
+    def dumped(self, converted: BaseModel, mode: Literal["json", "python"]) -> dict[str, Any]:
+        """Return the values by name as pydantic writes them; one that it cannot is left out."""
+        dumped: dict[str, Any] = {}
+        for field, name in self.names.items():
+            with suppress(Exception):  # boundary: serializers are user code
+                written = converted.model_dump(
+                    mode=mode,
+                    include={field},
+                    by_alias=True,
+                    exclude_computed_fields=True,
+                    warnings=False,
+                )
+                (dumped[name],) = written.values()
+        return dumped
+
+    def complete(self, args: Mapping[str, JSON], converted: BaseModel) -> dict[str, JSON]:
+        """Return the arguments as JSON with defaults, those of inner models included.
+
+        A given argument converts to the same value again. Where pydantic writes no such JSON, as
+        for a type of the user's own, it stays as it was given.
+
+        Raises:
+            NotJsonError: a default has no JSON form; the message names the argument.
+        """
+        written, values = self.dumped(converted, "json"), self.dumped(converted, "python")
+        complete: dict[str, Any] = {}
+        for name in self.parameters:
+            if name not in args:
+                complete[name] = _json_default(name, written)
+            elif name in written and name in values:
+                complete[name] = _written(args[name], values[name], written[name])
+            else:
+                complete[name] = args[name]
+        given = {name: value for name, value in complete.items() if name in args}
+        again: dict[str, Any] = {}
+        with suppress(ValidationError, NotJsonError):
+            again = self.values(self.convert(given))
+        before = self.values(converted)
+        for name in given:
+            if not (name in again and _is_equal(again[name], before[name])):
+                complete[name] = args[name]
+        return complete
+
+    def constant_defaults(self) -> dict[str, JSON]:
+        """Return the defaults that no factory makes, by name.
+
+        Raises:
+            NotJsonError: one has no JSON form; the message names the argument.
+        """
+        fields = self.model.model_fields
+        constant = {
+            field: info.get_default()
+            for field, info in fields.items()
+            if not info.is_required() and info.default_factory is None
+        }
+        written = self.dumped(self.model.model_construct(**constant), "json")
+        return {self.names[field]: _json_default(self.names[field], written) for field in constant}
+
+    def inexact_number(
+        self, args: Mapping[str, JSON], converted: BaseModel
+    ) -> tuple[str, int] | None:
+        """Return dotted path and value of an integer that is another number as a float."""
+        if not _has_big_integer(args):
+            return None
+        return next(_inexact(args, self.dumped(converted, "python")), None)
+
+
+def _json_default(name: str, written: Mapping[str, Any]) -> JSON:
+    try:
+        default: JSON = plain_json(written[name])
+    except (KeyError, NotJsonError) as error:
+        raise NotJsonError(f"the default of {name!r} has no JSON form") from error
+    return default
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _written(given: Any, value: Any, written: Any) -> Any:
+    """Return the JSON of a converted value: as it was given where both mean the same.
+
+    Args:
+        given: the JSON that was converted.
+        value: the converted value, its models as mappings.
+        written: its JSON as pydantic writes it.
+    """
+    if isinstance(given, Mapping) and isinstance(value, Mapping) and isinstance(written, dict):
+        inner = zip(written.items(), value.values(), strict=False)
+        return {
+            key: _written(given[key], item, json) if key in given else json
+            for (key, json), item in inner
+        }
+    if isinstance(given, list) and isinstance(written, list):
+        if isinstance(value, set | frozenset):  # the order of a set is not the one that was given
+            distinct = list({json_or_repr(item): item for item in given}.values())
+            return distinct if len(distinct) == len(written) else written
+        if isinstance(value, list | tuple) and len(given) == len(written):
+            return list(map(_written, given, value, written))
+        return written
+    # another type than JSON's, such as a date, is shown in the words of the model
+    is_same = type(value) not in _SCALARS or (type(given) is type(written) and given == written)
+    is_same = is_same or (type(value) is float and type(given) is int and given == value)
+    return given if is_same else written
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - boundary: `==` is user code
+        return False
+
+
+_EXACT = 2**53
+"""Every integer up to this one is a float, too."""
+
+
+def _has_big_integer(value: Any) -> bool:
+    if isinstance(value, int):
+        return not -_EXACT <= value <= _EXACT
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_has_big_integer, inner))
+
+
+def _inexact(given: Any, value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, int]]:
+    """Yield path and value of the integers whose converted value is another number, a float."""
+    if isinstance(given, Mapping) and isinstance(value, Mapping):
+        for key in given.keys() & value.keys():
+            yield from _inexact(given[key], value[key], (*path, key))
+    elif isinstance(given, list) and isinstance(value, list | tuple):
+        for i, (item, inner) in enumerate(zip(given, value, strict=False)):
+            yield from _inexact(item, inner, (*path, str(i)))
+    elif isinstance(given, int) and type(value) is float:
+        try:
+            is_exact = float(given) == given
+        except OverflowError:
+            is_exact = False
+        if not is_exact:
+            yield ".".join(path), given
 
 
 def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
@@ -197,13 +348,25 @@ def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter
     config = ConfigDict(alias_generator=lambda field: names.get(field, field))
     try:
         model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
-        made = _Arguments(model, names)
-        _ = made.schema
+        schema = _without_titles(model.model_json_schema())
     except PydanticUserError as error:
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error.message}") from error
     except Exception as error:  # pydantic raises many classes
         raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error}") from error
-    return made
+    in_json = dict(zip(model.model_fields, schema.get("properties", {}), strict=True))
+    parameters_of = {in_json[field]: parameter for field, parameter in names.items()}
+    return _Arguments(model, schema, in_json, parameters_of)
+
+
+def _require_json_defaults(tool_name: str, arguments: _Arguments) -> None:
+    """Refuse a default that no confirmation card could show."""
+    try:
+        arguments.constant_defaults()
+    except NotJsonError as error:
+        raise RegistrationError(
+            f"tool {tool_name!r}: {error}, and the user has to see what runs: give None or a JSON "
+            "value"
+        ) from error
 
 
 def _resolve_types(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -306,7 +469,7 @@ class FunctionHandler:
     def check(self, args: Mapping[str, JSON]) -> Invalid | PreparedCall:
         """Return the call with converted arguments, or why pydantic refuses them."""
         try:
-            values = self.arguments.convert(args)
+            converted = self.arguments.convert(args)
         except NotJsonError as error:
             return invalid("(all)", "shorter numbers", str(error))
         except ValidationError as error:
@@ -314,15 +477,49 @@ class FunctionHandler:
             field = ".".join(map(str, fault["loc"])) or "(all)"
             expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             return invalid(field, expected, fault["input"])
-        return PreparedCall(handler=self, run=partial(self._run, values))
+        if inexact := self.arguments.inexact_number(args, converted):
+            field, number = inexact
+            return invalid(field, "a number that a float can be", number)
+        return PreparedCall(
+            handler=self,
+            call=self._run,
+            values=self.arguments.values(converted),
+            complete=partial(self._complete, args, converted),
+        )
+
+    def _complete(
+        self, args: Mapping[str, JSON], converted: BaseModel
+    ) -> Invalid | tuple[Mapping[str, JSON], PreparedCall]:
+        try:
+            complete = self.arguments.complete(args, converted)
+        except NotJsonError as error:
+            return invalid("(all)", "a default that can be shown", str(error))
+        prepared = self.check({name: value for name, value in complete.items() if name in args})
+        if isinstance(prepared, Invalid):
+            return prepared
+        defaults = {
+            name: value
+            for name, value in self.arguments.values(converted).items()
+            if name not in args
+        }
+        return complete, prepared.with_values(defaults)
 
     async def __call__(self, args: Mapping[str, JSON], deps: Any) -> ToolResult:
-        """Call the function with validated arguments."""
-        return await self._run(self.arguments.convert(args), deps)
+        """Call the function; an argument that equals its default is the default itself."""
+        with suppress(NotJsonError):
+            defaults = self.arguments.constant_defaults()
+            args = {
+                name: value
+                for name, value in args.items()
+                if name not in defaults or json_or_repr(defaults[name]) != json_or_repr(value)
+            }
+        return await self._run(self.arguments.values(self.arguments.convert(args)), deps)
 
     async def _run(self, values: Mapping[str, Any], deps: Any) -> ToolResult:
-        more = {DEPS_PARAMETER: deps} if self.takes_deps else {}
-        returned = self.function(**values, **more)
+        passed = {self.arguments.parameters[name]: value for name, value in values.items()}
+        if self.takes_deps:
+            passed[DEPS_PARAMETER] = deps
+        returned = self.function(**passed)
         if inspect.isawaitable(returned):
             returned = await returned
         if isinstance(returned, Mapping):

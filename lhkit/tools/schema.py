@@ -12,6 +12,7 @@ from itertools import chain, islice, product
 from typing import Any
 from urllib.parse import unquote
 
+from lhkit.json_values import plain_json
 from lhkit.tools.patterns import matches
 
 ABSENT: Any = object()
@@ -276,6 +277,29 @@ def with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> Map
         base = declared if isinstance(declared, Mapping) else {}
         properties[name] = {**base, "default": value}
     return {**schema, "properties": properties}
+
+
+def fill_defaults(value: Any, node: SchemaNode) -> Any:
+    """Return a plain value with the defaults of its schema, where that has one branch only."""
+    branches = [branch for branch in node.branches() if branch.get("type") != "null"]
+    if len(branches) != 1:
+        return value
+    branch = branches[0]
+    if isinstance(value, list):
+        return [
+            fill_defaults(item, node.at(item_schema(branch, i))) for i, item in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    filled = {
+        name: fill_defaults(item, node.at(property_schema(branch, name)))
+        for name, item in value.items()
+    }
+    for name in branch.get("properties", {}):
+        default = property_default(branch, name, node.root)
+        if name not in filled and default is not ABSENT:
+            filled[name] = plain_json(default)
+    return filled
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:

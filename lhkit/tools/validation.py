@@ -8,10 +8,18 @@ Python cannot compile is not checked. References stay within the schema; nothing
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
+from lhkit.json_values import (
+    JSON,
+    NotJsonError,
+    added_pointers,
+    escaped_key,
+    json_or_repr,
+    read_only_json,
+    shown,
+)
 from lhkit.tools.describe import describe, expected_value
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
@@ -23,6 +31,7 @@ from lhkit.tools.json_schema import (
 from lhkit.tools.schema import (
     KnownKeys,
     SchemaNode,
+    fill_defaults,
     in_place,
     item_schemas,
     property_schema,
@@ -41,13 +50,16 @@ class Accepted:
 
     Attributes:
         args: the arguments by name.
-        extra: the undeclared keys that were dropped.
+        extra: the undeclared keys that were dropped; dotted within an argument, as `person.agee`.
         prepared: the call with converted arguments, if the tool's check returned one.
+        filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out; see
+            `ArgumentValidator.complete`.
     """
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
     prepared: "PreparedCall | None" = None
+    filled_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +91,28 @@ ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call of `handler` with converted arguments; `run` takes the dependencies."""
+    """A call of `handler` with converted arguments.
+
+    Attributes:
+        handler: the tool's handler; another one gets the arguments as JSON.
+        call: takes the values and the dependencies, and returns the result.
+        values: the converted arguments by name, with defaults.
+        complete: returns the arguments as JSON, with each default, and the call with just these
+            values; or why they cannot be shown.
+    """
 
     handler: Any
-    run: Callable[[Any], Awaitable[Any]]
+    call: Callable[[Mapping[str, Any], Any], Awaitable[Any]]
+    values: Mapping[str, Any]
+    complete: "Callable[[], Invalid | tuple[Mapping[str, JSON], PreparedCall]]"
+
+    def run(self, deps: Any) -> Awaitable[Any]:
+        """Return the result of the call."""
+        return self.call(self.values, deps)
+
+    def with_values(self, values: Mapping[str, Any]) -> "PreparedCall":
+        """Return the call with other values for some arguments."""
+        return replace(self, values={**self.values, **values})
 
 
 Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
@@ -115,6 +145,7 @@ class ArgumentValidator:
         if _has_non_ascii_key(args):
             args = _respell(args, [self._schema], self._schema)
         declared = {key: value for key, value in args.items() if self._declared.has(key)}
+        extra = tuple(key for key in args if key not in declared)
         fault = best_match(self._validator.iter_errors(declared))
         if fault is not None:
             return _explain(fault, self._schema)
@@ -126,8 +157,75 @@ class ArgumentValidator:
         checked = None if self._check is None else self._check(accepted)
         if isinstance(checked, Invalid):
             return checked
-        extra = tuple(key for key in args if key not in accepted)
         return Accepted(args=accepted, extra=extra, prepared=checked)
+
+    def complete(
+        self, raw_args: Any, implied: Mapping[str, JSON], earlier: Accepted | None = None
+    ) -> ArgumentsVerdict:
+        """Return the verdict on `raw_args`, with everything that the model left out.
+
+        That are the `implied` values, the defaults of a function's parameters (those of inner
+        models and of the clock included), and without a function the defaults of the schema. What
+        the verdict contains is what runs: converted, and without keys that an inner model ignores.
+
+        Args:
+            raw_args: any value.
+            implied: the values of arguments that are left out.
+            earlier: a verdict on the same call, before the user edited it. What was filled in
+                there and is still the same stays that very value.
+        """
+        kept: dict[str, JSON] = {}
+        if earlier is not None and isinstance(raw_args, Mapping):
+            kept = {
+                name: value
+                for name, value in earlier.args.items()
+                if f"/{escaped_key(name)}" in earlier.filled_in
+                and name in raw_args
+                and json_or_repr(raw_args[name]) == json_or_repr(value)
+            }
+            raw_args = {name: value for name, value in raw_args.items() if name not in kept}
+        verdict = self.check(raw_args)
+        if not isinstance(verdict, Accepted):
+            return verdict
+        given, extra = verdict.args, verdict.extra
+        more = {name: value for name, value in implied.items() if name not in {**given, **kept}}
+        if more:
+            verdict = self.check({**given, **more})
+            if not isinstance(verdict, Accepted):
+                return verdict
+        prepared = verdict.prepared
+        if prepared is None:
+            complete = read_only_json({**self._with_schema_defaults(verdict.args), **kept})
+            checked = None if self._check is None else self._check(complete)
+            if isinstance(checked, Invalid):
+                return checked
+        else:
+            completed = prepared.complete()
+            if isinstance(completed, Invalid):
+                return completed
+            args, prepared = completed
+            complete = read_only_json({**args, **kept})
+            if earlier is not None and earlier.prepared is not None:
+                values = earlier.prepared.values
+                prepared = prepared.with_values({name: values[name] for name in kept})
+        dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(complete, given))
+        return Accepted(
+            args=complete,
+            extra=(*extra, *dropped),
+            prepared=prepared,
+            filled_in=tuple(added_pointers(given, complete)),
+        )
+
+    def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Return the arguments with the defaults of the schema that it accepts."""
+        filled: dict[str, JSON] = fill_defaults(args, SchemaNode.of(self._schema))
+        if self._validator.is_valid(filled):
+            return filled
+        valid = dict(args)
+        for name, value in filled.items():
+            candidate = {**valid, name: value}
+            valid = candidate if self._validator.is_valid(candidate) else valid
+        return valid
 
 
 def _has_non_ascii_key(value: Any) -> bool:

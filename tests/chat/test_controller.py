@@ -187,7 +187,7 @@ async def test_turn_does_not_run_an_equivalent_repeated_write() -> None:
     )
     await chat.user_turn("물 한 잔")
     assert codes(chat) == ["ToolOk", "repeated_call", "repeated_call"]
-    assert runs == [{"n": 1}]
+    assert runs == [{"n": 1, "unit": "잔"}]
 
 
 @pytest.mark.anyio

@@ -328,7 +328,8 @@ async def test_dispatch_shows_and_records_a_summary_that_looks_up_ids() -> None:
         deps={"daily-walk": "Daily walk"},
         observe=seen.append,
     )
-    assert (shown[1], seen[0].summary) == ("To Daily walk",) * 2
+    assert shown[1] == 'To Daily walk\n{\n  "protocol_id": "daily-walk"\n}'
+    assert seen[0].summary == "To Daily walk"
     assert (await traced("search_catalog", ARGS)).summary == ""
 
 

@@ -139,7 +139,7 @@ async def test_validation_refuses_a_value_that_its_type_refuses(kind: Any, value
         (float, 1, 1.0),
         (tuple[int, str], [1, "a"], (1, "a")),
         (set[int], [1, 2], {1, 2}),
-        (Order, {"day": "2026-06-15"}, Order(day=date(2026, 6, 15))),
+        (Order, {"day": "2026-06-15", "amount": 1.0}, Order(day=date(2026, 6, 15), amount=1.0)),
         (Annotated[int, AfterValidator(_even)], 4.0, 4),
     ],
 )

@@ -16,7 +16,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import CallRecord, RowKeys, State
 from lhkit.harness.scoring.state import NO_KEYS
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.json_values import JSON, NotJsonError, compact, plain_json, without_pointers
 from lhkit.messages import (
     GateOutcome,
     Message,
@@ -126,7 +126,9 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
             result = code
         case _:
             return None
-    args = outcome.args if outcome.args is not None else message.args
+    args = message.args
+    if outcome.args is not None:
+        args = without_pointers(outcome.args, outcome.filled_in)
     try:
         plain = plain_json(args)
         compact(plain)

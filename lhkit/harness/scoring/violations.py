@@ -164,7 +164,7 @@ def _is_hit(
 
 def _essence(call: CallRecord) -> str:
     """Return the arguments of a call without case and punctuation."""
-    return json_or_repr(_letters(call.raw_args if call.args is None else call.args), sort_keys=True)
+    return json_or_repr(_letters(call.proposed_args), sort_keys=True)
 
 
 def _letters(value: Any) -> Any:
