@@ -13,7 +13,13 @@ from typing import Any, TypeAlias
 from lhkit.chat.state import Transcript
 from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
-from lhkit.json_values import NotJsonError, canonical, plain_json, without_pointers
+from lhkit.json_values import (
+    NotJsonError,
+    canonical,
+    escaped_key,
+    plain_json,
+    without_pointers,
+)
 from lhkit.messages import GateOutcome, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 from lhkit.tool_results import ToolCancelled, ToolErr
 from lhkit.tools.schema import SchemaNode, fill_defaults, nfc
@@ -202,12 +208,9 @@ def _versions(call: ToolCall | ToolCallMessage) -> Iterator[Any]:
     outcome = call.outcome if isinstance(call, ToolCallMessage) else None
     if outcome is not None and outcome.run_args is not None:
         yield outcome.run_args
-        unchanged = [
-            pointer
-            for pointer in outcome.filled_in
-            if pointer.removeprefix("/")
-            not in changed_arguments(outcome.args or {}, outcome.run_args)
-        ]
+        changed = changed_arguments(outcome.args or {}, outcome.run_args)
+        places = {f"/{escaped_key(name)}" for name in changed}
+        unchanged = [at for at in outcome.filled_in if f"/{at.split('/')[1]}" not in places]
         yield without_pointers(outcome.run_args, unchanged)  # as a model would write it
 
 

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, assert_never
 
@@ -86,8 +86,8 @@ class McpServing:
         )
         self._question_lock = asyncio.Lock()
         self._clock = clock
-        self._pending: dict[str, tuple[str, float, ConfirmRequest]] = {}
-        """By token: the key of the question, when it was asked, and the request it showed."""
+        self._pending: dict[str, _Pending] = {}
+        """The unanswered questions, by token."""
         self.server: Server[Any] = Server(
             name,
             version=version("lhkit"),
@@ -123,13 +123,14 @@ class McpServing:
         self, context: ServerRequestContext[Any], params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
         gate = _ClientGate(self, context, params)
-        _, _, asked = self._pending.get(params.request_state or "", ("", 0.0, None))
+        pending = self._pending.get(params.request_state or "")
+        is_same_tool = pending is not None and pending.request.tool == params.name
         result = await self._dispatcher.dispatch(
             params.name,
             params.arguments or {},
             confirm=gate,
             deps=self._session.assistant.deps,
-            asked=asked if asked is not None and asked.tool == params.name else None,
+            asked=pending.request if pending is not None and is_same_tool else None,
         )
         if gate.question is not None:
             return gate.question
@@ -163,26 +164,32 @@ class McpServing:
         self, request: ConfirmRequest, params: CallToolRequestParams
     ) -> Decision | InputRequiredResult:
         """Return the decision that a call brings with it, or a question."""
-        key, asked_s, asked = self._pending.pop(params.request_state or "", ("", 0.0, request))
+        pending = self._pending.pop(params.request_state or "", None)
         shown = request
-        if key == _key(request) and self._clock() - asked_s < ANSWER_TIMEOUT_S:
+        if pending is not None and self._is_about(pending, request):
+            asked = pending.shown
             with suppress(InvalidEditError):  # what the tool accepts may have changed
                 if changed_arguments(request.args, asked.args):
                     shown = request.edited(asked.args)
-                if shown.summary == asked.summary:
+                if shown.texts == asked.texts:
                     answer = (params.input_responses or {}).get(_QUESTION)
                     decision = _decision(answer, request, shown)
                     if not isinstance(decision, ConfirmRequest):
                         return decision
                     shown = decision
         token = secrets.token_urlsafe()
-        self._pending[token] = _key(request), self._clock(), shown
+        self._pending[token] = _Pending(request=request, shown=shown, asked_s=self._clock())
         while len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         return InputRequiredResult(
             input_requests={_QUESTION: ElicitRequest(params=self._question(shown))},
             request_state=token,
         )
+
+    def _is_about(self, pending: "_Pending", request: ConfirmRequest) -> bool:
+        """Return True if a question was about the same call, and not too long ago."""
+        is_late = self._clock() - pending.asked_s >= ANSWER_TIMEOUT_S
+        return not is_late and _key(pending.request) == _key(request)
 
     def _question(self, request: ConfirmRequest) -> ElicitRequestFormParams:
         text = self._catalog.text
@@ -201,6 +208,15 @@ class McpServing:
                 "required": [_QUESTION],
             },
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """A question: the request of the call, the one that was shown (it may be edited), and when."""
+
+    request: ConfirmRequest
+    shown: ConfirmRequest
+    asked_s: float
 
 
 def _key(request: ConfirmRequest) -> str:

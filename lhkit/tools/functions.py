@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field as DataclassField
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
 from functools import partial
 from types import GenericAlias, SimpleNamespace, UnionType
 from typing import (
     Annotated,
     Any,
-    Literal,
     Never,
     NoReturn,
     Union,
@@ -21,16 +21,18 @@ from typing import (
 )
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
     PydanticUserError,
+    RootModel,
     TypeAdapter,
     ValidationError,
     create_model,
 )
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
@@ -178,47 +180,34 @@ class _Arguments:
         """Return the converted values by name."""
         return {self.names[field]: value for field, value in dict(converted).items()}
 
-    def dumped(self, converted: BaseModel, mode: Literal["json", "python"]) -> dict[str, Any]:
-        """Return the values by name as pydantic writes them; one that it cannot is left out."""
-        dumped: dict[str, Any] = {}
-        for field, name in self.names.items():
-            with suppress(Exception):  # boundary: serializers are user code
-                written = converted.model_dump(
-                    mode=mode,
-                    include={field},
-                    by_alias=True,
-                    exclude_computed_fields=True,
-                    warnings=False,
-                )
-                (dumped[name],) = written.values()
-        return dumped
-
     def complete(self, args: Mapping[str, JSON], converted: BaseModel) -> dict[str, JSON]:
         """Return the arguments as JSON with defaults, those of inner models included.
 
-        A given argument converts to the same value again. Where pydantic writes no such JSON, as
-        for a type of the user's own, it stays as it was given.
+        A given argument converts to the same value again. Where there is no such JSON, as for a
+        type of the user's own, it stays as it was given.
 
         Raises:
             NotJsonError: a default has no JSON form; the message names the argument.
         """
-        written, values = self.dumped(converted, "json"), self.dumped(converted, "python")
-        complete: dict[str, Any] = {}
-        for name in self.parameters:
+        values = self.values(converted)
+        complete: dict[str, JSON] = {}
+        for name, value in values.items():
             if name not in args:
-                complete[name] = _json_default(name, written)
-            elif name in written and name in values:
-                complete[name] = _written(args[name], values[name], written[name])
-            else:
-                complete[name] = args[name]
-        given = {name: value for name, value in complete.items() if name in args}
+                complete[name] = _default_json(name, value)
+                continue
+            complete[name] = args[name]
+            with suppress(Exception):  # boundary: a type of the user's own may not be writable
+                complete[name] = _written(args[name], value)
         again: dict[str, Any] = {}
         with suppress(ValidationError, NotJsonError):
-            again = self.values(self.convert(given))
-        before = self.values(converted)
-        for name in given:
-            if not (name in again and _is_equal(again[name], before[name])):
+            again = self.values(self.convert({name: complete[name] for name in args}))
+        for name in args:
+            if not (name in again and _is_equal(again[name], values[name])):
                 complete[name] = args[name]
+            try:
+                plain_json(complete[name])
+            except NotJsonError as error:
+                raise NotJsonError(f"a default within {name!r} has no JSON form") from error
         return complete
 
     def constant_defaults(self) -> dict[str, JSON]:
@@ -228,59 +217,81 @@ class _Arguments:
             NotJsonError: one has no JSON form; the message names the argument.
         """
         fields = self.model.model_fields
-        constant = {
-            field: info.get_default()
-            for field, info in fields.items()
-            if not info.is_required() and info.default_factory is None
+        return {
+            name: _default_json(name, fields[field].get_default())
+            for field, name in self.names.items()
+            if not fields[field].is_required() and fields[field].default_factory is None
         }
-        written = self.dumped(self.model.model_construct(**constant), "json")
-        return {self.names[field]: _json_default(self.names[field], written) for field in constant}
-
-    def inexact_number(
-        self, args: Mapping[str, JSON], converted: BaseModel
-    ) -> tuple[str, int] | None:
-        """Return dotted path and value of an integer that is another number as a float."""
-        if not _has_big_integer(args):
-            return None
-        return next(_inexact(args, self.dumped(converted, "python")), None)
 
 
-def _json_default(name: str, written: Mapping[str, Any]) -> JSON:
+def _default_json(name: str, value: Any) -> JSON:
     try:
-        default: JSON = plain_json(written[name])
-    except (KeyError, NotJsonError) as error:
+        default: JSON = plain_json(_written(_ABSENT, value))
+    except Exception as error:  # serializers are user code
         raise NotJsonError(f"the default of {name!r} has no JSON form") from error
     return default
 
 
+_ABSENT: Any = object()
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def _written(given: Any, value: Any, written: Any) -> Any:
-    """Return the JSON of a converted value: as it was given where both mean the same.
+def _written(given: Any, value: Any) -> Any:
+    """Return a converted value as JSON: as it was given where both mean the same.
 
     Args:
-        given: the JSON that was converted.
-        value: the converted value, its models as mappings.
-        written: its JSON as pydantic writes it.
+        given: the JSON that was converted; `_ABSENT` for a default.
+        value: the converted value.
     """
-    if isinstance(given, Mapping) and isinstance(value, Mapping) and isinstance(written, dict):
-        inner = zip(written.items(), value.values(), strict=False)
+    inner = _inner_values(value, given)
+    if isinstance(inner, dict):
+        before = given if isinstance(given, Mapping) else {}
+        return {key: _written(before.get(key, _ABSENT), item) for key, item in inner.items()}
+    if isinstance(inner, list):
+        is_paired = isinstance(given, list) and len(given) == len(inner)
+        return list(map(_written, given if is_paired else [_ABSENT] * len(inner), inner))
+    if given is _ABSENT:
+        return to_jsonable_python(value)
+    if type(value) not in _SCALARS:  # a date, say, is shown in the words of the model
+        return given
+    is_same_float = type(value) is float and type(given) is int and given == value
+    is_same = is_same_float or (type(given) is type(value) and given == value)
+    return given if is_same else value
+
+
+def _inner_values(value: Any, given: Any) -> dict[str, Any] | list[Any] | None:
+    """Return what a converted value consists of, by its names in the JSON; None for a scalar."""
+    if isinstance(value, RootModel):
+        return _inner_values(value.root, given)
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if fields is not None:
+        names = given if isinstance(given, Mapping) else {}
+        extra = getattr(value, "__pydantic_extra__", None) or {}
         return {
-            key: _written(given[key], item, json) if key in given else json
-            for (key, json), item in inner
-        }
-    if isinstance(given, list) and isinstance(written, list):
-        if isinstance(value, set | frozenset):  # the order of a set is not the one that was given
-            distinct = list({json_or_repr(item): item for item in given}.values())
-            return distinct if len(distinct) == len(written) else written
-        if isinstance(value, list | tuple) and len(given) == len(written):
-            return list(map(_written, given, value, written))
-        return written
-    # another type than JSON's, such as a date, is shown in the words of the model
-    is_same = type(value) not in _SCALARS or (type(given) is type(written) and given == written)
-    is_same = is_same or (type(value) is float and type(given) is int and given == value)
-    return given if is_same else written
+            _json_name(name, field, names): getattr(value, name) for name, field in fields.items()
+        } | extra
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+    if isinstance(value, Mapping):
+        keys = (next(iter(to_jsonable_python({key: None}))) for key in value)
+        return dict(zip(keys, value.values(), strict=True))
+    if isinstance(value, set | frozenset):  # the items in the order in which they were given
+        order = (
+            {json_or_repr(item): i for i, item in enumerate(given)}
+            if isinstance(given, list)
+            else {}
+        )
+        texts = {item: json_or_repr(to_jsonable_python(item)) for item in value}
+        return sorted(value, key=lambda item: (order.get(texts[item], len(order)), texts[item]))
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def _json_name(name: str, field: FieldInfo, given: Mapping[str, Any]) -> str:
+    """Return the name of a model's field in the JSON: the one that was given, else its alias."""
+    alias = field.validation_alias or field.alias
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias, name]
+    names = [choice for choice in choices if isinstance(choice, str)]
+    return next((choice for choice in names if choice in given), [*names, name][0])
 
 
 def _is_equal(one: Any, other: Any) -> bool:
@@ -301,21 +312,22 @@ def _has_big_integer(value: Any) -> bool:
     return any(map(_has_big_integer, inner))
 
 
-def _inexact(given: Any, value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, int]]:
-    """Yield path and value of the integers whose converted value is another number, a float."""
-    if isinstance(given, Mapping) and isinstance(value, Mapping):
-        for key in given.keys() & value.keys():
-            yield from _inexact(given[key], value[key], (*path, key))
-    elif isinstance(given, list) and isinstance(value, list | tuple):
-        for i, (item, inner) in enumerate(zip(given, value, strict=False)):
-            yield from _inexact(item, inner, (*path, str(i)))
-    elif isinstance(given, int) and type(value) is float:
+def _inexact_numbers(given: Any, value: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Yield dotted path and value of the integers that are another number as a float."""
+    inner = _inner_values(value, given)
+    if isinstance(inner, dict) and isinstance(given, Mapping):
+        for key in given.keys() & inner.keys():
+            yield from _inexact_numbers(given[key], inner[key], f"{path}.{key}" if path else key)
+    elif isinstance(inner, list) and isinstance(given, list):
+        for i, (item, converted) in enumerate(zip(given, inner, strict=False)):
+            yield from _inexact_numbers(item, converted, f"{path}.{i}")
+    elif type(value) is float and isinstance(given, int):
         try:
             is_exact = float(given) == given
         except OverflowError:
             is_exact = False
         if not is_exact:
-            yield ".".join(path), given
+            yield path, given
 
 
 def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
@@ -477,13 +489,14 @@ class FunctionHandler:
             field = ".".join(map(str, fault["loc"])) or "(all)"
             expected = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
             return invalid(field, expected, fault["input"])
-        if inexact := self.arguments.inexact_number(args, converted):
-            field, number = inexact
-            return invalid(field, "a number that a float can be", number)
+        values = self.arguments.values(converted)
+        if _has_big_integer(args):
+            for field, number in _inexact_numbers(args, values):
+                return invalid(field, "a number that a float represents exactly", number)
         return PreparedCall(
             handler=self,
             call=self._run,
-            values=self.arguments.values(converted),
+            values=values,
             complete=partial(self._complete, args, converted),
         )
 

@@ -1,6 +1,7 @@
 """The controller's table, row by row, over the scripted model."""
 
 import asyncio
+import itertools
 import sqlite3
 import unicodedata
 from collections.abc import AsyncGenerator, Mapping
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
-from lhkit.confirm.gate import ScriptedGate
+from lhkit.confirm.decision import Edit
+from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
 from lhkit.events import CallCompleted, EndReason, TurnEnded
 from lhkit.messages import (
@@ -33,6 +36,7 @@ from lhkit.testing import EventLog, echo_tool, object_schema
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.validation import Invalid, invalid
 
 ANY_ARGS = object_schema(category={"type": "string"}, protocol_id={"type": "string"})
 READ = echo_tool("search_catalog", parameters=ANY_ARGS)
@@ -548,3 +552,116 @@ async def test_no_write_runs_without_an_accepted_confirmation(
     database.close()
     assert written == (accepted if has_gate else [])
     assert all(s.message.result is not None for s in log.of(CallCompleted))
+
+
+PAY = object_schema(
+    "to",
+    to={"type": "string", "minLength": 1},
+    amount={"type": "integer", "minimum": 1},
+    unit={"type": "string", "default": "EUR"},
+)
+
+
+def payments(
+    *decisions: Any, replies: list[Any]
+) -> tuple[ChatController, ScriptedGate, list[Mapping[str, Any]]]:
+    """Return a chat whose tool pays, its gate, and the payments that ran."""
+    runs: list[Mapping[str, Any]] = []
+
+    def pay(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        runs.append(args)
+        return ToolOk({})
+
+    def check(args: Mapping[str, Any]) -> Invalid | None:
+        return invalid("to", "somebody else", args["to"]) if args["to"] == "me" else None
+
+    gate = ScriptedGate(decisions)
+    tool = echo_tool("pay", parameters=PAY, is_destructive=True, handler=pay)
+    chat, _ = controller(ScriptedModel(replies), replace(tool, check=check), confirm=gate)
+    return chat, gate, runs
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"to": ""},
+        {"amount": 1},
+        {"to": "Bo", "amount": "1"},
+        {"to": "me"},
+        [],
+        "Bo",
+        None,
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_turn_asks_a_valid_write_after_refused_ones_in_one_message(
+    refused: Any, times: int
+) -> None:
+    first = [
+        ToolCall(name="pay", args=refused if i == 0 else {"to": "", "amount": i})
+        for i in range(times)
+    ]
+    valid = [ToolCall(name="pay", args={"to": name, "amount": 1}) for name in ("Bo", "Al")]
+    chat, gate, runs = payments(True, True, replies=[Reply(calls=(*first, *valid)), say("ok")])
+    await chat.user_turn("pay")
+    assert codes(chat) == ["validation"] * times + ["ToolOk", "ToolCancelled"]
+    assert [request.args["to"] for request in gate.asked] == ["Bo"]
+    assert [run["to"] for run in runs] == ["Bo"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [True, False, Edit({"to": "", "amount": 1})])
+async def test_turn_asks_one_write_of_a_message_whatever_the_answer(answer: Any) -> None:
+    calls = tuple(ToolCall(name="pay", args={"to": name, "amount": 1}) for name in ("Bo", "Al"))
+    chat, gate, _ = payments(answer, True, replies=[Reply(calls=calls), say("ok")])
+    await chat.user_turn("pay")
+    assert codes(chat)[1] == "ToolCancelled"
+    assert len(gate.asked) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("again", "is_repeated"),
+    [
+        ({"to": "Bo", "amount": 2}, True),  # what ran
+        ({"amount": 2.0, "to": "Bo", "unit": "EUR"}, True),
+        ({"to": "Al", "amount": 5}, True),  # what was proposed
+        ({"to": "Bo", "amount": 5}, False),
+        ({"to": "Bo", "amount": 2, "unit": "USD"}, False),
+    ],
+)
+async def test_turn_reports_a_repetition_of_what_ran_after_an_edit(
+    again: dict[str, Any], *, is_repeated: bool
+) -> None:
+    edit = Edit({"to": "Bo", "amount": 2, "unit": "EUR"})
+    proposed = call("pay", to="Al", amount=5)
+    replies = [proposed, call("pay", **again), say("ok")]
+    chat, gate, runs = payments(edit, True, replies=replies)
+    await chat.user_turn("pay")
+    assert codes(chat) == ["ToolOk", "repeated_call" if is_repeated else "ToolOk"]
+    assert (len(gate.asked), len(runs)) == ((1, 1) if is_repeated else (2, 2))
+
+
+@pytest.mark.anyio
+async def test_turn_reports_a_repetition_after_an_edit_that_keeps_a_default_of_the_clock() -> None:
+    ticks, runs = itertools.count(), []
+    registry = ToolRegistry()
+
+    @registry.tool(destructive=True)
+    def log(text: str, at: int = Field(default_factory=lambda: next(ticks))) -> dict[str, Any]:
+        """Log."""
+        runs.append((text, at))
+        return {}
+
+    class Editor:
+        async def confirm(self, request: ConfirmRequest) -> Edit:
+            return Edit({**request.args, "text": "tea"})
+
+    replies = [call("log", text="coffee"), call("log", text="tea"), say("ok")]
+    chat = ChatController(
+        model=ScriptedModel(replies), dispatcher=ToolDispatcher(registry), confirm=Editor()
+    )
+    await chat.user_turn("log")
+    assert codes(chat) == ["ToolOk", "repeated_call"]
+    assert [text for text, _ in runs] == ["tea"]

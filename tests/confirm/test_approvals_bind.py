@@ -1,6 +1,7 @@
 """An approval belongs to one request: nothing runs but what was shown and approved, once."""
 
 import asyncio
+import itertools
 import json
 import re
 from collections import Counter
@@ -15,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import Form, FormAction
@@ -27,6 +29,7 @@ from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tool_results import ToolOk, ToolResult
+from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession
@@ -342,3 +345,36 @@ async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved
         call.cancel()  # all have ended; a fault must not make the test wait
     await asyncio.gather(*calls, return_exceptions=True)
     assert set(open_at_once) <= {1}
+
+
+async def test_serving_answer_counts_for_the_value_of_the_clock_that_was_shown() -> None:
+    served, ticks, ran = Served(), itertools.count(), []
+    registry = ToolRegistry()
+
+    @registry.tool(destructive=True)
+    def write(
+        ids: list[int], at: int = Field(default_factory=lambda: next(ticks)), day: str = ""
+    ) -> dict[str, Any]:
+        """Write."""
+        ran.append((ids, at, day))
+        return {}
+
+    registry = registry.mapped(lambda tool: replace(tool, implied={"day": TODAY}))
+    session = BareSession(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
+    served.serving = McpServing(session, name="bank", catalog=load_catalog("en"))
+    asked = await served.call([1])
+    (shown,) = re.findall(r'"at": (\d+) \(default\)', str(asked.input_requests))
+    assert '"day": "2026-06-15" (default)' in str(asked.input_requests).replace('\\"', '"')
+    other = await served.call([2], state=asked.request_state, answer=True)
+    assert ran == []
+    await served.call([2], state=other.request_state, answer=[3])
+    asked = await served.call([1])
+    (shown,) = re.findall(r'"at": (\d+) \(default\)', str(asked.input_requests))
+    done = await served.call([1], state=asked.request_state, answer=True)
+    assert ran == [([1], int(shown), "2026-06-15")]
+    assert "edited" not in str(done)
+    asked = await served.call([1])
+    edited = await served.call([1], state=asked.request_state, answer=[4])
+    (shown,) = re.findall(r'"at": (\d+) \(default\)', str(edited.input_requests))
+    await served.call([1], state=edited.request_state, answer=True)
+    assert ran[1:] == [([4], int(shown), "2026-06-15")]

@@ -1,18 +1,23 @@
 """The tools' schemas and the confirmation summaries of the two that write."""
 
 from collections.abc import Iterator, Mapping
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from lhkit.app import open_chat
+from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import summarize
 from lhkit.errors import UsageError
 from lhkit.harness.matching import values_equal
 from lhkit.lifehelper.catalog import ProtocolCatalog
-from lhkit.lifehelper.toolset import build_registry
+from lhkit.lifehelper.toolset import LIFE_HELPER, build_registry
 from lhkit.locales import load_catalog
+from lhkit.messages import ToolCallMessage
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import closing_session
 
 LOCALES = ("ko", "en")
 ADD = {
@@ -141,3 +146,36 @@ def test_omitted_date_equals_today_in_comparisons_only(
     logged = {"habit_id": "stretch-break", "value": "done"}
     assert values_equal({**logged, "date": "2026-06-15"}, logged, meant)
     assert not values_equal({**logged, "date": "2026-06-14"}, logged, meant)
+
+
+@pytest.mark.anyio
+async def test_log_entry_runs_on_the_day_that_the_card_showed() -> None:
+    now = [datetime(2026, 3, 4, 23, 59, 50, tzinfo=UTC)]
+    session = LIFE_HELPER.open_kept(None, now=lambda: now[0], locale="en")
+    shown: list[tuple[str, ...]] = []
+
+    class Midnight:
+        async def confirm(self, request: ConfirmRequest) -> bool:
+            shown.append(request.texts)
+            now[0] += timedelta(seconds=15)
+            return True
+
+    async def turn(made: Reply) -> ToolCallMessage:
+        now[0] = datetime(2026, 3, 4, 23, 59, 50, tzinfo=UTC)
+        chat = open_chat(ScriptedModel([made, say("ok")]), session, Midnight(), "en")
+        await chat.user_turn("go")
+        message = chat.state.messages[1]
+        assert isinstance(message, ToolCallMessage)
+        return message
+
+    with closing_session(session):
+        added: Any = (await turn(call("add_habit", **ADD))).result
+        habit = added.data["habit"]["id"]
+        logged = await turn(call("log_tracker_entry", habit_id=habit, value="done"))
+        (entry,) = session.state()["tracker"]
+    assert entry["date"] == "2026-03-04"
+    assert logged.outcome is not None
+    assert logged.outcome.args == {"habit_id": habit, "value": "done", "date": "2026-03-04"}
+    assert logged.outcome.filled_in == ("/date",)
+    assert "2026-03-04" in shown[1][0]
+    assert '"date": "2026-03-04" (default)' in shown[1][1]

@@ -453,3 +453,55 @@ async def test_gate_reason_of_a_cancel_is_bounded_and_counts_for_cancel_only(
         await page.until_asked()
         page.answer(how, reason=reason)
         assert (await running)[0] == ToolCancelled(words)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [Approve(binding="other"), Edit({**DAY, "hours": 2}, binding="other"), Reject(binding="other")],
+)
+@pytest.mark.parametrize("how", ["settle", "answers"])
+async def test_gate_decision_on_another_request_runs_nothing(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any, decision: Any, how: str
+) -> None:
+    if how == "answers":
+        gate.answer_from_code([decision])
+        running = asyncio.create_task(dispatch())
+    else:
+        running = asyncio.create_task(dispatch())
+        await page.until_asked()
+        gate.settle(page.screen.state.open_card.card, decision)
+    assert await running == (ToolCancelled(), [])
+    assert gate.outcomes == [QuestionOutcome.OTHER_REQUEST]
+
+
+async def test_gate_decision_is_bound_to_what_the_card_shows(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    proposed = page.screen.state.open_card.request
+    page.answer("edit")
+    page.answer("check", fields={"hours": "2"})
+    shown = page.screen.state.open_card
+    gate.settle(shown.card, Approve(binding=shown.request.binding))
+    assert (await running)[1] == [{**DAY, "hours": 2}]
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    page.answer("edit")
+    page.answer("check", fields={"hours": "3"})
+    gate.settle(page.screen.state.open_card.card, Approve(binding=proposed.binding))
+    assert await running == (ToolCancelled(), [{**DAY, "hours": 2}])
+
+
+@pytest.mark.parametrize("decision", [True, False, Approve(), Edit({**DAY, "hours": 3}), Reject()])
+async def test_gate_decision_while_the_user_edits_decides_nothing(
+    dispatch: Callable[..., Any], gate: ButtonConfirmGate, page: Any, decision: Any
+) -> None:
+    running = asyncio.create_task(dispatch())
+    await page.until_asked()
+    page.answer("edit")
+    gate.settle(page.screen.state.open_card.card, decision)
+    page.answer("check", fields={"hours": "2"})
+    assert page.screen.state.open_card.proposed == DAY
+    page.answer("run")
+    assert (await running)[1] == [{**DAY, "hours": 2}]

@@ -23,7 +23,8 @@ CALL = ToolCall(name="add_note", args={"text": "milk"}, raw='{"name"…}', repai
 OUTCOME = ToolCallOutcome(
     result=ToolOk({"id": "note-0"}),
     gate=GateOutcome.ACCEPTED,
-    args={"text": "milk"},
+    args={"text": "milk", "tag": "-"},
+    filled_in=("/tag",),
     extra_args=("zzz",),
     ran=True,
     answer="run",
@@ -99,7 +100,9 @@ def test_turn_record_has_text_requests_and_times() -> None:
 
 def test_turn_record_has_call_with_outcome() -> None:
     (call,) = turn_record("hello", EVENTS, destructive={"add_note"}).calls
-    assert (call.tool, call.args, call.extra_args) == ("add_note", {"text": "milk"}, ("zzz",))
+    assert (call.tool, call.args) == ("add_note", {"text": "milk", "tag": "-"})
+    assert (call.filled_in, call.proposed_args) == (("/tag",), {"text": "milk"})
+    assert call.extra_args == ("zzz",)
     assert (call.gate, call.ran, call.destructive) == (GateOutcome.ACCEPTED, True, True)
     assert (call.validation_s, call.waiting_s, call.handler_s) == (0.1, 2.0, 0.2)
     assert (call.raw_text, call.model_call, call.outcome, call.answer) == (CALL.raw, 0, "ok", "run")

@@ -1,11 +1,15 @@
 """Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
+import lhkit
+from lhkit import replay
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.compare import compare
@@ -283,3 +287,32 @@ async def test_rescore_skips_a_record_with_another_decision(
     made = call("finish_note", note_id="n1", done=True)
     run = await play(load(done(recorded)), ScriptedModel([made, say("OK")]))
     assert (not rescore(run, load(done(today)), toolset).skipped) is is_same
+
+
+@pytest.mark.parametrize("user", ["script", "careful", "hasty"])
+async def test_expected_calls_need_no_defaults_of_the_function(
+    load: Load, tmp_path: Path, user: User
+) -> None:
+    ticks, registry = itertools.count(), lhkit.ToolRegistry()
+
+    @registry.tool(destructive=True)
+    def log(text: str, at: int = Field(default_factory=lambda: next(ticks))) -> dict[str, Any]:
+        """Log."""
+        return {"at": at, "text": text}
+
+    text = (
+        "- {id: log, ac: x, turns: [{user: log tea, confirm: accept, "
+        "expect: {calls: [{tool: log, args: {text: tea}}]}}]}"
+    )
+    model = ScriptedModel([call("log", text="tea"), say("ok")])
+    folder = tmp_path / "run"
+    await replay(load(text), model, toolset=registry, user=user, run_dir=folder, progress=False)
+    run = Run.load(folder)
+    (record,) = run.records
+    assert str(record.judgement.verdict) == "pass"
+    (made,) = record.evidence.turns[0].calls
+    assert (made.args, made.filled_in) == ({"text": "tea", "at": made.args["at"]}, ("/at",))
+    assert made.result["data"] == made.args
+    again = rescore(run, load(text), registry)
+    assert not again.skipped
+    assert again.summary().total.passed == 1
