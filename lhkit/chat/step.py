@@ -14,8 +14,7 @@ from lhkit.chat.state import Transcript
 from lhkit.events import EndReason
 from lhkit.json_values import NotJsonError, canonical, plain_json
 from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
-from lhkit.tool_results import ToolCancelled, ToolErr
-from lhkit.tools.schema import (
+from lhkit.schema import (
     ABSENT,
     SchemaNode,
     item_schema,
@@ -23,6 +22,7 @@ from lhkit.tools.schema import (
     property_default,
     property_schema,
 )
+from lhkit.tool_results import ToolCancelled, ToolErr
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
 MAX_TURNS = 4

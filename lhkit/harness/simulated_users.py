@@ -18,7 +18,7 @@ from lhkit.harness.matchers import (
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Answer, Turn, decide
-from lhkit.tools.schema import SchemaNode
+from lhkit.schema import SchemaNode
 from lhkit.toolset import Session
 
 

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
-from lhkit.tools.describe import describe, expected_value
-from lhkit.tools.json_schema import (
-    EMPTY_REGISTRY,
-    FORMATS,
-    SchemaValidator,
-    ValidationError,
-    best_match,
-)
-from lhkit.tools.schema import (
+from lhkit.schema import (
     KnownKeys,
     SchemaNode,
     in_place,
@@ -29,6 +21,14 @@ from lhkit.tools.schema import (
     property_schemas,
     resolve,
     spelling,
+)
+from lhkit.tools.describe import describe, expected_value
+from lhkit.tools.json_schema import (
+    EMPTY_REGISTRY,
+    FORMATS,
+    SchemaValidator,
+    ValidationError,
+    best_match,
 )
 
 SHOWN_CHARS = 60

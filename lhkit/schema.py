@@ -12,7 +12,7 @@ from itertools import chain, islice, product
 from typing import Any
 from urllib.parse import unquote
 
-from lhkit.tools.patterns import matches
+from lhkit.patterns import matches
 
 ABSENT: Any = object()
 """Returned where a schema has no default, since `None` may be one."""
