@@ -23,11 +23,15 @@ StateT = TypeVar("StateT", bound=BoardState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """A pressed button, with the values of all fields; `view` is the id of the page."""
+    """A pressed button, with the values of all fields; `view` is the id of the page.
+
+    `nulls` are the names of the fields whose value is null.
+    """
 
     name: str
     value: str = ""
     fields: Mapping[str, str]
+    nulls: frozenset[str] = frozenset()
     view: str = ""
 
 
@@ -55,8 +59,9 @@ class BoardWidget(SafeWidget):
                 self.send({"type": "here"})
             case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
                 texts = {str(key): text for key, text in fields.items() if isinstance(text, str)}
+                nulls = frozenset(str(key) for key, text in fields.items() if text is None)
                 view = str(content.get("view", ""))
-                self._press(Press(name=name, value=value, fields=texts, view=view))
+                self._press(Press(name=name, value=value, fields=texts, nulls=nulls, view=view))
             case _:
                 pass
 

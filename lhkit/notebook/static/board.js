@@ -20,8 +20,12 @@ function render({ model, el }) {
   const focused = new Set(); // the elements that got the focus once
   let isHeld = false; // a pointer is down: an element replaced now would lose its click
 
+  /** Return the box or the option that makes a field null, if it may be. */
+  const nullOf = (field) => (field.tagName === "SELECT" ? field : field.closest("label")?.nextElementSibling)
+    ?.querySelector(":scope > [data-null]");
+  const valueOf = (field) => ((each) => (each?.checked || each?.selected ? null : field.value))(nullOf(field));
   const fields = () =>
-    Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
+    Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, valueOf(each)]));
 
   function send(pressed) {
     if (pressed.disabled || state !== "heard") return;
@@ -113,6 +117,11 @@ function render({ model, el }) {
     }
   }
 
+  function onInput(event) { // who types a value no longer means null
+    const box = event.target.name && event.target.tagName !== "SELECT" && nullOf(event.target);
+    if (box) box.checked = false;
+  }
+
   function turn(next) {
     if (state !== "lost") state = next;
     root.classList.toggle("lhkit-deaf", state !== "heard");
@@ -152,6 +161,7 @@ function render({ model, el }) {
   root.addEventListener("keydown", onKey);
   root.addEventListener("click", onClick);
   root.addEventListener("change", onChange);
+  root.addEventListener("input", onInput);
   root.addEventListener("lhkit-free", onFree);
   root.tabIndex = -1;
   root.append(line);
