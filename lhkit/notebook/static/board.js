@@ -176,4 +176,36 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+/**
+ * Show outputs again that JupyterLab gave up on. It looks for a widget for two seconds after a page is
+ * opened, and never again if the widgets come from the kernel just then, as in a slow page or one in
+ * the background: "Error displaying widget: model not found". Other pages have no `context`.
+ */
+function initialize({ model }) {
+  const manager = model.widget_manager, cells = manager?.context?.model?.cells;
+  if (!cells) return undefined;
+  let left = 60;
+  const timer = setInterval(() => {
+    left -= 1;
+    if (left === 0) clearInterval(timer);
+    showLost(manager, cells);
+  }, 1000);
+  return () => clearInterval(timer);
+}
+
+async function showLost(manager, cells) {
+  const isLost = (each) => each.textContent === "Error displaying widget: model not found";
+  if (![...document.querySelectorAll(".jupyter-widgets")].some(isLost)) return;
+  for (let at = 0; at < cells.length; at += 1) {
+    const { outputs } = cells.get(at);
+    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
+      const output = outputs.get(index), id = output.data["application/vnd.jupyter.widget-view+json"]?.model_id;
+      if (!id || !manager.has_model(id)) continue;
+      const { views } = await manager.get_model(id);
+      const isSame = outputs.get(index) === output; // the cell may have run again
+      if (isSame && Object.keys(views ?? {}).length === 0) outputs.set(index, output.toJSON());
+    }
+  }
+}
+
+export default { render, initialize };
