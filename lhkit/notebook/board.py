@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import ipywidgets
 import traitlets
 
-from lhkit.errors import LhkitError
+from lhkit.errors import LhkitError, error_text
 from lhkit.locales import Catalog
 from lhkit.notebook.board_state import BoardState
 from lhkit.notebook.loop import HomeLoop
@@ -124,7 +124,8 @@ class Board(ABC, Generic[StateT]):
     def _show_error(self, error: BaseException) -> None:
         _log.warning("the board failed", exc_info=error)
         text = self._catalog.text("notebook.fault", type=type(error).__name__)
-        message = str(error) if isinstance(error, LhkitError) else f"{text}\n{error}"
+        detail = error_text(error)
+        message = detail if isinstance(error, LhkitError) else f"{text}\n{detail}"
         self._show_notice(message, is_fault=True)
 
     def _press(self, press: Press) -> None:
