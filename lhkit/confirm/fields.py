@@ -368,11 +368,6 @@ def _plain_words(field: FormField, catalog: Catalog, typed: _Typed) -> str:
     key = f"form.format_{field.format}" if field.format else f"form.{field.kind}"
     words = catalog.text(key)
     limits = _limits(field, "characters" if is_text else "number", catalog)
-    limits += [
-        catalog.text(f"form.{key}", n=_number(n))
-        for key, n in (("above", field.above), ("below", field.below), ("step", field.step))
-        if n is not None
-    ]
     limits += [catalog.text("form.pattern", pattern=field.pattern)] if field.pattern else []
     words = ", ".join([words, *limits])
     return catalog.text("form.quoted", words=words) if typed is _Typed.JSON and is_text else words
@@ -396,8 +391,14 @@ def _json_words(field: FormField, catalog: Catalog) -> str:
 
 
 def _limits(field: FormField, unit: str, catalog: Catalog) -> list[str]:
-    both = (("low", field.low), ("high", field.high))
-    return [catalog.text(f"form.{key}_{unit}", n=_number(n)) for key, n in both if n is not None]
+    limits = {
+        f"low_{unit}": field.low,
+        "above": field.above,
+        f"high_{unit}": field.high,
+        "below": field.below,
+        "step": field.step,
+    }
+    return [catalog.text(f"form.{key}", n=_number(n)) for key, n in limits.items() if n is not None]
 
 
 def _number(number: float) -> str:

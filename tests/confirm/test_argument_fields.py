@@ -469,5 +469,5 @@ def test_argument_fields_of_a_schema_that_branches_without_end() -> None:
 
 def test_required_argument_of_a_python_type_is_bounded() -> None:
     schema = of_type(Annotated[int, Field(gt=0, le=9)])
-    assert edit(schema, {}, "0") == ("Invalid value. Expected: a whole number, at most 9, above 0.")
+    assert edit(schema, {}, "0") == ("Invalid value. Expected: a whole number, above 0, at most 9.")
     assert edit(schema, {}, "9") == 9
