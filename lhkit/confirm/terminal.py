@@ -24,6 +24,7 @@ from lhkit.confirm.form import (
     Typed,
     argument_form,
     edited_arguments,
+    expected,
     filled,
     hint,
 )
@@ -249,7 +250,9 @@ class TerminalGate:
             self._write(visible(result.faults[field.name]))
 
     def _show(self, field: FormField) -> None:
-        lines = [field.label, field.about, hint(field, self._catalog)]
+        is_unsaid = field.is_nullable and not field.choices
+        text = expected(field, self._catalog) if is_unsaid else hint(field, self._catalog)
+        lines = [field.label, field.about, text]
         lines += [f"  {mark}. {choice.label}" for mark, choice in numbered(field.choices)]
         if field.is_nullable and field.choices:
             lines.append(f"  {_NULL}")

@@ -128,7 +128,13 @@ async def test_terminal_edit_can_make_values_null_and_leave_them_out() -> None:
     ran, shown = await edited("e", "", "", "/null", "/none", "2026-11-25", "n", "y")
     assert (ran["note"], ran["when"], ran["flag"]) == (None, "2026-11-25", False)
     assert ran.get("count", 7) == 7  # left out, the default applies
-    for text in ("/null makes a value null", "default: 7", "current value: null", "  /null"):
+    for text in (
+        "/null makes a value null",
+        "a text or null",
+        "default: 7",
+        "current value: null",
+        "  /null",
+    ):
         assert text in shown
     ran, _ = await edited("e", "", "", "null", "null", "", "null", "y")
     assert (ran["note"], ran["count"], ran["when"], ran["flag"]) == ("null", None, None, None)
