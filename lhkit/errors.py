@@ -30,9 +30,17 @@ Mistakes of the *model* are not exceptions but a `ToolErr` (see `lhkit.tool_resu
 Each message names the cause and the next step.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
+
+_PYDANTIC_LINK = re.compile(r"\s*For further information visit https://errors\.pydantic\.dev/\S+")
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of any exception, without pydantic's links to its own documentation."""
+    return _PYDANTIC_LINK.sub("", str(error))
 
 
 class LhkitError(Exception):

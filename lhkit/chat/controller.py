@@ -27,7 +27,7 @@ from lhkit.chat.step import (
     next_step,
 )
 from lhkit.confirm.gate import ConfirmGate, cancellations
-from lhkit.errors import ModelError, StreamBrokenError
+from lhkit.errors import ModelError, StreamBrokenError, error_text
 from lhkit.events import (
     CallCompleted,
     ChatEvent,
@@ -348,7 +348,7 @@ class ChatController:
             reason=EndReason.FAILED,
             error=self._catalog.text("chat.failed", sentence=sentence),
             cause=type_name,
-            detail=str(error),
+            detail=error_text(error),
         )
 
     def _emit(self, event: ChatEvent) -> None:

@@ -21,8 +21,8 @@ from lhkit.json_values import (
     without_pointers,
 )
 from lhkit.messages import GateOutcome, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
+from lhkit.schema import SchemaNode, fill_defaults, nfc
 from lhkit.tool_results import ToolCancelled, ToolErr
-from lhkit.tools.schema import SchemaNode, fill_defaults, nfc
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
 MAX_TURNS = 4

@@ -1,29 +1,63 @@
-"""Forms for the questions of a running tool (MCP elicitation): fields, parsing, validation.
+"""Forms: the questions of a running tool (MCP elicitation), and the arguments of a call.
 
-A form has the fields that MCP allows: strings (with a format or an enum), numbers, integers and
-booleans. Any other schema is refused with a reason. Keywords that MCP does not name, such as
-`pattern`, are left to the server. pydantic parses and validates what the user types.
+A form of a server has the fields that MCP allows: strings (with a format or an enum), numbers,
+integers and booleans. Any other schema is refused with a reason. Keywords that MCP does not name,
+such as `pattern`, are left to the server. A form of arguments has a field for any schema. In
+both, an empty optional field is left out, and null is a value of its own (`None` as typed text).
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from datetime import date, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from pydantic import AfterValidator, AnyUrl, Field, FiniteFloat, TypeAdapter
-
-from lhkit.json_values import JSON, NotJsonError, json_or_repr
+from lhkit.confirm.fields import (
+    Choice,
+    FieldKind,
+    FormField,
+    expected,
+    format_value,
+    hint,
+    is_same,
+    parse_value,
+)
+from lhkit.confirm.schema_fields import MOST_CHOICES, bound, schema_fields, schema_text
+from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.text import visible
 
+__all__ = [
+    "CANCELLED",
+    "DECLINED",
+    "MOST_CHOICES",
+    "MOST_FIELDS",
+    "Choice",
+    "FieldKind",
+    "Form",
+    "FormAction",
+    "FormAnswer",
+    "FormField",
+    "ParsedForm",
+    "Typed",
+    "UnsupportedFormError",
+    "argument_fields",
+    "argument_form",
+    "edited_arguments",
+    "expected",
+    "filled",
+    "format_value",
+    "hint",
+    "parse_field",
+    "parse_form",
+    "parse_value",
+]
+
 MOST_FIELDS = 50
-MOST_CHOICES = 200
 _MOST_CHARS = 1_000
-"""Longer titles and descriptions are cut; a longer default is ignored."""
+"""A longer default is ignored."""
 
 _LABEL_CHARS = 60
 """A choice with a longer label is never the default, since only its beginning is visible."""
@@ -33,71 +67,8 @@ class UnsupportedFormError(ValueError):
     """A schema has something that a form does not support; the message is the reason."""
 
 
-class FieldKind(StrEnum):
-    """The type of a field's value."""
-
-    TEXT = "text"
-    INTEGER = "integer"
-    NUMBER = "number"
-    YES_NO = "yes_no"
-    CHOICE = "choice"
-    JSON = "json"  # an argument of any other type; not in forms of servers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A value of a choice field, as text, and its title."""
-
-    value: str
-    title: str = ""
-
-    @property
-    def label(self) -> str:
-        """The text that the user reads."""
-        return self.title or self.value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormField:
-    """One field of a form.
-
-    Attributes:
-        name: the key in the result.
-        kind: the type of the value.
-        title: a label; by default the name.
-        about: a description.
-        is_required: the field must not be left empty.
-        choices: the values of a choice field.
-        typed: the initial text.
-        format: `date`, `date-time`, `email`, `uri` or empty.
-        low: the minimum of a number or of a text's length.
-        high: the maximum of a number or of a text's length.
-    """
-
-    name: str
-    kind: FieldKind
-    title: str = ""
-    about: str = ""
-    is_required: bool = False
-    choices: tuple[Choice, ...] = ()
-    typed: str = ""
-    format: str = ""
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def label(self) -> str:
-        """The title, or the name."""
-        return self.title or self.name
-
-    @property
-    def is_text(self) -> bool:
-        """True if the typed text is the value itself."""
-        return self.kind in (FieldKind.TEXT, FieldKind.CHOICE)
-
-
-Typed: TypeAlias = Mapping[str, str]
-"""The typed or chosen text of each field, by name."""
+Typed: TypeAlias = Mapping[str, str | None]
+"""The typed or chosen text of each field, by name; None for null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +152,8 @@ def parse_form(schema: Mapping[str, Any], message: str, catalog: Catalog) -> For
     return Form(fields=fields, is_secret=is_secret)
 
 
+_FORMATS: Final = frozenset({"date", "date-time", "email", "uri"})
+
 _KINDS: Final = {
     "string": FieldKind.TEXT,
     "integer": FieldKind.INTEGER,
@@ -216,13 +189,13 @@ def parse_field(
     field = FormField(
         name=name,
         kind=kind,
-        title=_words(part.get("title")),
-        about=_words(part.get("description")),
+        title=schema_text(part.get("title")),
+        about=schema_text(part.get("description")),
         is_required=is_required,
         choices=tuple(Choice(value=value, title=title) for value, title in choices.items()),
         format=format_ if is_text and isinstance(format_, str) and format_ in _FORMATS else "",
-        low=_bound(part.get(low), is_length=is_text),
-        high=_bound(part.get(high), is_length=is_text),
+        low=bound(part.get(low), is_length=is_text),
+        high=bound(part.get(high), is_length=is_text),
     )
     return _with_default(field, part["default"]) if "default" in part else field
 
@@ -236,39 +209,7 @@ def argument_fields(
         schema: the JSON Schema of the arguments.
         catalog: as in `parse_field`.
     """
-    properties, required = schema.get("properties"), schema.get("required")
-    required = required if isinstance(required, list | tuple) else ()
-    parts = properties if isinstance(properties, Mapping) else {}
-    return tuple(
-        _argument_field(str(name), part, is_required=name in required, catalog=catalog)
-        for name, part in parts.items()
-    )
-
-
-def _argument_field(
-    name: str, part: Any, *, is_required: bool, catalog: Catalog | None
-) -> FormField:
-    part = _without_null(part)
-    try:
-        field = parse_field(name, part, is_required=is_required, catalog=catalog)
-    except UnsupportedFormError:
-        about = part.get("description", "") if isinstance(part, Mapping) else ""
-        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_required=is_required)
-    if field.kind is FieldKind.TEXT and part.get("pattern") == _DAY_PATTERN:
-        field = replace(field, format="date", low=None, high=None)
-    return replace(field, title="", typed="")
-
-
-_DAY_PATTERN: Final = r"^\d{4}-\d{2}-\d{2}$"
-
-
-def _without_null(part: Any) -> Any:
-    """Return the schema of an argument's values other than null, as of `str | None`."""
-    options = part.get("anyOf") if isinstance(part, Mapping) else None
-    others = [one for one in options or () if one != {"type": "null"}]
-    if len(others) != 1 or not isinstance(others[0], Mapping):
-        return part
-    return {**others[0], **{key: part[key] for key in part if key != "anyOf"}}
+    return tuple(schema_fields(schema, catalog).values())
 
 
 def argument_form(
@@ -280,15 +221,15 @@ def argument_form(
 
     Args:
         schema: the JSON Schema of the arguments, such as `ConfirmRequest.parameters`.
-        args: the arguments, such as `ConfirmRequest.args`.
+        args: the arguments, such as `ConfirmRequest.args`; defaults among them are shown as any
+            other value.
         catalog: as in `parse_field`.
     """
-    fields = {name: FormField(name=name, kind=FieldKind.JSON) for name in args}
-    fields |= {field.name: field for field in argument_fields(schema, catalog)}
+    fields = schema_fields(schema, catalog, args)
     return Form(
         fields=tuple(
-            _filled_in(field, args[name]) if name in args else field
-            for name, field in fields.items()
+            _filled_in(fields[name], args[name]) if name in args else fields[name]
+            for name in dict.fromkeys([*args, *fields])
         )
     )
 
@@ -296,15 +237,30 @@ def argument_form(
 def _filled_in(field: FormField, value: JSON) -> FormField:
     text = format_value(field, value)
     try:
-        is_exact = visible(text) == text and parse_value(field, text) == value
-    except ValueError:
+        is_exact = is_same(parse_value(field, text), value)
+    except (ValueError, RecursionError):
         is_exact = False
-    if is_exact:
-        return replace(field, typed=text)
+    if is_exact and (text is None or visible(text) == text):
+        is_long = field.kind is FieldKind.JSON and text is not None and len(text) > _LINE_CHARS
+        return replace(field, typed=_lines(value) if is_long else text)
     is_shown = [(char, visible(char) == char) for char in json_or_repr(value)]
     escaped = "".join(char if shown else json.dumps(char)[1:-1] for char, shown in is_shown)
-    as_json = FormField(name=field.name, kind=FieldKind.JSON, about=field.about)
-    return replace(as_json, typed=escaped, is_required=field.is_required)
+    as_json = replace(field, kind=FieldKind.JSON, choices=(), options=(field,), is_nullable=False)
+    return replace(as_json if is_exact else _anything(field), typed=escaped)
+
+
+def _anything(field: FormField) -> FormField:
+    """Return a field for any JSON in place of one that does not fit its value."""
+    plain = FormField(name=field.name, kind=FieldKind.JSON, title=field.title, about=field.about)
+    return replace(plain, is_argument=True, is_required=field.is_required, default=field.default)
+
+
+def _lines(value: JSON) -> str:
+    """Return JSON in several lines, which is easier to edit."""
+    return json.dumps(plain_or_repr(value), ensure_ascii=False, indent=1)
+
+
+_LINE_CHARS = 40
 
 
 def edited_arguments(
@@ -312,8 +268,9 @@ def edited_arguments(
 ) -> ParsedForm:
     """Return all arguments after an edit, and the error messages of fields.
 
-    A field that was not changed keeps its argument as it is; an emptied one leaves it out. The
-    tool's schema is not checked: see `ConfirmRequest.edited`.
+    A field that was not changed keeps its argument as it is; an emptied one leaves it out, so that
+    the default applies if there is one. Null is typed as None, and as `null` where that is no
+    text. The tool's schema is not checked beyond the fields: see `ConfirmRequest.edited`.
 
     Args:
         form: the form of `argument_form`.
@@ -365,7 +322,7 @@ def _parse_choices(part: Mapping[str, Any]) -> dict[str, str] | None:
         raise UnsupportedFormError("its choices are not strings")
     if len(pairs) > MOST_CHOICES:
         raise UnsupportedFormError(f"more than {MOST_CHOICES} choices")
-    return {value: _words(title) for value, title in pairs}
+    return {value: schema_text(title) for value, title in pairs}
 
 
 def _with_default(field: FormField, default: Any) -> FormField:
@@ -375,7 +332,7 @@ def _with_default(field: FormField, default: Any) -> FormField:
     part: the user would send something else than they read.
     """
     try:
-        text = format_value(field, default)
+        text = format_value(field, default) or ""
         is_valid = parse_value(field, text) == default
     except (NotJsonError, ValueError, RecursionError):
         return field
@@ -386,109 +343,21 @@ def _with_default(field: FormField, default: Any) -> FormField:
     return replace(field, typed=text) if is_valid and is_readable else field
 
 
-def _words(value: Any) -> str:
-    return value[:_MOST_CHARS] if isinstance(value, str) else ""
-
-
-def _bound(value: Any, *, is_length: bool) -> float | None:
-    """Return a limit; None for an invalid one, which is left to the server."""
-    if is_length:
-        return value if type(value) is int and value >= 0 else None
-    return value if type(value) in (int, float) and abs(value) <= _MOST else None
-
-
-_MOST: Final = 10**300
-"""Larger limits are ignored."""
-
-
-def format_value(field: FormField, value: Any) -> str:
-    """Return the text that the user would type for a value."""
-    return value if field.is_text and isinstance(value, str) else json_or_repr(value)
-
-
-def parse_value(field: FormField, typed: str) -> JSON:
-    """Return the value of a typed text.
-
-    Raises:
-        ValueError: the text is invalid for the field, such as a word for a number.
-    """
-    adapter: TypeAdapter[Any] = TypeAdapter(_pydantic_type(field))
-    if field.is_text:
-        adapter.validate_python(typed)
-        return typed
-    value = adapter.validate_json(typed, strict=True)
-    return int(value) if field.kind is FieldKind.INTEGER else value
-
-
-def _pydantic_type(field: FormField) -> Any:
-    match field.kind:
-        case FieldKind.TEXT:
-            length = Field(min_length=field.low, max_length=field.high)  # type: ignore[arg-type]
-            return Annotated[str, length, AfterValidator(_FORMATS.get(field.format, str))]
-        case FieldKind.INTEGER:
-            return Annotated[_Number, Field(ge=field.low, le=field.high, multiple_of=1)]
-        case FieldKind.NUMBER:
-            return Annotated[_Number, Field(ge=field.low, le=field.high)]
-        case FieldKind.YES_NO:
-            return bool
-        case FieldKind.CHOICE:
-            return Literal[tuple(choice.value for choice in field.choices)]
-        case FieldKind.JSON:
-            return Any
-
-
-_Number: TypeAlias = int | FiniteFloat
-
-
-def _moment(text: str) -> str:
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError(f"{text} has no offset")
-    return text
-
-
-_FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
-    "date": lambda text: TypeAdapter(date).validate_strings(text, strict=True),
-    "date-time": _moment,
-    "email": TypeAdapter(Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]).validate_python,
-    "uri": lambda text: TypeAdapter(AnyUrl).validate_strings(text, strict=True),
-}
-
-
 def filled(form: Form, typed: Typed, catalog: Catalog) -> ParsedForm:
     """Return the values of a filled-in form; empty optional fields are omitted."""
     values: dict[str, JSON] = dict(form.given)
     faults: dict[str, str] = {}
     for field in form.fields:
         text = typed.get(field.name, "")
-        if text if field.is_text else text.strip():
+        if text is None or (text if field.is_text else text.strip()):
             try:
                 values[field.name] = parse_value(field, text)
             except ValueError:
                 faults[field.name] = catalog.text("form.wrong", expected=expected(field, catalog))
         elif field.is_required:
-            faults[field.name] = catalog.text("form.needed")
+            key = "form.needed_or_null" if field.is_nullable else "form.needed"
+            faults[field.name] = catalog.text(key)
     return ParsedForm(values={} if faults else values, faults=faults)
-
-
-def expected(field: FormField, catalog: Catalog) -> str:
-    """Return a description of the values that a field accepts."""
-    if field.choices:
-        return catalog.text("form.one_of")
-    words = catalog.text(f"form.format_{field.format}" if field.format else f"form.{field.kind}")
-    unit = "characters" if field.kind is FieldKind.TEXT else "number"
-    limits = [
-        catalog.text(f"form.{key}_{unit}", n=f"{int(n) if n == int(n) else n:,}")
-        for key, n in (("low", field.low), ("high", field.high))
-        if n is not None
-    ]
-    return ", ".join([words, *limits])
-
-
-def hint(field: FormField, catalog: Catalog) -> str:
-    """Return `expected` for a field that needs it; empty for plain text, choices and yes/no."""
-    is_bounded = field.low is not None or field.high is not None
-    is_plain = field.is_text or field.kind is FieldKind.YES_NO
-    return "" if is_plain and not field.format and not is_bounded else expected(field, catalog)
 
 
 _SECRETS = (

@@ -5,20 +5,26 @@ Only input typed after a question was shown counts.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from lhkit.confirm.decision import Approve, Decision, Edit, QuestionOutcome, Reject
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
+    Choice,
+    FieldKind,
     Form,
     FormAction,
     FormAnswer,
     FormField,
     ParsedForm,
+    Typed,
     argument_form,
     edited_arguments,
+    expected,
     filled,
     hint,
 )
@@ -142,30 +148,51 @@ class TerminalGate:
         """Ask for each argument; return the request unchanged if the user stops editing."""
         form = argument_form(request.parameters, request.args)
         self._write(self._catalog.text("confirm.how_edit", none=_NONE, cancel=_CANCEL))
-        typed: dict[str, str] = {}
+        if any(field.is_nullable for field in form.fields):
+            self._write(self._catalog.text("confirm.how_null", null=_NULL))
+        typed: dict[str, str | None] = {}
         for field in form.fields:
-            text = await self._typed(field, request.args)
-            if text is None:
+            line = await self._typed(field, request.args)
+            if line is None:
                 return request
-            typed[field.name] = text
+            typed |= line
         try:
             return request.edited(edited_arguments(form, typed, request.args, self._catalog).values)
         except InvalidEditError as error:
             return replace(request, fault=str(error))
 
-    async def _typed(self, field: FormField, args: Mapping[str, JSON]) -> str | None:
-        """Return the text of an argument that its field accepts; None to stop editing."""
+    async def _typed(self, field: FormField, args: Mapping[str, JSON]) -> Typed | None:
+        """Return an argument's text, which its field accepts; None to stop editing."""
         self._show(field)
         while True:
-            line = await self._read(f"{visible(field.label)}> ")
-            if line.strip() in ("", _NONE, _CANCEL):
-                return {"": field.typed, _NONE: "", _CANCEL: None}[line.strip()]
-            text = _chosen(field, line)
-            form = Form(fields=(field,))
-            faults = edited_arguments(form, {field.name: text}, args, self._catalog).faults
+            line = (await self._read(f"{visible(field.label)}> ")).strip("\r\n")
+            word = line.strip()
+            if word == _CANCEL:
+                return None
+            if word in ("", _NONE) or (word == _NULL and field.is_nullable):
+                return {field.name: {"": field.typed, _NONE: "", _NULL: None}[word]}
+            text = self._chosen(field, line)
+            if text is None:
+                continue
+            typed = {field.name: text}
+            faults = edited_arguments(Form(fields=(field,)), typed, args, self._catalog).faults
             if not faults:
-                return text
+                return typed
             self._write(visible(faults[field.name]))
+
+    def _chosen(self, field: FormField, line: str) -> str | None:
+        """Return the text of a line; None, after a message, if it names several choices."""
+        if not field.choices:
+            return line
+        if field.kind is FieldKind.YES_NO and (is_yes(line) or is_no(line)):
+            return "true" if is_yes(line) else "false"
+        values = named_choices(field.choices, line)
+        if len(values) < 2:
+            return values[0] if values else line.strip()
+        numbers = [mark for mark, choice in numbered(field.choices) if choice.value in values]
+        several = self._catalog.text("form.several", text=line.strip(), numbers=", ".join(numbers))
+        self._write(visible(several))
+        return None
 
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Ask for each field, then whether to send; `/decline` and `/cancel` end the form.
@@ -214,18 +241,26 @@ class TerminalGate:
                 return CANCELLED
             if (answer := _ended(line)) is not None:
                 return answer
-            typed = _chosen(field, line) if line.strip() else field.typed
+            typed = self._chosen(field, line) if line.strip() else field.typed
+            if typed is None:
+                continue
             result = filled(form, {field.name: typed}, self._catalog)
             if not result.faults:
                 return result
             self._write(visible(result.faults[field.name]))
 
     def _show(self, field: FormField) -> None:
-        lines = [field.label, field.about, hint(field, self._catalog)]
-        lines += [f"  {i}. {choice.label}" for i, choice in enumerate(field.choices, start=1)]
-        if field.typed:
+        is_unsaid = field.is_nullable and not field.choices
+        text = expected(field, self._catalog) if is_unsaid else hint(field, self._catalog)
+        lines = [field.label, field.about, text]
+        lines += [f"  {mark}. {choice.label}" for mark, choice in numbered(field.choices)]
+        if field.is_nullable and field.choices:
+            lines.append(f"  {_NULL}")
+        if field.default:
+            lines.append(self._catalog.text("form.default", value=field.default))
+        if field.typed != "":
             labels = {choice.value: choice.label for choice in field.choices}
-            value = labels.get(field.typed, field.typed)
+            value = "null" if field.typed is None else labels.get(field.typed, field.typed)
             lines.append(self._catalog.text("form.current", value=value))
         self._write(visible("\n".join(filter(None, lines))))
 
@@ -237,18 +272,47 @@ class TerminalGate:
         return is_early
 
 
-_DECLINE, _CANCEL, _NONE = "/decline", "/cancel", "/none"
+_DECLINE, _CANCEL, _NONE, _NULL = "/decline", "/cancel", "/none", "/null"
 
 
 def _ended(line: str) -> FormAnswer | None:
     return {_DECLINE: DECLINED, _CANCEL: CANCELLED}.get(line.strip())
 
 
-def _chosen(field: FormField, line: str) -> str:
-    """Return the text of a line, or the value of a choice by its number, title or value."""
-    if not field.choices:
-        return line
-    values = {str(i): choice.value for i, choice in enumerate(field.choices, start=1)}
-    values |= {choice.title: choice.value for choice in field.choices if choice.title}
-    values |= {choice.value: choice.value for choice in field.choices}
-    return values.get(line.strip(), line.strip())
+def numbered(choices: Sequence[Choice]) -> Iterator[tuple[str, Choice]]:
+    """Yield each choice with its number, which is no value or title of another.
+
+    The numbers are `1`, `2`, …; `#1`, `#2`, … where a value or title is such a number.
+    """
+    names = {name for choice in choices for name in _names(choice)}
+    marks = (tuple(f"{'#' * k}{i}" for i, _ in enumerate(choices, start=1)) for k in count())
+    return zip(next(each for each in marks if names.isdisjoint(each)), choices, strict=True)
+
+
+def named_choices(choices: Sequence[Choice], line: str) -> list[str]:
+    """Return the values of the choices that a typed line names; several if it is ambiguous.
+
+    A choice is named by its number, or by its value or title. Case and spaces count only where
+    another choice differs in nothing else.
+    """
+    for fold in (str.strip, _folded):
+        text = fold(line)
+        values = [choice.value for choice in _by_number(choices, text)]
+        values += [c.value for c in choices if text in map(fold, (c.value, c.title, c.label))]
+        if values:
+            return list(dict.fromkeys(values))
+    return []
+
+
+def _by_number(choices: Sequence[Choice], text: str) -> list[Choice]:
+    return [choice for mark, choice in numbered(choices) if mark == text.removesuffix(".")]
+
+
+def _names(choice: Choice) -> set[str]:
+    """Return the texts that name a choice, also with the dot of a number."""
+    names = map(_folded, (choice.value, choice.title, choice.label))
+    return {name.removesuffix(".") for name in names}
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from lhkit.tools.schema import SchemaNode, item_schema, property_schema
+from lhkit.schema import SchemaNode, item_schema, property_schema
 
 Path: TypeAlias = tuple[str | int, ...]
 """A place in plain data: keys and indices from the top."""

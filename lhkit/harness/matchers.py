@@ -52,7 +52,7 @@ from lhkit.harness.values import (
     remove_spaces,
 )
 from lhkit.json_values import shown
-from lhkit.tools.schema import (
+from lhkit.schema import (
     ABSENT,
     SchemaNode,
     item_schema,

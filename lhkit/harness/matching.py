@@ -24,7 +24,7 @@ from lhkit.harness.matchers import arguments_reasons, parse
 from lhkit.harness.scenario import ExpectedCall
 from lhkit.harness.values import equal
 from lhkit.json_values import shown
-from lhkit.tools.schema import SchemaNode
+from lhkit.schema import SchemaNode
 
 Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
 Extra: TypeAlias = Literal["none", "reads", "any"]

@@ -19,7 +19,7 @@ from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Answer, Turn, decide
 from lhkit.json_values import without_pointers
-from lhkit.tools.schema import SchemaNode
+from lhkit.schema import SchemaNode
 from lhkit.toolset import Session
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import regex
 
 from lhkit.errors import ScenarioError
-from lhkit.tools.schema import SchemaNode, item_schema, nfc, property_default, property_schema
+from lhkit.schema import SchemaNode, item_schema, nfc, property_default, property_schema
 
 MAX_PATTERN_CHARS = 1_000
 SEARCH_CPU_S = 2.0

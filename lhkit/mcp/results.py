@@ -10,6 +10,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import NotJsonError, plain_json, shown
+from lhkit.schema import with_subschemas
 from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.describe import expected_value
 from lhkit.tools.drafts import upgrade_schema
@@ -20,7 +21,6 @@ from lhkit.tools.json_schema import (
     best_match,
     extend,
 )
-from lhkit.tools.schema import with_subschemas
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock, Tool

@@ -35,9 +35,17 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from lhkit.confirm.decision import Approve, Decision, Edit, Reject, changed_arguments
-from lhkit.confirm.form import MOST_FIELDS, FieldKind, FormField, argument_form, parse_value
+from lhkit.confirm.form import (
+    MOST_FIELDS,
+    FieldKind,
+    Form,
+    FormField,
+    argument_form,
+    edited_arguments,
+    parse_value,
+)
 from lhkit.confirm.gate import ConfirmRequest, InvalidEditError
-from lhkit.json_values import canonical, compact, plain_json
+from lhkit.json_values import canonical, compact, json_or_repr, plain_json
 from lhkit.locales import Catalog
 from lhkit.text import visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_to_dict
@@ -154,7 +162,7 @@ class McpServing:
                 answer = await context.session.elicit_form(
                     question.message, question.requested_schema, context.request_id
                 )
-            decision = _decision(answer, request, shown)
+            decision = _decision(answer, request, shown, self._catalog)
             if not isinstance(decision, ConfirmRequest):
                 return decision
             shown = decision
@@ -173,7 +181,7 @@ class McpServing:
                     shown = request.edited(asked.args)
                 if shown.texts == asked.texts:
                     answer = (params.input_responses or {}).get(_QUESTION)
-                    decision = _decision(answer, request, shown)
+                    decision = _decision(answer, request, shown, self._catalog)
                     if not isinstance(decision, ConfirmRequest):
                         return decision
                     shown = decision
@@ -232,27 +240,43 @@ def _fields(request: ConfirmRequest) -> tuple[FormField, ...]:
 
 
 _TYPES = {FieldKind.INTEGER: "integer", FieldKind.NUMBER: "number", FieldKind.YES_NO: "boolean"}
+_FORMATS = frozenset({"date", "email", "uri"})
+
+_NULL = "/null"
+"""What the user types or chooses for null, which a form of MCP does not have."""
 
 
 def _property(field: FormField) -> dict[str, Any]:
     """Return the schema of a field, with the present value unless it has invisible characters."""
+    is_plain = not (field.options or field.is_nullable)
+    is_json = field.kind is FieldKind.JSON
+    title = f"{field.label} (JSON)" if is_json else field.label
+    is_null = field.is_nullable and not is_json
     part: dict[str, Any] = {
-        "type": _TYPES.get(field.kind, "string"),
-        "title": visible(f"{field.name} (JSON)" if field.kind is FieldKind.JSON else field.name),
+        "type": _TYPES.get(field.kind, "string") if is_plain else "string",
+        "title": visible(f"{title} ({_NULL} = null)" if is_null else title),
     }
-    if field.kind is FieldKind.CHOICE:
-        part["enum"] = [choice.value for choice in field.choices]
-    if field.format:
+    if part["type"] == "string" and field.kind in (FieldKind.CHOICE, FieldKind.YES_NO):
+        part["enum"] = [choice.value for choice in field.choices] + ([_NULL] if is_null else [])
+    elif field.format in _FORMATS and is_plain:
         part["format"] = field.format
-    with suppress(ValueError):
-        value = field.typed if field.kind is FieldKind.JSON else parse_value(field, field.typed)
-        if field.typed and visible(field.typed) == field.typed:
-            part["default"] = value
+    typed = _NULL if field.typed is None else field.typed
+    if typed and visible(typed) == typed:
+        with suppress(ValueError):
+            is_typed = part["type"] == "string"
+            part["default"] = typed if is_typed else parse_value(field, field.typed)
     return part
 
 
+def _typed(field: FormField, value: Any) -> str | None:
+    """Return the text of a field for a value of an answer."""
+    if field.is_nullable and value == _NULL:
+        return None
+    return value if isinstance(value, str) else json_or_repr(value)
+
+
 def _decision(
-    answer: Any, request: ConfirmRequest, shown: ConfirmRequest
+    answer: Any, request: ConfirmRequest, shown: ConfirmRequest, catalog: Catalog
 ) -> Decision | ConfirmRequest:
     """Return the decision of an answer, or the edited request that has to be shown next."""
     if not isinstance(answer, ElicitResult) or answer.action != "accept":
@@ -261,17 +285,22 @@ def _decision(
     if content.get(_QUESTION) is not True:
         why = content.get(_WHY)
         return Reject(why.strip() if isinstance(why, str) else "")
-    args = dict(shown.args)
-    try:
-        for field in _fields(shown):
-            value: Any = content.get(f"{_ARGUMENT}{field.name}")
-            if value is not None and value not in ("", field.typed):
-                is_json = field.kind is FieldKind.JSON and isinstance(value, str)
-                args[field.name] = parse_value(field, value) if is_json else value
-        if changed_arguments(shown.args, args):
-            return shown.edited(args)
-    except ValueError as error:  # also an InvalidEditError
-        return replace(shown, fault=str(error))
+    fields = _fields(shown)
+    sent = {field.name: content.get(f"{_ARGUMENT}{field.name}") for field in fields}
+    typed = {
+        field.name: _typed(field, sent[field.name])
+        for field in fields
+        if sent[field.name] not in (None, "")
+    }
+    done = edited_arguments(Form(fields=fields), typed, shown.args, catalog)
+    if done.faults:
+        faults = (f"{name}: {fault}" for name, fault in done.faults.items())
+        return replace(shown, fault="\n".join(faults))
+    if changed_arguments(shown.args, done.values):
+        try:
+            return shown.edited(done.values)
+        except InvalidEditError as error:
+            return replace(shown, fault=str(error))
     return Edit(shown.args) if changed_arguments(request.args, shown.args) else Approve()
 
 

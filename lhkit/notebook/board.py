@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import ipywidgets
 import traitlets
 
-from lhkit.errors import LhkitError
+from lhkit.errors import LhkitError, error_text
 from lhkit.locales import Catalog
 from lhkit.notebook.board_state import BoardState
 from lhkit.notebook.loop import HomeLoop
@@ -23,11 +23,15 @@ StateT = TypeVar("StateT", bound=BoardState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
-    """A pressed button, with the values of all fields; `view` is the id of the page."""
+    """A pressed button, with the values of all fields; `view` is the id of the page.
+
+    `nulls` are the names of the fields whose value is null.
+    """
 
     name: str
     value: str = ""
     fields: Mapping[str, str]
+    nulls: frozenset[str] = frozenset()
     view: str = ""
 
 
@@ -55,8 +59,9 @@ class BoardWidget(SafeWidget):
                 self.send({"type": "here"})
             case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
                 texts = {str(key): text for key, text in fields.items() if isinstance(text, str)}
+                nulls = frozenset(str(key) for key, text in fields.items() if text is None)
                 view = str(content.get("view", ""))
-                self._press(Press(name=name, value=value, fields=texts, view=view))
+                self._press(Press(name=name, value=value, fields=texts, nulls=nulls, view=view))
             case _:
                 pass
 
@@ -119,7 +124,8 @@ class Board(ABC, Generic[StateT]):
     def _show_error(self, error: BaseException) -> None:
         _log.warning("the board failed", exc_info=error)
         text = self._catalog.text("notebook.fault", type=type(error).__name__)
-        message = str(error) if isinstance(error, LhkitError) else f"{text}\n{error}"
+        detail = error_text(error)
+        message = detail if isinstance(error, LhkitError) else f"{text}\n{detail}"
         self._show_notice(message, is_fault=True)
 
     def _press(self, press: Press) -> None:

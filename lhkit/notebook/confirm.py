@@ -171,7 +171,7 @@ class ButtonConfirmGate:
             return
         fields = content.get("fields")
         sent = fields if isinstance(fields, dict) else {}
-        typed = {name: text for name, text in sent.items() if isinstance(text, str)}
+        typed = {name: text for name, text in sent.items() if isinstance(text, str | None)}
         reason = content.get("reason") if content.get("how") == "cancel" else ""
         match content.get("how"):
             case "back" if item.edit is not None:

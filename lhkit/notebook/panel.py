@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.confirm.decision import Decision, QuestionOutcome
-from lhkit.errors import LhkitError, UsageError
+from lhkit.errors import LhkitError, UsageError, error_text
 from lhkit.events import ChatEvent
 from lhkit.files import write_atomically
 from lhkit.harness.author.from_chat import scenario_from_chat
@@ -370,4 +370,4 @@ class ChatPanel:
     def _show_error(self, error: BaseException) -> None:
         _log.warning("the panel failed", exc_info=error)
         text = self._screen.catalog.text("notebook.fault", type=type(error).__name__)
-        self._screen.apply(ErrorItem(text=text, detail=str(error)))
+        self._screen.apply(ErrorItem(text=text, detail=error_text(error)))

@@ -508,14 +508,14 @@ class FieldEntry:
 
     Args:
         name: its name in the page.
-        typed: its input.
+        typed: its input; None for null.
         more: further HTML attributes.
         fault: the validation error.
         about_id: the HTML id of its description.
     """
 
     name: str
-    typed: str = ""
+    typed: str | None = ""
     more: str = ""
     fault: str = ""
     about_id: str = ""
@@ -530,11 +530,28 @@ def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     aria += ' aria-invalid="true"' if entry.fault else ""
     aria += ' aria-required="true"' if field.is_required else ""
     common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{aria}{entry.more}'
-    return f"<label>{label} {_control(field, common, entry.typed, catalog)}</label>{about}"
+    control = _control(field, common, entry.typed, catalog)
+    return f"<label>{label} {control}</label>{_null_box(field, entry, catalog)}{about}"
 
 
-def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str:
-    if field.choices:
+def _null_box(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
+    """Return the box that makes the value null; a list has an option, and JSON says it itself."""
+    if not field.is_nullable or _is_list(field) or field.kind is FieldKind.JSON:
+        return ""
+    checked = " checked" if entry.typed is None else ""
+    name = f"{field.label}: {catalog.text('form.null')}"
+    return (
+        f'<label class="lhkit-null"><input type="checkbox" data-null{checked}'
+        f' aria-label="{escaped(name)}"> {escape(catalog.text("form.null"))}</label>'
+    )
+
+
+def _is_list(field: FormField) -> bool:
+    return bool(field.choices) or field.kind is FieldKind.CHOICE
+
+
+def _control(field: FormField, common: str, typed: str | None, catalog: Catalog) -> str:
+    if _is_list(field):
         known = [choice.value for choice in field.choices]
         options = _option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
         options += "".join(
@@ -542,9 +559,14 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
             for choice in field.choices
         )
         options += _option(typed, is_chosen=True) if typed and typed not in known else ""
+        if field.is_nullable:
+            label = catalog.text("form.null")
+            options += _option("null", is_chosen=typed is None, label=label, more=" data-null")
         return f"<select {common}>{options}</select>"
+    typed = typed or ""
     if field.kind is FieldKind.JSON:
-        return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
+        rows = min(max(3, typed.count("\n") + 1), _MOST_ROWS)
+        return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     if len(typed) > LINE_CHARS or "\n" in typed:  # a one-line input would show only its beginning
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
         return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
@@ -554,9 +576,13 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
     return f'<input {common}{mode} value="{escape(typed)}">'
 
 
-def _is_day(field: FormField, typed: str) -> bool:
+_MOST_ROWS = 16
+
+
+def _is_day(field: FormField, typed: str | None) -> bool:
     """Return whether a date field can show the text; it would show any other as empty."""
-    return field.format == "date" and re.fullmatch(r"(\d{4}-\d{2}-\d{2})?", typed) is not None
+    is_day = re.fullmatch(r"(\d{4}-\d{2}-\d{2})?", typed or "") is not None
+    return field.format == "date" and field.kind is FieldKind.TEXT and is_day
 
 
 _MODES = {
@@ -568,9 +594,11 @@ _MODES = {
 
 
 def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
+    default = catalog.text("form.default", value=field.default) if field.default else ""
+    expected_text = "" if _is_day(field, entry.typed) else hint(field, catalog)
     lines = [
         f'<span class="lhkit-about">{escaped(text)}</span>'
-        for text in (field.about, "" if _is_day(field, entry.typed) else hint(field, catalog))
+        for text in (field.about, expected_text, default)
         if text
     ]
     if entry.fault:
@@ -583,7 +611,7 @@ def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     return f'<span class="lhkit-abouts"{about_id}>{"".join(lines)}</span>'
 
 
-def _option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
+def _option(value: str, *, is_chosen: bool, label: str | None = None, more: str = "") -> str:
     chosen = " selected" if is_chosen else ""
     shown = value if label is None else label
-    return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'
+    return f'<option value="{escape(value)}"{chosen}{more}>{escaped(shown)}</option>'

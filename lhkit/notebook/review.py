@@ -309,7 +309,7 @@ class Review(Board[ReviewState]):
             case "tool" if state.form is not None and press.value in state.schemas:
                 self._open_form(state.form.held, press.value)
             case "save" if state.form is not None:
-                self._save(state.form, press.fields)
+                self._save(state.form, press)
             case "cancel":
                 self._update(form=None)
             case "next_open":
@@ -326,10 +326,14 @@ class Review(Board[ReviewState]):
         form = self._state.correction(held, tool)
         self._update(form=form, forms=form.number, notices=())
 
-    def _save(self, form: Correction, fields: Mapping[str, str]) -> None:
+    def _save(self, form: Correction, press: Press) -> None:
         """Save a label from its form, or show validation errors in the form."""
-        say = fields.get("say", "")
-        typed = {field.name: fields.get(f"arg:{field.name}", "") for field in form.fields}
+        say = press.fields.get("say", "")
+        names = {field.name: f"arg:{field.name}" for field in form.fields}
+        typed = {
+            name: None if key in press.nulls else press.fields.get(key, "")
+            for name, key in names.items()
+        }
         done = filled(Form(fields=form.fields), typed, self._catalog)
         fault = ""
         if form.held in WITH_CALL and not done.faults:

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from lhkit.confirm.summary import Summarizer
 from lhkit.json_values import JSON
+from lhkit.schema import with_defaults
 from lhkit.tool_results import ToolResult
-from lhkit.tools.schema import with_defaults
 from lhkit.tools.validation import Check
 
 DEFAULT_TIMEOUT_S = 10.0

@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from lhkit.json_values import json_or_repr
+from lhkit.schema import SchemaNode, in_place
 from lhkit.tools.json_schema import FORMS, ValidationError
-from lhkit.tools.schema import SchemaNode, in_place
 
 
 def describe(schema: Any, root: Any = None) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from lhkit.schema import with_subschemas
 from lhkit.tools.json_schema import (
     Draft4Validator,
     Draft6Validator,
@@ -11,7 +12,6 @@ from lhkit.tools.json_schema import (
     Draft201909Validator,
     SchemaError,
 )
-from lhkit.tools.schema import with_subschemas
 
 _LATEST = "https://json-schema.org/draft/2020-12/schema"
 _URI = re.compile(r"^https?://json-schema\.org/draft[-/]([0-9-]+)/(?:hyper-)?schema#?$")

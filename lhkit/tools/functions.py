@@ -37,9 +37,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact, json_or_repr, plain_json
+from lhkit.schema import with_subschemas
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.schema import with_subschemas
 from lhkit.tools.validation import Invalid, PreparedCall, invalid
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

@@ -8,10 +8,7 @@ from typing import Any
 
 from lhkit.errors import RegistrationError
 from lhkit.json_values import NotJsonError, compact
-from lhkit.tools.definition import TODAY, ToolDefinition
-from lhkit.tools.drafts import upgrade_schema
-from lhkit.tools.json_schema import Draft202012Validator, SchemaError
-from lhkit.tools.schema import (
+from lhkit.schema import (
     KnownKeys,
     SchemaNode,
     applied,
@@ -22,6 +19,9 @@ from lhkit.tools.schema import (
     resolve,
     subschemas,
 )
+from lhkit.tools.definition import TODAY, ToolDefinition
+from lhkit.tools.drafts import upgrade_schema
+from lhkit.tools.json_schema import Draft202012Validator, SchemaError
 from lhkit.tools.validation import value_fault
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -20,15 +20,7 @@ from lhkit.json_values import (
     read_only_json,
     shown,
 )
-from lhkit.tools.describe import describe, expected_value
-from lhkit.tools.json_schema import (
-    EMPTY_REGISTRY,
-    FORMATS,
-    SchemaValidator,
-    ValidationError,
-    best_match,
-)
-from lhkit.tools.schema import (
+from lhkit.schema import (
     KnownKeys,
     SchemaNode,
     fill_defaults,
@@ -38,6 +30,14 @@ from lhkit.tools.schema import (
     property_schemas,
     resolve,
     spelling,
+)
+from lhkit.tools.describe import describe, expected_value
+from lhkit.tools.json_schema import (
+    EMPTY_REGISTRY,
+    FORMATS,
+    SchemaValidator,
+    ValidationError,
+    best_match,
 )
 
 SHOWN_CHARS = 60

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
@@ -328,6 +328,17 @@ async def test_turn_error_names_max_turns() -> None:
     chat, log = controller(ScriptedModel(reads), READ, assistant=Assistant(max_turns=2))
     await chat.user_turn("찾아줘")
     assert "max_turns=2" in str(log.of(TurnEnded)[0].detail)
+
+
+@pytest.mark.anyio
+async def test_turn_error_of_pydantic_has_no_link_to_its_documentation() -> None:
+    def reply(_request: Any) -> Any:
+        TypeAdapter(list[int]).validate_python(["a", "b"])
+
+    chat, log = controller(ScriptedModel(reply), READ)
+    await chat.user_turn("찾아줘")
+    detail = str(log.of(TurnEnded)[0].detail)
+    assert (detail.count("Input should be a valid integer"), "https://" in detail) == (2, False)
 
 
 @pytest.mark.parametrize("limit", [{"max_turns": 0}, {"max_result_bytes": 255}])

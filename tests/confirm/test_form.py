@@ -265,7 +265,7 @@ def test_argument_form_shows_every_argument_exactly() -> None:
         "day": ("text", "date", "2026-06-15"),
         "count": ("integer", "", "2"),
         "is_done": ("yes_no", "", "false"),
-        "note": ("json", "", "null"),
+        "note": ("text", "", None),
         "blank": ("json", "", r'"a\u3164"'),
         "tags": ("json", "", r'["a\u202e",{}]'),
         "left": ("number", "", ""),
@@ -281,11 +281,12 @@ def test_argument_form_shows_every_argument_exactly() -> None:
         ({"day": "2026-06-16"}, {"day": "2026-06-16"}),
         ({"count": "3", "left": "0.5"}, {"count": 3, "left": 0.5}),
         ({"blank": r'"a\u2800"', "tags": "[]"}, {"blank": "a\u2800", "tags": []}),
-        ({"note": '"x"', "is_done": "true"}, {"note": "x", "is_done": True}),
+        ({"note": "x", "is_done": "true"}, {"note": "x", "is_done": True}),
+        ({"left": None}, {"left": None}),
     ],
 )
 def test_edited_arguments_changes_only_what_was_typed(
-    typed: Mapping[str, str], changed: Mapping[str, Any]
+    typed: Mapping[str, str | None], changed: Mapping[str, Any]
 ) -> None:
     catalog = EN
     form = argument_form(ARGUMENT_SCHEMA, ARGUMENTS, catalog)

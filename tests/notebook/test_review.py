@@ -43,7 +43,7 @@ SCHEMA = {
         "kind": {"enum": ["big", "small"]},
         "count": {"type": "integer", "minimum": 1},
         "is_new": {"type": "boolean"},
-        "tags": {"type": "array", "items": {"type": "string"}},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
     },
     "required": ["title", "kind"],
 }
@@ -159,8 +159,9 @@ async def test_review_form_comes_from_the_schema_and_shows_errors(notes: Path) -
     press(review, "save", **fields_of(title="milk", kind="small", count="0"))
     assert "at least 1" in review.state.form.faults["count"]
     press(review, "save", **fields_of(title="milk", tags='"a"'))
-    assert list(review.state.form.faults) == ["kind"]
-    press(review, "save", **fields_of(title="milk", kind="big", tags='"a"'))
+    assert list(review.state.form.faults) == ["kind", "tags"]
+    assert "a JSON list (each item: a text, in quotes)" in review.state.form.faults["tags"]
+    press(review, "save", **fields_of(title="milk", kind="big", tags='["a", "a"]'))
     assert "arguments are invalid" in review.state.form.fault
     press(review, "tool", "look")
     assert review.state.form.tool == "look"

@@ -17,7 +17,7 @@ from lhkit.harness.scoring.claim_model import History
 from lhkit.harness.scoring.success_claims import find_success_phrase
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
-from lhkit.tools.patterns import matches
+from lhkit.patterns import matches
 from lhkit.tools.validation import ArgumentValidator, value_fault
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -27,7 +27,7 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.values import fold_text
 from lhkit.json_values import shown
-from lhkit.tools.schema import KnownKeys, SchemaNode, property_schema
+from lhkit.schema import KnownKeys, SchemaNode, property_schema
 from lhkit.tools.validation import value_fault
 
 

@@ -23,8 +23,8 @@ from lhkit.harness.scenario import (
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.values import is_found
 from lhkit.json_values import shown
+from lhkit.schema import KnownKeys, spelling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema import KnownKeys, spelling
 from lhkit.tools.validation import value_fault
 
 

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any
 
 from lhkit.messages import ToolCall
+from lhkit.schema import SchemaNode, item_schema, property_schema
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.schema import SchemaNode, item_schema, property_schema
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import Session, user_code
 

@@ -21,8 +21,8 @@ from lhkit.harness.scenario import Before
 from lhkit.harness.values import is_number
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome, ToolCall
+from lhkit.schema import SchemaNode, property_schema
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.schema import SchemaNode, property_schema
 from lhkit.tools.validation import Accepted
 
 ADVICE: Mapping[str, str] = {

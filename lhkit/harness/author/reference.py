@@ -26,9 +26,9 @@ from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say
+from lhkit.schema import SchemaNode
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema import SchemaNode
 from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
 from lhkit.toolset import Session, Toolset, opened
 

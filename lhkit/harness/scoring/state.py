@@ -24,7 +24,7 @@ from lhkit.harness.matchers import Equals, Fields, Place, parse_row
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
 from lhkit.harness.values import hashable_form
 from lhkit.json_values import shown
-from lhkit.tools.schema import ABSENT, SchemaNode
+from lhkit.schema import ABSENT, SchemaNode
 
 NO_KEYS: RowKeys = MappingProxyType({})
 

@@ -23,7 +23,7 @@ from lhkit.harness.scenario import ForbiddenCall, Scenario
 from lhkit.harness.values import fold_text
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import GateOutcome
-from lhkit.tools.schema import nfc
+from lhkit.schema import nfc
 
 REFUSALS = frozenset({"validation", "unknown_tool", "repeated_call", "truncated_call"})
 """Codes of the dispatcher for calls that cannot be carried out."""

@@ -20,8 +20,12 @@ function render({ model, el }) {
   const focused = new Set(); // the elements that got the focus once
   let isHeld = false; // a pointer is down: an element replaced now would lose its click
 
+  /** Return the box or the option that makes a field null, if it may be. */
+  const nullOf = (field) => (field.tagName === "SELECT" ? field : field.closest("label")?.nextElementSibling)
+    ?.querySelector(":scope > [data-null]");
+  const valueOf = (field) => ((each) => (each?.checked || each?.selected ? null : field.value))(nullOf(field));
   const fields = () =>
-    Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
+    Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, valueOf(each)]));
 
   function send(pressed) {
     if (pressed.disabled || state !== "heard") return;
@@ -113,6 +117,11 @@ function render({ model, el }) {
     }
   }
 
+  function onInput(event) { // who types a value no longer means null
+    const box = event.target.name && event.target.tagName !== "SELECT" && nullOf(event.target);
+    if (box) box.checked = false;
+  }
+
   function turn(next) {
     if (state !== "lost") state = next;
     root.classList.toggle("lhkit-deaf", state !== "heard");
@@ -152,6 +161,7 @@ function render({ model, el }) {
   root.addEventListener("keydown", onKey);
   root.addEventListener("click", onClick);
   root.addEventListener("change", onChange);
+  root.addEventListener("input", onInput);
   root.addEventListener("lhkit-free", onFree);
   root.tabIndex = -1;
   root.append(line);
@@ -166,4 +176,36 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+/**
+ * Show outputs again that JupyterLab gave up on. It looks for a widget for two seconds after a page is
+ * opened, and never again if the widgets come from the kernel just then, as in a slow page or one in
+ * the background: "Error displaying widget: model not found". Other pages have no `context`.
+ */
+function initialize({ model }) {
+  const manager = model.widget_manager, cells = manager?.context?.model?.cells;
+  if (!cells) return undefined;
+  let left = 60;
+  const timer = setInterval(() => {
+    left -= 1;
+    if (left === 0) clearInterval(timer);
+    showLost(manager, cells);
+  }, 1000);
+  return () => clearInterval(timer);
+}
+
+async function showLost(manager, cells) {
+  const isLost = (each) => each.textContent === "Error displaying widget: model not found";
+  if (![...document.querySelectorAll(".jupyter-widgets")].some(isLost)) return;
+  for (let at = 0; at < cells.length; at += 1) {
+    const { outputs } = cells.get(at);
+    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
+      const output = outputs.get(index), id = output.data["application/vnd.jupyter.widget-view+json"]?.model_id;
+      if (!id || !manager.has_model(id)) continue;
+      const { views } = await manager.get_model(id);
+      const isSame = outputs.get(index) === output; // the cell may have run again
+      if (isSame && Object.keys(views ?? {}).length === 0) outputs.set(index, output.toJSON());
+    }
+  }
+}
+
+export default { render, initialize };

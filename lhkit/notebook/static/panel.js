@@ -26,12 +26,29 @@ const isEditable = (element) => element?.closest?.("input, textarea, [contentedi
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
+/** Return the box or the option that makes a field null, if it may be. */
+const nullOf = (field) => (field.tagName === "SELECT" ? field : field.closest("label")?.nextElementSibling)
+  ?.querySelector(":scope > [data-null]");
+
+const isNull = (field) => ((each) => each?.checked === true || each?.selected === true)(nullOf(field));
+
+const valueOf = (field) => (isNull(field) ? null : field.value);
+
+function setValue(field, value) {
+  const each = nullOf(field);
+  if (value === null) each?.tagName === "OPTION" ? (each.selected = true) : each && (each.checked = true);
+  else {
+    field.value = value;
+    if (each?.tagName === "INPUT") each.checked = false;
+  }
+}
+
 /** Return the values of a card's fields, by name; of an edited call only those that were changed. */
 function fieldsOf(card) {
   const found = new Map(); // not an object: a name may be __proto__
   for (const each of card.querySelectorAll("[name]")) {
     // the browser itself normalises line ends and the like
-    if (!isEditing(card) || each.value !== each.initial) found.set(each.name, each.value);
+    if (!isEditing(card) || valueOf(each) !== each.initial) found.set(each.name, valueOf(each));
   }
   return found;
 }
@@ -44,7 +61,7 @@ function refill(card, before, focused) {
   for (const each of card.querySelectorAll("[name]")) {
     const kept = fields.get(each.name);
     if (kept === undefined) continue;
-    each.value = kept;
+    setValue(each, kept);
     if (focused?.name === each.name) each.focus({ preventScroll: true });
   }
   if (!why) return;
@@ -88,7 +105,7 @@ function messageList(model, list) {
     const focused = asked?.contains(document.activeElement) ? document.activeElement : null;
     slot.innerHTML = html; // from render.py, which escapes everything foreign
     const again = slot.querySelector(OPEN_CARD);
-    for (const each of again?.querySelectorAll("[name]") ?? []) each.initial = each.value;
+    for (const each of again?.querySelectorAll("[name]") ?? []) each.initial = valueOf(each);
     if (asked && again?.dataset.card === asked.dataset.card) {
       seeAgain(again, asked);
       refill(again, asked, focused);
@@ -491,7 +508,11 @@ function render({ model, el }) {
   const onAnyKey = (event) => {
     if (!["Shift", "Control", "Alt", "Meta"].includes(event.key)) card.someKey(event);
   };
+  const onInput = (event) => { // who types a value no longer means null
+    if (event.target.name && event.target.tagName !== "SELECT") setValue(event.target, event.target.value);
+  };
   document.addEventListener("keydown", onAnyKey, true);
+  root.addEventListener("input", onInput);
   root.addEventListener("keydown", onKey);
   root.addEventListener("keyup", onKeyUp);
   root.addEventListener("click", onClick);
@@ -529,4 +550,36 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+/**
+ * Show outputs again that JupyterLab gave up on. It looks for a widget for two seconds after a page is
+ * opened, and never again if the widgets come from the kernel just then, as in a slow page or one in
+ * the background: "Error displaying widget: model not found". Other pages have no `context`.
+ */
+function initialize({ model }) {
+  const manager = model.widget_manager, cells = manager?.context?.model?.cells;
+  if (!cells) return undefined;
+  let left = 60;
+  const timer = setInterval(() => {
+    left -= 1;
+    if (left === 0) clearInterval(timer);
+    showLost(manager, cells);
+  }, 1000);
+  return () => clearInterval(timer);
+}
+
+async function showLost(manager, cells) {
+  const isLost = (each) => each.textContent === "Error displaying widget: model not found";
+  if (![...document.querySelectorAll(".jupyter-widgets")].some(isLost)) return;
+  for (let at = 0; at < cells.length; at += 1) {
+    const { outputs } = cells.get(at);
+    for (let index = 0; index < (outputs?.length ?? 0); index += 1) {
+      const output = outputs.get(index), id = output.data["application/vnd.jupyter.widget-view+json"]?.model_id;
+      if (!id || !manager.has_model(id)) continue;
+      const { views } = await manager.get_model(id);
+      const isSame = outputs.get(index) === output; // the cell may have run again
+      if (isSame && Object.keys(views ?? {}).length === 0) outputs.set(index, output.toJSON());
+    }
+  }
+}
+
+export default { render, initialize };

@@ -39,6 +39,16 @@ SCHEMA = object_schema(
     kind={"type": "string", "enum": ["walk", "run"]},
     tags={"type": "array", "items": {"type": "string"}},
 )
+NULLABLE = object_schema(
+    "title",
+    title={"type": ["string", "null"]},
+    date={"anyOf": [{"type": "null"}, {"type": "string", "format": "date"}]},
+    hours={"type": ["number", "null"]},
+    is_done={"type": ["boolean", "null"]},
+    kind={"enum": ["null", "x", None]},
+    tags={"type": ["array", "null"]},
+)
+NULLABLE_ARGS = {"title": None, "date": "2026-06-15", "hours": 2, "is_done": None, "kind": "x"}
 ARGS = {
     "title": "Tea",
     "date": "2026-06-15",
@@ -53,8 +63,9 @@ ARGS = {
 class Card:
     """A page with a conversation, and a call of a tool that waits for the user."""
 
-    def __init__(self, page: Page, locale: str) -> None:
+    def __init__(self, page: Page, locale: str, schema: Any = SCHEMA) -> None:
         self.page = page
+        self._schema = schema
         self.ran: list[Mapping[str, Any]] = []
         self.outcomes: list[ToolCallOutcome] = []
         self._loop = asyncio.new_event_loop()
@@ -75,7 +86,7 @@ class Card:
         )
         self._gate._screen = self._screen
         self._screen.widget.send = self._out.append
-        tool = echo_tool("note", parameters=SCHEMA, is_destructive=True, handler=self._write)
+        tool = echo_tool("note", parameters=self._schema, is_destructive=True, handler=self._write)
         self._dispatcher = ToolDispatcher(ToolRegistry([tool]), catalog=catalog)
 
     def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolResult:
@@ -85,11 +96,11 @@ class Card:
     def do(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def ask(self, **changes: Any) -> Locator:
+    def ask(self, args: Mapping[str, Any] = ARGS, **changes: Any) -> Locator:
         """Begin a call, and return its card when it is no longer young."""
         self.call = self.do(
             self._dispatcher.dispatch(
-                "note", {**ARGS, **changes}, confirm=self._gate, observe=self.outcomes.append
+                "note", {**args, **changes}, confirm=self._gate, observe=self.outcomes.append
             )
         )
         self.carry()
@@ -132,9 +143,11 @@ OpenCard = Callable[..., Card]
 def open_card(browser: Browser) -> Iterator[OpenCard]:
     cards = []
 
-    def opened(locale: str = "en", width: int = 900, scheme: Any = "light") -> Card:
+    def opened(
+        locale: str = "en", width: int = 900, scheme: Any = "light", schema: Any = SCHEMA
+    ) -> Card:
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        cards.append(Card(page, locale))
+        cards.append(Card(page, locale, schema))
         return cards[-1]
 
     yield opened
@@ -207,6 +220,50 @@ def test_card_invalid_edit_is_shown_in_the_form(open_card: OpenCard) -> None:
     card.press("Escape")
     expect(dialog).to_have_attribute("data-state", "denied")
     assert card.ran == []
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+def test_card_edit_makes_values_null_and_no_longer_null(open_card: OpenCard, locale: str) -> None:
+    card = open_card(locale, schema=NULLABLE)
+    dialog = card.ask(NULLABLE_ARGS)
+    dialog.locator(".lhkit-edit").click()
+    card.carry()
+
+    def field(name: str) -> Locator:
+        return dialog.locator(f"[name={name}]")
+
+    def null(name: str) -> Locator:
+        text = load_catalog(locale).text("form.null")
+        return dialog.get_by_role("checkbox", name=f"{name}: {text}")
+
+    expect(null("title")).to_be_checked()
+    expect(null("date")).not_to_be_checked()
+    expect(null("tags")).to_have_count(0)  # JSON says it itself
+    assert field("date").get_attribute("type") == "date"
+    assert field("is_done").evaluate("each => each.selectedOptions[0].dataset.null") == ""
+    field("title").fill("Tea")  # typed text is no longer null
+    expect(null("title")).not_to_be_checked()
+    null("date").check()
+    null("hours").check()
+    field("is_done").select_option("true")
+    field("kind").select_option("null")  # the text
+    field("tags").fill("[")
+    card.page.get_by_role("button", name=load_catalog(locale).text("confirm.check")).click()
+    card.carry()
+    expect(dialog.locator("[data-fault]")).to_have_count(1)
+    expect(null("date")).to_be_checked()  # kept with the fault
+    expect(null("title")).not_to_be_checked()
+    field("tags").fill("null")
+    card.page.get_by_role("button", name=load_catalog(locale).text("confirm.check")).click()
+    card.carry()
+    card.page.wait_for_timeout(OLD_MS)
+    card.press("Enter")
+    assert card.ran == [
+        {
+            **{"title": "Tea", "date": None, "hours": None, "is_done": True, "kind": "null"},
+            "tags": None,
+        }
+    ]
 
 
 def test_card_edited_long_value_must_be_seen(open_card: OpenCard) -> None:

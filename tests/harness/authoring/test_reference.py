@@ -15,10 +15,10 @@ from lhkit.harness.sample import run_sample
 from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.responses import Finished
+from lhkit.schema import SchemaNode
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema import SchemaNode
 from tests.harness.build import Load
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from lhkit.json_values import plain_json
-from lhkit.tools.patterns import matches
+from lhkit.patterns import matches
 
 ABSENT: Any = object()
 """Returned where a schema has no default, since `None` may be one."""
@@ -63,15 +63,18 @@ class SchemaNode:
         """Return the node of another subschema of the same root."""
         return SchemaNode(schema, self.root)
 
-    def branches(self) -> tuple[Mapping[str, Any], ...]:
+    def branches(self, most: int = _MAX_BRANCHES) -> tuple[Mapping[str, Any], ...]:
         """Return the alternatives of this subschema, each without references and choices.
 
         References are resolved and `allOf` is merged; each choice of `anyOf`, `oneOf`,
         `if`/`then`/`else` and `dependentSchemas` is a separate branch.
+
+        Args:
+            most: the limit of branches, since choices multiply; any further ones are left out.
         """
         if isinstance(self.schema, dict) and _COMBINING.isdisjoint(self.schema):
             return (self.schema,)
-        return tuple(_branches(self.schema, self.root, frozenset())) or ({},)
+        return tuple(_branches(self.schema, self.root, frozenset(), most)) or ({},)
 
     def default(self) -> Any:
         """Return the default value; `ABSENT` if there is none."""
@@ -81,17 +84,19 @@ class SchemaNode:
         )
 
 
-def _branches(schema: Any, root: Any, parents: frozenset[int]) -> Iterator[Mapping[str, Any]]:
+def _branches(
+    schema: Any, root: Any, parents: frozenset[int], most: int
+) -> Iterator[Mapping[str, Any]]:
     """Yield the branches of a subschema; `parents` ends recursion in a schema that is cyclic."""
     if not isinstance(schema, Mapping) or id(schema) in parents:
         return
     parents |= {id(schema)}
     groups: list[tuple[Mapping[str, Any], ...]] = []
     for choices in _choice_groups(schema, root):
-        branches = chain.from_iterable(_branches(choice, root, parents) for choice in choices)
-        if group := tuple(islice(branches, _MAX_BRANCHES)):
+        branches = chain.from_iterable(_branches(choice, root, parents, most) for choice in choices)
+        if group := tuple(islice(branches, most)):
             groups.append(group)
-    for combination in islice(product(*groups), _MAX_BRANCHES):
+    for combination in islice(product(*groups), most):
         yield reduce(_merge, combination, schema)
 
 
@@ -125,7 +130,26 @@ def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, 
         merged["properties"] = {**more, **properties, **both}
     if "required" in merged:
         merged["required"] = [*first.get("required", ()), *second.get("required", ())]
+    if "type" in first and "type" in second and first["type"] != second["type"]:
+        merged["type"] = _common_types(first["type"], second["type"])
+    if "enum" in first and "enum" in second:
+        merged["enum"] = [value for value in first["enum"] if _is_among(value, second["enum"])]
     return merged
+
+
+def _common_types(first: Any, second: Any) -> list[str]:
+    """Return the types that both allow, which may be none; an integer is a number, too."""
+    types, others = ([one] if isinstance(one, str) else list(one) for one in (first, second))
+    common = [name for name in types if name in others]
+    for narrow, wide in ((types, others), (others, types)):
+        if "integer" in narrow and "number" in wide and "integer" not in common:
+            common.append("integer")
+    return common
+
+
+def _is_among(value: Any, others: Sequence[Any]) -> bool:
+    """Return True if a list has the JSON value, in which true is not 1."""
+    return any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in others)
 
 
 def resolve(reference: Any, root: Any) -> Any:
