@@ -239,11 +239,12 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in first:
-        reason = record.judgement.reasons[0] if record.judgement.reasons else ""
-        line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
+        reasons, place = record.judgement.reasons, f"  {record.sample_id}"
         if console.is_terminal:
+            line = f"{place} · {record.judgement.verdict} · {next(iter(reasons), '')}"
             console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
-        else:  # a log keeps the whole reason
+        else:  # a log keeps every reason, and whole
+            line = f"{place} · {record.judgement.verdict} · {'; '.join(reasons)}"
             print_lines([line], console)
     if rest := sum(1 for _ in failed):
         print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)

@@ -11,6 +11,7 @@ import pytest
 from lhkit.cli.compare import CompareOptions, compare_runs
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluate import evaluate
+from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.options import ThresholdOptions, parse_duration
 from lhkit.cli.thresholds import ThresholdResult, check_thresholds
 from lhkit.errors import UsageError
@@ -398,3 +399,39 @@ async def test_eval_of_few_scenarios_stops_by_max_regressions(
     comment = files["markdown"].read_text(encoding="utf-8")
     assert comment.startswith("## ⚠️ `new`\n\nExit code 0")
     assert "the paired test can only fail" in comment
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_folder", [True, False])
+@pytest.mark.parametrize(("scenarios", "is_few"), [(5, True), (6, False)])
+async def test_lint_of_a_folder_notes_a_gate_that_cannot_fail(
+    tmp_path: Path,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    scenarios: int,
+    is_few: bool,
+    is_folder: bool,
+) -> None:
+    file = tmp_path / "suite" / "some.yaml"
+    file.parent.mkdir()
+    file.write_text("".join(SCENARIO.format(n=n) for n in range(scenarios)), encoding="utf-8")
+    options = LintOptions(paths=(file.parent if is_folder else file,))
+    assert await lint_paths(options, settings) == 0
+    assert ("--max-regressions 0" in capsys.readouterr().out) == (is_few and is_folder)
+
+
+@pytest.mark.anyio
+async def test_eval_in_a_pipe_prints_reasons_in_full(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "long.yaml"
+    long = "list_habits, " * 20
+    text = SCENARIO.format(n=0).replace(
+        "}]}}]", f'}}]}}, reply: {{contains_all: ["{long}END"]}}}}]'
+    )
+    file.write_text(text, encoding="utf-8")
+    options = EvalOptions(model="silent", paths=(file,), runs_dir=tmp_path / "runs", name="x")
+    await evaluate(options, settings)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "list-0 · fail" in line)
+    assert "list_habits was expected and not called" in line
+    assert "END" in line
