@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -57,8 +58,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     app.require_toolset(scenarios, options.toolset)
     folder, baseline = _run_folder(options), _baseline(options)
     files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
-    if files.html is not None:
-        require_page_packages()  # before hours are spent on the run
+    _require_packages(options)
     evaluation = prepare_evaluation(
         run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
     )
@@ -189,6 +189,18 @@ def _baseline(options: EvalOptions) -> Run | None:
             )
     options.require_valid()
     return baseline
+
+
+def _require_packages(options: EvalOptions) -> None:
+    """Check before hours are spent on the run that its result can be computed and written.
+
+    Raises:
+        MissingPackageError: a package of the extra `eval` is not installed.
+    """
+    if options.html is not None:
+        require_page_packages()
+    if options.repeats > 1 or options.variants or options.baseline is not None:
+        import_module("lhkit.harness.statistics")
 
 
 def _powerless_line(
