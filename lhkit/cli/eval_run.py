@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import app, scale
-from lhkit.cli.console import print_lines, wide_console
+from lhkit.cli.console import is_interactive, print_lines, wide_console
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluation import (
     Evaluation,
@@ -252,7 +252,7 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in first:
         reasons, place = record.judgement.reasons, f"  {record.sample_id}"
-        if console.is_terminal:
+        if is_interactive(console):
             line = f"{place} · {record.judgement.verdict} · {next(iter(reasons), '')}"
             console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
         else:  # a log keeps every reason, and whole

@@ -75,6 +75,7 @@ def check(before: str, now: str, catalog: Any = ENGLISH, **options: Any) -> Thre
         ("pff pff pff pff pff pff", "pff pff pff pff pff pff", 0),
         ("ppp ppp ppp ppp ppp ppp ppp ppp", "fff fff fff ppp ppp ppp ppp ppp", 0),  # 8 could fail
         ("p p p p p p p p", "a:p b:p", 4),  # no pair
+        ("p p p p p p p p", "p p p p p", 4),  # a selection
         ("i i i i i i i p", "p p p p p p p p", 4),  # one valid pair
         ("p p p p p p p p", "i i i p p p p p", 3),
     ],
@@ -421,9 +422,15 @@ async def test_lint_of_a_folder_notes_a_gate_that_cannot_fail(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("colour", ["", "1"])  # CI systems force colours
 async def test_eval_in_a_pipe_prints_reasons_in_full(
-    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    colour: str,
 ) -> None:
+    monkeypatch.setenv("FORCE_COLOR", colour)
     file = tmp_path / "long.yaml"
     long = "list_habits, " * 20
     text = SCENARIO.format(n=0).replace(
