@@ -256,7 +256,7 @@ def _check_arms(
     codes = set()
     for name, run in runs:
         result = check_thresholds(run, limits, catalog)
-        print_lines((f"{name}: {line}" for line in (*result.missed, *result.remarks)), console)
+        print_lines((f"{name}: {line}" for line in (*result.findings, *result.remarks)), console)
         codes.add(result.exit_code)
-    worst_first = (ExitCode.FAILED, ExitCode.INFRASTRUCTURE)
+    worst_first = (ExitCode.FAILED, ExitCode.INFRASTRUCTURE, ExitCode.CANNOT_TELL)
     return next((code for code in worst_first if code in codes), ExitCode.OK)

@@ -171,6 +171,9 @@ def _check_baseline(
     missed: list[str] = []
     unknown: list[str] = []
     remarks: list[str] = []
+    regressions = count_regressions(baseline.records, run.records)
+    if options.max_regressions is None and comparison.outcome == "no_difference":
+        remarks += _unstopped(regressions, comparison, catalog)
     is_open = comparison.is_powerless or comparison.outcome in {"cannot_tell", "no_pairs"}
     if is_tested and comparison.outcome in {"worse", "worse_than_margin"}:
         missed.append(sentence)
@@ -178,7 +181,6 @@ def _check_baseline(
         unknown.append(sentence)
     elif not is_open:
         remarks.append(sentence)
-    regressions = count_regressions(baseline.records, run.records)
     most, count = options.max_regressions, len(regressions.compared)
     if most is not None:
         names = shortened_list(regressions.regressed, most=_LISTED)
@@ -197,6 +199,18 @@ def _check_baseline(
         remarks=tuple(remarks), missed=tuple(missed), cannot_tell=tuple(unknown)
     )
     return comparison, result
+
+
+def _unstopped(regressions: Regressions, comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield which regressions the paired test lets pass."""
+    if regressions.regressed and not comparison.is_powerless:
+        yield catalog.text(
+            "eval.regressed_unstopped",
+            count=len(regressions.regressed),
+            name=comparison.name_a,
+            least=comparison.least_scenarios,
+            samples=shortened_list(regressions.regressed, most=_LISTED),
+        )
 
 
 def _uncompared(regressions: Regressions, baseline: str, catalog: Catalog) -> Iterator[str]:

@@ -166,6 +166,20 @@ def is_worse(gains: Sequence[Sequence[int]], margin: float | None) -> bool:
     return interval is not None and 100 * interval.high < -margin
 
 
+@pytest.mark.parametrize(("now", "names"), [("f f f p p p p p", "s0, s1, s2"), ("p " * 8, None)])
+def test_baseline_names_regressions_that_the_paired_test_lets_pass(
+    now: str, names: str | None
+) -> None:
+    result = check("p " * 8, now)
+    assert result.exit_code == 0
+    said = [remark for remark in result.remarks if "Regressions" in remark]
+    assert len(said) == (names is not None)
+    for sentence in said:
+        assert f"in all: {names}. The paired test lets them pass" in sentence
+        assert "by less than 6" in sentence
+        assert "--max-regressions" in sentence
+
+
 def test_least_passing_is_the_number_with_which_the_test_can_fail() -> None:
     n = least_passing()
     assert check(spaced("p" * n), spaced("f" * n)).exit_code == 1

@@ -152,7 +152,7 @@ def test_eval_command_is_not_that_of_the_manifest(typed: list[str]) -> None:
         ),
         (
             "eval a.yaml --toolset mcp:mcp.json#notes --base-url=http://127.0.0.1:8000",
-            "lhkit eval a.yaml --toolset mcp:mcp.json#notes --base-url=http://127.0.0.1:8000",
+            "lhkit eval a.yaml --toolset 'mcp:mcp.json#notes' --base-url=http://127.0.0.1:8000",
         ),
         ('eval a.yaml --tag "it\'s"', "lhkit eval a.yaml --tag 'it'\"'\"'s'"),
         ("eval a.yaml --html ~/.bashrc --junit=x.xml --limit 3", "lhkit eval a.yaml --limit 3"),
