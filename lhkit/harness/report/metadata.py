@@ -39,6 +39,7 @@ _URL = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
 
 
 _MCP_FILE = re.compile(r"mcp:(https?://[\w.:/\[\]-]+|[\w./-]+(\.toml|\.json#[\w.-]+))")
+_TOOLSET = re.compile(r"\w[\w.-]*")
 _FILES = ("--html", "--markdown", "--junit")
 _MAX_COMMAND_CHARS = 4_000
 
@@ -48,14 +49,14 @@ def eval_command(run: Run, summary: Summary) -> str:
 
     It is the command that was typed. Readers copy it, and a manifest may come from others: so it
     must be one of `lhkit eval` with printable words, names no program of an MCP server, and files
-    that it would write are left out. Otherwise it is built from the model's validated identity, for
-    life-helper's tools and without the scenario files.
+    that it would write are left out. Otherwise it is built from the model's validated identity and
+    the name of the toolset, without the scenario files.
     """
     typed = _typed_words(run.manifest.command)
     if typed and _may_be_pasted(typed):
         return shlex.join(["lhkit", "eval", *typed])
-    if not summary.models or run.toolset != DEFAULT_TOOLSET:
-        return ""  # the manifest has the name of a toolset, not where it is
+    if not summary.models or not _TOOLSET.fullmatch(run.toolset):
+        return ""
     model = summary.models[0]
     urls = model.base_url.split()
     names = (model.dialect or "-", model.constraint)
@@ -69,6 +70,8 @@ def eval_command(run: Run, summary: Summary) -> str:
     options += [word for url in urls for word in ("--base-url", url)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
+    # only the name is known, not where it is: the command then ends with that, and runs no others
+    options += ["--toolset", run.toolset] if run.toolset != DEFAULT_TOOLSET else []
     repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
     options += ["--variants"] if any(r.sample_id.wording for r in run.records) else []

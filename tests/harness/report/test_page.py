@@ -181,10 +181,14 @@ def test_eval_command_can_be_pasted_and_runs_nothing_else(typed: str, shown: str
         assert shlex.split(shown) == [w for w in command if "html" not in w] or "html" in typed
 
 
-def test_eval_command_is_empty_where_it_would_run_other_tools() -> None:
-    changes = {"command": [], "toolset": "Kitchen"}
+@pytest.mark.parametrize(
+    ("toolset", "shown"), [("Kitchen", "--toolset Kitchen"), ("mcp:sh -c id", None), ("--x", None)]
+)
+def test_eval_command_never_runs_other_tools(toolset: str, shown: str | None) -> None:
+    changes = {"command": [], "toolset": toolset}
     run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update=changes))
-    assert eval_command(run, run.summary()) == ""
+    command = eval_command(run, run.summary())
+    assert shown in command if shown else command == ""
 
 
 @pytest.mark.parametrize(
