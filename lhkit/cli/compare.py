@@ -6,21 +6,17 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.command import Options, command
-from lhkit.cli.console import wide_console
+from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.options import Locale, require_percent
+from lhkit.cli.options import Locale, MaxRegressions, ThresholdOptions, require_percent
+from lhkit.cli.thresholds import check_baseline
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.report.terminal import comparison_view, matrix_view
 from lhkit.harness.results import Run
+from lhkit.harness.tables import comparison_sentence
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
-
-_CODES = {
-    "worse_than_margin": ExitCode.FAILED,
-    "no_pairs": ExitCode.FAILED,
-    "cannot_tell": ExitCode.CANNOT_TELL,
-}
 
 
 class CompareOptions(Options):
@@ -39,11 +35,13 @@ class CompareOptions(Options):
             "cannot be decided.",
         ),
     ] = None
+    max_regressions: MaxRegressions = None
     locale: Locale = None
 
 
 @command(
     "lhkit compare runs/before runs/after --locale en",
+    "lhkit compare runs/before runs/after --max-regressions 0",
     "lhkit compare runs/full runs/quantised --margin 3",
     "lhkit compare runs/a runs/b runs/c",
 )
@@ -56,15 +54,24 @@ async def compare_runs(options: CompareOptions, settings: Settings) -> int:
     """
     catalog, console = load_catalog(options.locale or settings.locale), wide_console()
     require_percent(options.margin, "--margin")
+    limits = ThresholdOptions(margin=options.margin, max_regressions=options.max_regressions)
     if options.more:
-        if options.margin is not None:
-            raise UsageError("--margin compares two runs: give RUN_A and RUN_B only")
+        if limits.has_limits:
+            name = "margin" if options.margin is not None else "max-regressions"
+            raise UsageError(f"--{name} compares two runs: give RUN_A and RUN_B only")
         folders = (options.run_a, options.run_b, *options.more)
         runs = [Run.load(folder) for folder in folders]
         is_unique = len({run.name for run in runs}) == len(runs)
         names = [run.name if is_unique else str(run.folder) for run in runs]
         console.print(matrix_view(list(zip(names, runs, strict=True)), catalog))
         return ExitCode.OK
-    comparison = compare(Run.load(options.run_a), Run.load(options.run_b), margin=options.margin)
+    run_a, run_b = Run.load(options.run_a), Run.load(options.run_b)
+    comparison = compare(run_a, run_b, margin=options.margin)
     console.print(comparison_view(comparison, catalog), soft_wrap=True)
-    return ExitCode.OK if options.margin is None else _CODES.get(comparison.outcome, ExitCode.OK)
+    if not limits.has_limits:
+        return ExitCode.OK
+    result = check_baseline(run_b, run_a, limits, catalog)
+    shown = comparison_sentence(comparison, catalog)
+    lines = (*result.remarks, *result.findings)
+    print_lines((line for line in lines if line != shown), console)
+    return result.exit_code

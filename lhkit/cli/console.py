@@ -10,10 +10,15 @@ from lhkit.harness.report.terminal import WIDTH
 from lhkit.text import printable
 
 
-def wide_console() -> Console:
+def wide_console(width: int = WIDTH) -> Console:
     """Return a console that does not cut tables when the output is not a terminal."""
     console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+    return console if is_interactive(console) else Console(width=width)
+
+
+def is_interactive(console: Console) -> bool:
+    """Return whether a person reads the console: colours may be forced in a pipe, too."""
+    return console.is_terminal and console.file.isatty()
 
 
 def print_lines(lines: Iterable[str], console: Console | None = None) -> None:

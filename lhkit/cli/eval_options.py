@@ -10,6 +10,9 @@ from lhkit.cli.options import (
     Constraint,
     Dialect,
     DtypeOption,
+    HtmlFile,
+    JunitFile,
+    MarkdownFile,
     Paths,
     RunsDir,
     RuntimeOption,
@@ -92,6 +95,9 @@ class EvalOptions(SelectOptions, ThresholdOptions, RayOptions):
         bool,
         typer.Option("--keep-states", help="Keep whole states in the records, not only changes."),
     ] = False
+    html: HtmlFile = None
+    markdown: MarkdownFile = None
+    junit: JunitFile = None
     exit_zero: Annotated[
         bool,
         typer.Option("--exit-zero", help="Exit with 0 instead of 1 or 4, and print the reason."),

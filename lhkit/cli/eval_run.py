@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import app, scale
-from lhkit.cli.console import print_lines, wide_console
+from lhkit.cli.console import is_interactive, print_lines, wide_console
 from lhkit.cli.eval_options import EvalOptions
 from lhkit.cli.evaluation import (
     Evaluation,
@@ -23,8 +24,10 @@ from lhkit.cli.evaluation import (
     read_provenance,
 )
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.cli.thresholds import check_thresholds
+from lhkit.cli.report import ReportFiles, require_page_packages, write_reports
+from lhkit.cli.thresholds import ThresholdResult, cannot_fail, check_thresholds
 from lhkit.errors import UsageError
+from lhkit.harness.compare import compare
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.results import Run
@@ -54,10 +57,14 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     scenarios = load_scenarios(paths)
     app.require_toolset(scenarios, options.toolset)
     folder, baseline = _run_folder(options), _baseline(options)
+    files = ReportFiles(html=options.html, markdown=options.markdown, junit=options.junit)
+    _require_packages(options)
     evaluation = prepare_evaluation(
         run_options, scenarios, toolset, folder=folder, settings=settings, placement=placement
     )
     catalog = load_catalog(settings.locale)
+    if baseline is not None and (line := _powerless_line(options, evaluation, baseline, catalog)):
+        print_lines([line], Console(stderr=True))
     replicas = None if placement is None else _open_replicas(evaluation, placement, catalog)
     async with evaluation.open(replicas) as opened:
         run = await _run(evaluation, opened, start_s, catalog)
@@ -68,6 +75,25 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
     counts = {"played": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
     print_lines([*opened.warnings(catalog), *result.remarks])
+    code = _print_decision(run, options, result, catalog)
+    comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
+    written = write_reports(
+        run,
+        files,
+        catalog,
+        name=run.name or folder.name,
+        comparison=comparison,
+        result=result,
+        exit_code=int(code),
+    )
+    print_lines(written)
+    return code
+
+
+def _print_decision(
+    run: Run, options: EvalOptions, result: ThresholdResult, catalog: Catalog
+) -> ExitCode:
+    """Print the reasons for the exit code, and return it."""
     if not options.exit_zero:
         print_lines(result.findings)
         return result.exit_code
@@ -165,6 +191,31 @@ def _baseline(options: EvalOptions) -> Run | None:
     return baseline
 
 
+def _require_packages(options: EvalOptions) -> None:
+    """Check before hours are spent on the run that its result can be computed and written.
+
+    Raises:
+        MissingPackageError: a package of the extra `eval` is not installed.
+    """
+    if options.html is not None:
+        require_page_packages()
+    if options.repeats > 1 or options.variants or options.baseline is not None:
+        import_module("lhkit.harness.statistics")
+
+
+def _powerless_line(
+    options: EvalOptions, evaluation: Evaluation, baseline: Run, catalog: Catalog
+) -> str:
+    """Return that the comparison with a baseline cannot fail, if that is known before the run."""
+    planned = {scenario.id for scenario in evaluation.scenarios}
+    passing = {record.sample_id.scenario for record in baseline.records if record.is_passed}
+    count = len(planned & passing)
+    if not cannot_fail(options, count):
+        return ""
+    key = "eval.powerless_before" if count else "eval.powerless_none"
+    return catalog.text(key, count=count, name=baseline.name)
+
+
 def _run_folder(options: EvalOptions) -> Path:
     folder = options.runs_dir / run_name(options)
     if folder.exists() and not folder.is_dir():
@@ -200,9 +251,13 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in first:
-        reason = record.judgement.reasons[0] if record.judgement.reasons else ""
-        line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
-        console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
+        reasons, place = record.judgement.reasons, f"  {record.sample_id}"
+        if is_interactive(console):
+            line = f"{place} · {record.judgement.verdict} · {next(iter(reasons), '')}"
+            console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
+        else:  # a log keeps every reason, and whole
+            line = f"{place} · {record.judgement.verdict} · {'; '.join(reasons)}"
+            print_lines([line], console)
     if rest := sum(1 for _ in failed):
         print_lines([f"  {catalog.text('eval.more', count=rest, path=folder)}"], console)
 

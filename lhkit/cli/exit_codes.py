@@ -10,11 +10,12 @@ class ExitCode(IntEnum):
     FAILED = 1
     """A threshold was missed, a violation occurred, or a check found an error."""
     USAGE = 2
-    """The command line, a file or a setting is invalid."""
+    """The command line, a file or a setting is invalid, or an optional package is missing."""
     INFRASTRUCTURE = 3
-    """A server, disk or package failed, so there is no result."""
+    """A server or a disk failed, so there is no result."""
     CANNOT_TELL = 4
-    """Samples are too few for `--margin`, or a limit of time or tokens was not measured."""
+    """A comparison could not have failed, the samples are too few for `--margin`, or a limit of
+    time or tokens was not measured."""
     UNEXPECTED = 70
     """An unforeseen exception (EX_SOFTWARE of sysexits.h)."""
     INTERRUPTED = 130

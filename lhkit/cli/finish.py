@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.cli.exit_codes import ExitCode
-from lhkit.errors import LhkitError, UsageError
+from lhkit.errors import LhkitError, MissingPackageError, UsageError
 from lhkit.redaction import hide, masked
 from lhkit.text import one_line, printable
 
@@ -59,7 +59,7 @@ def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]
         hide(settings.api_key)
         log = log_to_file(settings)
         code = run(command(settings))
-    except UsageError as error:
+    except (UsageError, MissingPackageError) as error:  # another try would end the same
         code = _print_error(error, ExitCode.USAGE)
     except LhkitError as error:
         code = _print_error(error, ExitCode.INFRASTRUCTURE)

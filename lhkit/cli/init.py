@@ -7,13 +7,13 @@ import typer
 from rich.console import Console
 
 from lhkit.cli.command import Options, command
+from lhkit.cli.console import print_lines
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.errors import UsageError
 from lhkit.files import write_atomically
 from lhkit.harness import scenario
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
-from lhkit.text import printable
 
 _TEMPLATE = Path(__file__).with_name("project")
 _SCHEMA = Path(scenario.__file__).with_name("scenario.schema.json")
@@ -57,8 +57,6 @@ async def init_project(options: InitOptions, settings: Settings) -> int:
         write_atomically(target, source.read_bytes())
     catalog, console = load_catalog(settings.locale), Console()
     for name in FILES:
-        console.print(printable(str(options.folder / name)), markup=False, highlight=False)
-    console.print(
-        printable(catalog.text("init.next", folder=options.folder)), markup=False, highlight=False
-    )
+        print_lines([str(options.folder / name)], console)
+    print_lines([catalog.text("init.next", folder=options.folder)], console)
     return ExitCode.OK

@@ -12,13 +12,14 @@ from lhkit.cli.console import print_json
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import AsJson, Paths, SelectOptions, Toolset
 from lhkit.cli.project_toolset import find_project_toolset
+from lhkit.errors import MissingPackageError
 from lhkit.harness.author.checks import Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.harness.store import select_scenarios
 from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenarios_at
-from lhkit.locales import load_catalog
+from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import DEFAULT_TOOLSET, Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
@@ -60,6 +61,8 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     for finding in findings:
         text = Text(printable(str(finding)), style=_STYLES[finding.level])
         console.print(text, soft_wrap=True)
+    if not sources.faults and (note := _gate_note(options, len(sources.scenarios), catalog)):
+        console.print(note, soft_wrap=True)
     refused = len({fault.file for fault in sources.faults})
     console.print(
         catalog.text(
@@ -68,8 +71,27 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
             refused=catalog.text("lint.refused", files=refused) if refused else "",
             errors=counts[Level.ERROR],
             warnings=counts[Level.WARNING],
-        )
+        ),
+        soft_wrap=True,
     )
     if options.toolset == DEFAULT and any(f.code == "unknown_tool" for f in findings):
         console.print(catalog.text("lint.other_tools"), soft_wrap=True)
     return exit_code
+
+
+def _gate_note(options: LintOptions, scenarios: int, catalog: Catalog) -> str:
+    """Return that a folder has too few scenarios for a paired test; empty if it has enough.
+
+    Single files and selected scenarios may be a part of a suite, of which nothing is said.
+    """
+    is_folder = any(path.is_dir() for path in options.paths)
+    if not is_folder or not scenarios or options.scenario_filter().words:
+        return ""
+    try:
+        from lhkit.harness.statistics import least_passing
+    except MissingPackageError:  # lint needs no statistics
+        return ""
+    least = least_passing()
+    if scenarios >= least:
+        return ""
+    return catalog.text("lint.powerless", count=scenarios, least=least)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lhkit import app, embedded, scale
 from lhkit.cli.command import command
-from lhkit.cli.console import print_lines
+from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.evaluation import Evaluation, OpenedModel, prepare_evaluation, read_provenance
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import RunsDir, SelectOptions, ThresholdOptions, require_percent
@@ -88,8 +88,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             placement=placement,
         )
     require_percent(suite.fail_under, "fail_under")
-    catalog, console = load_catalog(settings.locale), Console()
-    console = console if console.is_terminal else Console(width=_WIDTH)
+    catalog, console = load_catalog(settings.locale), wide_console(_WIDTH)
     matrix = _Matrix(evaluations, console, catalog)
     runs = await (matrix.run() if placement is None else matrix.run_on_replicas(placement))
     console.print(matrix_view(runs, catalog, title=options.suite.stem))
@@ -257,7 +256,7 @@ def _check_arms(
     codes = set()
     for name, run in runs:
         result = check_thresholds(run, limits, catalog)
-        print_lines((f"{name}: {line}" for line in (*result.missed, *result.remarks)), console)
+        print_lines((f"{name}: {line}" for line in (*result.findings, *result.remarks)), console)
         codes.add(result.exit_code)
-    worst_first = (ExitCode.FAILED, ExitCode.INFRASTRUCTURE)
+    worst_first = (ExitCode.FAILED, ExitCode.INFRASTRUCTURE, ExitCode.CANNOT_TELL)
     return next((code for code in worst_first if code in codes), ExitCode.OK)

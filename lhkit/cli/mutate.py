@@ -21,6 +21,7 @@ from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.rates import is_below
 from lhkit.harness.store import select_scenarios
 from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
@@ -79,7 +80,8 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     else:
         catalog = load_catalog(settings.locale)
         _print_report(report, known, console, catalog, lead=selection_line(selection, catalog))
-    is_low = options.fail_under is not None and report.total.share < options.fail_under
+    total, least = report.total, options.fail_under
+    is_low = least is not None and is_below(total.noticed, total.tried, least)
     has_failed = is_low or report.outdated(known) or report.broken
     return ExitCode.FAILED if has_failed else ExitCode.OK
 
@@ -109,7 +111,7 @@ def _print_report(
     if lead:
         show(lead)
     table = Table(title=catalog.text("mutate.title"), title_justify="left")
-    table.add_column(catalog.text("mutate.kind"))
+    table.add_column(catalog.text("mutate.kind"), overflow="fold")
     for name in ("tried", "noticed", "share"):
         table.add_column(catalog.text(f"mutate.{name}"), justify="right")
     rows = [*report.by_kind.items(), (catalog.text("table.total"), report.total)]

@@ -1,6 +1,7 @@
 """Options and arguments that several commands share."""
 
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -91,9 +92,25 @@ ChatsFolder = Annotated[
 ]
 
 
+MaxRegressions = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="With a baseline: exit with 1 if more scenarios than these passed there and fail now; "
+        "repeats and wordings of a scenario count once. Takes the place of the paired test.",
+    ),
+]
+
+HtmlFile = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as HTML.")]
+MarkdownFile = Annotated[
+    Path | None, typer.Option(dir_okay=False, help="Write the run as Markdown, for a pull request.")
+]
+JunitFile = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as JUnit XML.")]
+
 _SCENARIOS = "Scenarios"  # title of a group of options in the help
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
-_SECONDS = {"ms": 0.001, "s": 1.0}
+_SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1)}
 
 
 class SelectOptions(Options):
@@ -150,11 +167,11 @@ def parse_duration(text: str) -> float:
         typer.BadParameter: the text is not a duration above 0.
     """
     match = _DURATION.fullmatch(text.strip())
-    if match is None or not float(match[1]):
+    if match is None or not Decimal(match[1]):
         raise typer.BadParameter(
             f"{text!r} is not a duration: give a number with ms or s, such as 500ms or 3s"
         )
-    return float(match[1]) * _SECONDS[match[2]]
+    return float(Decimal(match[1]) * _SECONDS[match[2]])
 
 
 class ThresholdOptions(Options):
@@ -195,9 +212,12 @@ class ThresholdOptions(Options):
     baseline: Annotated[
         Path | None,
         typer.Option(
-            metavar="BASELINE", help="Exit with 1 if this earlier run (name or folder) is better."
+            metavar="BASELINE",
+            help="Exit with 1 if this earlier run (name or folder) is better in a paired test, and "
+            "with 4 if its scenarios are too few for the test to fail.",
         ),
     ] = None
+    max_regressions: MaxRegressions = None
     margin: Annotated[
         float | None,
         typer.Option(
@@ -223,8 +243,10 @@ class ThresholdOptions(Options):
         """
         require_percent(self.fail_under, "--fail-under")
         require_percent(self.margin, "--margin")
-        if self.margin is not None and self.baseline is None:
-            raise UsageError("--margin is for a comparison: give --baseline too")
+        for option in ("margin", "max_regressions"):
+            if getattr(self, option) is not None and self.baseline is None:
+                name = option.replace("_", "-")
+                raise UsageError(f"--{name} is for a comparison: give --baseline too")
 
 
 def require_percent(value: float | None, name: str) -> None:

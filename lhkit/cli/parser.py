@@ -16,7 +16,8 @@ from lhkit.cli.finish import Runner
 _HELP = """Put a small local model in front of tools that change data, and evaluate it.
 
 Exit codes: 0 success, 1 missed threshold or violation, 2 invalid usage,
-3 infrastructure error, 70 unforeseen exception, 130 interrupted.
+3 infrastructure error, 4 cannot tell, 70 unforeseen exception,
+130 interrupted.
 """
 
 _EXAMPLES = """$ lhkit eval --model gold

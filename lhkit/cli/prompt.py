@@ -227,7 +227,7 @@ def _measure_parts(
 
 def _table(parts: Sequence[PromptPart], catalog: Catalog) -> Table:
     table = Table(title=catalog.text("prompt.title"), title_justify="left")
-    table.add_column(catalog.text("prompt.part"))
+    table.add_column(catalog.text("prompt.part"), overflow="fold")
     for name in ("tokens", "characters", "bytes"):
         table.add_column(catalog.text(f"prompt.{name}"), justify="right")
     for part in parts:

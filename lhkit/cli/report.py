@@ -1,6 +1,8 @@
 """`lhkit report`: write a run as HTML, Markdown or JUnit XML."""
 
 import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +13,11 @@ from lhkit.cli.command import command
 from lhkit.cli.console import print_lines, wide_console
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import SelectOptions, ThresholdOptions
-from lhkit.cli.thresholds import check_thresholds
-from lhkit.errors import RunError, UsageError
+from lhkit.cli.thresholds import ThresholdResult, check_thresholds
+from lhkit.errors import RunError, UsageError, importing
 from lhkit.files import write_atomically
+from lhkit.harness.compare import compare
+from lhkit.harness.pairs import Comparison
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
@@ -64,11 +68,6 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         RunError: a run cannot be read, or a file cannot be written.
         MissingPackageError: the packages of the extra `report` are not installed.
     """
-    from lhkit.harness.compare import compare
-    from lhkit.harness.report.junit import junit_xml
-    from lhkit.harness.report.markdown import markdown
-    from lhkit.harness.report.page import html_page
-
     catalog = load_catalog(settings.locale)
     if options.history is not None:
         return _report_history(options, options.history, catalog)
@@ -81,27 +80,86 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     result = None
     if options.has_limits:
         result = check_thresholds(run, options, catalog, baseline=baseline)
-    findings = None if result is None else result.findings
     name = run.name or options.folder.name
     html = options.html
     if html is None and options.markdown is None and options.junit is None:
         html = options.folder / ("report-part.html" if selector.words else "report.html")
-    shown: dict[str, Any] = {"name": name, "findings": findings}
-    if baseline is not None:
-        shown["comparison"] = compare(baseline, run, margin=options.margin)
+    files = ReportFiles(html=html, markdown=options.markdown, junit=options.junit)
     console = Console(stderr=options.markdown == STDOUT)
-    if html is not None:
-        write_report(html, html_page(run, catalog, **shown))
-    if options.markdown is not None:
-        write_report(options.markdown, markdown(run, catalog, **shown))
-    if options.junit is not None:
-        write_report(options.junit, junit_xml(run, catalog, name=name, findings=findings))
-    written = [p for p in (html, options.markdown, options.junit) if p not in {None, STDOUT}]
-    print_lines((catalog.text("report.written", path=path) for path in written), console)
+    comparison = None if baseline is None else compare(baseline, run, margin=options.margin)
+    written = write_reports(run, files, catalog, name=name, comparison=comparison, result=result)
+    print_lines(written, console)
     if result is None:
         return ExitCode.OK
     print_lines((*result.remarks, *result.findings), console)
     return result.exit_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFiles:
+    """The files to write; None for those that are not requested."""
+
+    html: Path | None = None
+    markdown: Path | None = None
+    junit: Path | None = None
+
+
+def require_page_packages() -> None:
+    """Check that an HTML page can be written.
+
+    Raises:
+        MissingPackageError: a package of the extra `eval` is not installed.
+    """
+    with importing("eval"):
+        for package in ("jinja2", "altair", "vl_convert"):
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(name=package)
+
+
+def write_reports(
+    run: Run,
+    files: ReportFiles,
+    catalog: Catalog,
+    *,
+    name: str,
+    comparison: Comparison | None = None,
+    result: ThresholdResult | None = None,
+    exit_code: int | None = None,
+) -> list[str]:
+    """Write the requested files; return a line for each.
+
+    Args:
+        run: the run to report.
+        files: what is written.
+        catalog: the locale's texts.
+        name: the name of the run.
+        comparison: with the baseline.
+        result: what the thresholds decided; None without thresholds.
+        exit_code: that of the command, where it is another one than that of the result.
+
+    Raises:
+        RunError: a file cannot be written.
+        MissingPackageError: HTML is requested, and the packages of the extra `eval` are missing.
+    """
+    from lhkit.harness.report.junit import junit_xml
+    from lhkit.harness.report.markdown import markdown
+    from lhkit.harness.report.page import html_page
+
+    findings = None if result is None else result.reasons
+    remarks = () if result is None else result.remarks
+    if result is not None and exit_code is None:
+        exit_code = int(result.exit_code)
+    if files.html is not None:
+        page = html_page(run, catalog, name=name, findings=findings, comparison=comparison)
+        write_report(files.html, page)
+    shown: dict[str, Any] = {"name": name, "findings": findings, "exit_code": exit_code}
+    if files.markdown is not None:
+        text = markdown(run, catalog, comparison=comparison, remarks=remarks, **shown)
+        write_report(files.markdown, text)
+    if files.junit is not None:
+        write_report(files.junit, junit_xml(run, catalog, **shown))
+    paths = (files.html, files.markdown, files.junit)
+    return [catalog.text("report.written", path=p) for p in paths if p not in {None, STDOUT}]
 
 
 def _report_history(options: ReportOptions, folder: Path, catalog: Catalog) -> int:

@@ -132,7 +132,7 @@ async def _keep_serving(name: str, server: LocalServer, settings: Settings) -> i
         async with register_server(settings.cache_dir, server):
             text = f"{name} is served at {server.base_url}. Ctrl-C ends it."
             console.print(printable(text), soft_wrap=True)
-            console.print(printable(f"log: {server.settings.log_path}"))
+            console.print(printable(f"log: {server.settings.log_path}"), soft_wrap=True)
             await _wait_for_signal(server)
     finally:
         await server.__aexit__(None, None, None)

@@ -1,13 +1,16 @@
 """Thresholds of a run, and the exit code that they lead to."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import ThresholdOptions
 from lhkit.harness.compare import compare
+from lhkit.harness.pairs import Comparison
+from lhkit.harness.rates import below_texts, is_below
 from lhkit.harness.record import SampleRecord, Severity, Verdict
+from lhkit.harness.regressions import Regressions, count_regressions
 from lhkit.harness.results import Run
 from lhkit.harness.tables import (
     changed_scenarios_warning,
@@ -19,6 +22,12 @@ from lhkit.harness.timings import times
 from lhkit.locales import Catalog
 from lhkit.text import seconds
 
+_LISTED = 100
+"""The most regressions that are named."""
+
+_CLOCK_DIGITS = 9
+"""Times are compared in nanoseconds: below are rounding errors of their sums."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdResult:
@@ -29,17 +38,25 @@ class ThresholdResult:
         missed: thresholds that are missed even if every invalid sample passes later.
         cannot_tell: what the samples are too few to tell.
         invalid: number of invalid samples.
+        infrastructure: what the invalid samples leave undecided.
     """
 
     remarks: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     cannot_tell: tuple[str, ...] = ()
     invalid: int = 0
+    infrastructure: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[str, ...]:
         """The reasons for an exit code that is not 0, without invalid samples."""
         return (*self.missed, *self.cannot_tell)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The reasons for the exit code; empty for 0."""
+        undecided = self.infrastructure if self.exit_code == ExitCode.INFRASTRUCTURE else ()
+        return (*undecided, *self.findings)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -59,21 +76,41 @@ def check_thresholds(
     Invalid samples say nothing about the model: a threshold is missed only if it would be missed
     with all of them passing. A violation that occurred counts in any sample.
     """
+    return _decide(run, lambda judged: _check(judged, options, catalog, baseline), catalog)
+
+
+def check_baseline(
+    run: Run, baseline: Run, options: ThresholdOptions, catalog: Catalog
+) -> ThresholdResult:
+    """Return whether a run is worse than a baseline, for `lhkit compare`: no other threshold.
+
+    With `max_regressions`, invalid samples leave it undecided as in `check_thresholds`.
+    """
+
+    def check(judged: Run) -> ThresholdResult:
+        return _check_baseline(judged, baseline, options, catalog)[1]
+
+    return check(run) if options.max_regressions is None else _decide(run, check, catalog)
+
+
+def _decide(run: Run, check: Callable[[Run], ThresholdResult], catalog: Catalog) -> ThresholdResult:
+    """Return the result of a check; what invalid samples could change is not missed."""
     invalid = sum(not record.is_valid for record in run.records)
-    result = _check(run, options, catalog, baseline)
+    result = check(run)
     if not invalid:
         return result
-    remarks = (catalog.text("eval.invalid", count=invalid), *result.remarks)
-    result = replace(result, remarks=remarks, invalid=invalid)
+    sentence = catalog.text("eval.invalid", count=invalid)
+    remarks = (sentence, *result.remarks)
+    result = replace(result, remarks=remarks, invalid=invalid, infrastructure=(sentence,))
     if not result.missed:
         return result
     best_case = replace(run, records=tuple(map(_best_case, run.records)))
-    if _check(best_case, options, catalog, baseline).missed:
+    if check(best_case).missed:
         return result
     # without samples there is no rate
     provisional = result.missed if invalid < len(run.records) else ()
-    undecided = catalog.text("eval.undecided", count=invalid)
-    return replace(result, remarks=(*remarks, *provisional, undecided), missed=())
+    more = (*provisional, catalog.text("eval.undecided", count=invalid))
+    return replace(result, remarks=(*remarks, *more), infrastructure=(sentence, *more), missed=())
 
 
 def _best_case(record: SampleRecord) -> SampleRecord:
@@ -102,17 +139,15 @@ def _check(
     missed = [*_missed_limits(run, options, catalog)]
     over, unmeasured = _check_costs(run, options, catalog)
     missed += over
+    remarks = [catalog.text("eval.no_limit")] if options.fail_under == 0 else []
     if baseline is None:
-        return ThresholdResult(missed=tuple(missed), cannot_tell=tuple(unmeasured))
-    comparison = compare(baseline, run, margin=options.margin)
-    sentence = comparison_sentence(comparison, catalog)
-    remarks = [*part_lines(comparison, catalog)]
-    if comparison.outcome in {"worse", "worse_than_margin", "no_pairs"}:
-        missed.append(sentence)
-    elif comparison.outcome == "cannot_tell":
-        unmeasured.append(sentence)
-    else:
-        remarks.append(sentence)
+        return ThresholdResult(
+            remarks=tuple(remarks), missed=tuple(missed), cannot_tell=tuple(unmeasured)
+        )
+    comparison, result = _check_baseline(run, baseline, options, catalog)
+    missed += result.missed
+    unmeasured += result.cannot_tell
+    remarks += [*part_lines(comparison, catalog), *result.remarks]
     if comparison.newly_occurred:
         samples = shortened_list([str(pair.sample_id) for pair in comparison.newly_occurred])
         missed.append(catalog.text("eval.newly_occurred", name=comparison.name_a, samples=samples))
@@ -123,12 +158,93 @@ def _check(
     )
 
 
+def _check_baseline(
+    run: Run, baseline: Run, options: ThresholdOptions, catalog: Catalog
+) -> tuple[Comparison, ThresholdResult]:
+    """Return the comparison with a baseline and what it decides, invalid samples left out.
+
+    `max_regressions` takes the place of the paired test; with a margin, both decide.
+    """
+    comparison = compare(baseline, run, margin=options.margin)
+    sentence = comparison_sentence(comparison, catalog)
+    is_tested = options.max_regressions is None or options.margin is not None
+    missed: list[str] = []
+    unknown: list[str] = []
+    remarks: list[str] = []
+    regressions = count_regressions(baseline.records, run.records)
+    if options.max_regressions is None and comparison.outcome == "no_difference":
+        remarks += _unstopped(regressions, comparison, catalog)
+    is_open = comparison.is_powerless or comparison.outcome in {"cannot_tell", "no_pairs"}
+    if is_tested and comparison.outcome in {"worse", "worse_than_margin"}:
+        missed.append(sentence)
+    elif is_tested and is_open:
+        unknown.append(sentence)
+    elif not is_open:
+        remarks.append(sentence)
+    most, count = options.max_regressions, len(regressions.compared)
+    if most is not None:
+        names = shortened_list(regressions.regressed, most=_LISTED)
+        found = {"count": len(regressions.regressed), "name": comparison.name_a, "most": most}
+        if len(regressions.regressed) > most:
+            missed.append(catalog.text("eval.regressed", **found, samples=names))
+        elif count <= most and not comparison.is_better:
+            key = "eval.no_regression_possible" if not count else "eval.too_many_allowed"
+            unknown.append(catalog.text(key, name=comparison.name_a, count=count, most=most))
+        elif names:
+            remarks.append(catalog.text("eval.regressed_allowed", **found, samples=names))
+        else:
+            remarks.append(catalog.text("eval.none_regressed", **found, total=count))
+    remarks += _uncompared(regressions, comparison.name_a, catalog)
+    result = ThresholdResult(
+        remarks=tuple(remarks), missed=tuple(missed), cannot_tell=tuple(unknown)
+    )
+    return comparison, result
+
+
+def _unstopped(regressions: Regressions, comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield which regressions the paired test lets pass."""
+    if regressions.regressed and not comparison.is_powerless:
+        yield catalog.text(
+            "eval.regressed_unstopped",
+            count=len(regressions.regressed),
+            name=comparison.name_a,
+            least=comparison.least_scenarios,
+            samples=shortened_list(regressions.regressed, most=_LISTED),
+        )
+
+
+def _uncompared(regressions: Regressions, baseline: str, catalog: Catalog) -> Iterator[str]:
+    """Yield which scenarios of a baseline are not compared."""
+    for key in ("invalid", "unknown", "missing"):
+        names: tuple[str, ...] = getattr(regressions, key)
+        if names:
+            samples = shortened_list(names)
+            yield catalog.text(
+                f"eval.baseline_{key}", name=baseline, count=len(names), samples=samples
+            )
+
+
+def cannot_fail(options: ThresholdOptions, passing: int) -> bool:
+    """Return whether a comparison with a baseline is decided before the run.
+
+    Args:
+        options: the thresholds, with a baseline.
+        passing: the scenarios of the run that pass in the baseline.
+    """
+    from lhkit.harness.statistics import least_passing
+
+    if options.max_regressions is not None:
+        return passing <= options.max_regressions
+    return options.margin is None and passing < least_passing()
+
+
 def _missed_limits(run: Run, options: ThresholdOptions, catalog: Catalog) -> Iterator[str]:
     verdicts = Counter(record.judgement.verdict for record in run.records)
     valid = verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]
-    rate, least = 100 * (verdicts[Verdict.PASS] / (valid or 1)), options.fail_under
-    if least is not None and rate < least:
-        yield catalog.text("eval.below", rate=rate, least=least)
+    passed, least = verdicts[Verdict.PASS], options.fail_under
+    if least is not None and (is_below(passed, valid, least) or (least and not valid)):
+        rate, limit = below_texts(passed, valid, least)
+        yield catalog.text("eval.below", rate=rate, least=limit)
     severities = Counter(
         violation.severity for record in run.records for violation in record.judgement.violations
     )
@@ -159,7 +275,17 @@ def _check_costs(
     for name, value, most in zip(("turn", "ttft", "prompt"), values, limits, strict=True):
         if most is not None and not value:
             unmeasured.append(catalog.text(f"eval.unmeasured_{name}"))
-        elif most is not None and value is not None and value > most:
-            shown = [f"{n:,}" if name == "prompt" else seconds(n) for n in (value, most)]
+        elif most is not None and value is not None and round(value - most, _CLOCK_DIGITS) > 0:
+            shown = (f"{value:,}", f"{most:,}") if name == "prompt" else _unequal(value, most)
             over.append(catalog.text(f"eval.over_{name}", value=shown[0], most=shown[1]))
     return over, unmeasured
+
+
+def _unequal(value_s: float, most_s: float) -> tuple[str, str]:
+    """Return two different durations as different texts, with more figures where they need it."""
+    shown = seconds(value_s), seconds(most_s)
+    digits = 4
+    while shown[0] == shown[1] and digits <= _CLOCK_DIGITS:
+        shown = f"{value_s:.{digits}f} s", f"{most_s:.{digits}f} s"
+        digits += 1
+    return shown

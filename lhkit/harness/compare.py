@@ -14,6 +14,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest import manifest_changes
 from lhkit.harness.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
+from lhkit.harness.rates import ALPHA
 from lhkit.harness.record import SampleRecord, Severity, Vote
 from lhkit.harness.results import Run
 
@@ -38,6 +39,9 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         run_b: the run to compare with it.
         margin: the points by which run b may be worse, 0 to 100. The outcome is then `no_worse`,
             `worse_than_margin` or `cannot_tell`.
+
+    With too few scenarios that run a passed, run b could not have been found worse: the comparison
+    then `is_powerless`.
 
     Raises:
         UsageError: the margin is not from 0 to 100.
@@ -76,9 +80,34 @@ def compare(run_a: Run, run_b: Run, *, margin: float | None = None) -> Compariso
         selection_b=run_b.manifest.selection,
         margin=margin,
     )
-    if margin is None or comparison.outcome != "cannot_tell":
+    if pairs and not comparison.people:  # votes prefer one of two: neither is the baseline
+        comparison = _with_power(comparison)
+    if margin is None or comparison.outcome != "cannot_tell" or comparison.is_powerless:
         return comparison
     return replace(comparison, needed_scenarios=needed_scenarios(gains, margin / 100))
+
+
+def _with_power(comparison: _NotebookComparison) -> _NotebookComparison:
+    """Return the comparison with whether b could have been found worse: by failing everything."""
+    from lhkit.harness.statistics import (
+        difference_interval,
+        least_passing,
+        least_scenarios,
+        sign_flip,
+    )
+
+    least: int | None
+    worst: dict[str, list[int]] = {}
+    for pair in comparison.pairs:
+        worst.setdefault(pair.sample_id.scenario, []).append(-int(pair.a.is_passed))
+    if comparison.margin is None:
+        can_be_worse = sign_flip([sum(cluster) for cluster in worst.values()]) < ALPHA
+        least = least_passing()
+    else:
+        interval, margin = difference_interval(worst.values()), comparison.margin
+        can_be_worse = interval is not None and 100 * interval.high < -margin
+        least = None if can_be_worse else least_scenarios(worst.values(), margin / 100)
+    return replace(comparison, can_be_worse=can_be_worse, least_scenarios=least)
 
 
 def compare_arms(runs: Sequence[tuple[str, Run]]) -> tuple[Arm, ...]:

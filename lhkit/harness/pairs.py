@@ -12,14 +12,11 @@ from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary
-from lhkit.harness.rates import Interval
+from lhkit.harness.rates import ALPHA, Interval
 from lhkit.harness.record import SampleId, SampleRecord, Severity
 from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.responses import Finished
 from lhkit.text import visible
-
-ALPHA = 0.05
-"""The significance level: a difference counts if its p-value is below this."""
 
 _BEFORE_CHARS = 16
 _QUOTE_CHARS = 48
@@ -113,6 +110,9 @@ class Comparison:
         needed_scenarios: the number of scenarios that would decide, with the observed difference
             and spread and 80 % power; None if it is decided already, or if no number up to
             `statistics.MAX_SCENARIOS` would do.
+        can_be_worse: whether the test could have found b worse if b had failed every pair.
+        least_scenarios: the number of scenarios that a passes (with a margin: of such scenarios)
+            from which the test could find b worse; None if no number would do.
     """
 
     name_a: str
@@ -134,6 +134,8 @@ class Comparison:
     selection_b: ScenarioSelection | None = None
     margin: float | None = None
     needed_scenarios: int | None = None
+    can_be_worse: bool = True
+    least_scenarios: int | None = None
 
     @property
     def passed_a(self) -> int:
@@ -149,6 +151,16 @@ class Comparison:
     def difference(self) -> float | None:
         """The pass rate of b minus that of a, from -1 to 1; None without pairs."""
         return sum(pair.gain for pair in self.pairs) / len(self.pairs) if self.pairs else None
+
+    @property
+    def scenarios(self) -> int:
+        """The number of scenarios with a pair."""
+        return len({pair.sample_id.scenario for pair in self.pairs})
+
+    @property
+    def passed_scenarios(self) -> int:
+        """The number of scenarios of which a pair passed in a: those that can regress."""
+        return len({pair.sample_id.scenario for pair in self.pairs if pair.a.is_passed})
 
     @property
     def repeats(self) -> int:
@@ -192,7 +204,10 @@ class Comparison:
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome: with a margin by `interval`, else by `p_value` below 5 %."""
+        """The outcome: with a margin by `interval`, else by `p_value` below 5 %.
+
+        See `is_powerless` before a decision on `no_difference` or `no_worse`.
+        """
         if not self.pairs:
             return "no_pairs"
         if self.margin is not None and self.interval is not None:
@@ -202,6 +217,17 @@ class Comparison:
         if self.p_value >= ALPHA:
             return "no_difference"
         return "better" if self.passed_b > self.passed_a else "worse"
+
+    @property
+    def is_better(self) -> bool:
+        """Whether b is better than a by the paired test at 5 %."""
+        return self.p_value < ALPHA and self.passed_b > self.passed_a
+
+    @property
+    def is_powerless(self) -> bool:
+        """Whether the outcome is none: b could not have been found worse, and is not better."""
+        is_worse = self.outcome in {"worse", "worse_than_margin"}
+        return not (self.can_be_worse or self.is_better or is_worse)
 
     def __repr__(self) -> str:
         counts = f"{self.passed_a} and {self.passed_b} of {len(self.pairs)} pairs passed"

@@ -5,8 +5,13 @@ Plain arithmetic. Intervals of clustered results are in `statistics`, which impo
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from math import comb
 from statistics import NormalDist
+
+ALPHA = 0.05
+"""The significance level: a difference counts if its p-value is below this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,30 @@ class Interval:
 def rate_of(part: float, whole: float) -> float | None:
     """Return `part` divided by `whole`; None if `whole` is 0."""
     return part / whole if whole else None
+
+
+def is_below(part: int, whole: int, percentage: float) -> bool:
+    """Return whether `part` of `whole` is less than a percentage, exactly.
+
+    The percentage is the decimal number that was written: 57 of 100 is not below 57, 2 of 3 is
+    below 66.7 and not below 66.6. Without a whole nothing is below.
+    """
+    return 100 * part < Fraction(str(percentage)) * whole
+
+
+def below_texts(part: int, whole: int, percentage: float) -> tuple[str, str]:
+    """Return a share that is below a percentage, and the percentage, as different numbers.
+
+    One decimal, or as many as it takes to tell them apart: `0.0` and `50.0`, `66.67` and `66.70`.
+    """
+    limit = Decimal(str(percentage))
+    exponent = limit.as_tuple().exponent
+    digits = max(1, -exponent if isinstance(exponent, int) else 1)
+    while True:
+        share = Decimal(round(Fraction(100 * part, whole or 1) * 10**digits)).scaleb(-digits)
+        if share < limit:
+            return f"{share:.{digits}f}", f"{limit:.{digits}f}"
+        digits += 1
 
 
 def share_of(verdicts: Iterable[bool]) -> Share:

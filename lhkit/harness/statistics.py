@@ -6,10 +6,11 @@ not samples.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from lhkit.errors import importing
-from lhkit.harness.rates import Interval
+from lhkit.harness.rates import ALPHA, Interval
 
 with importing("eval"):
     import numpy as np
@@ -202,6 +203,38 @@ def needed_scenarios(clusters: Iterable[Sequence[int]], margin: float) -> int | 
     return -(-enough // step) * step
 
 
+def least_scenarios(clusters: Iterable[Sequence[int]], margin: float) -> int | None:
+    """Return the number of scenarios at which a margin could be found exceeded at all.
+
+    Args:
+        clusters: the worst differences that could be observed, as for `difference_interval`.
+        margin: the margin, 0 to 1: a decrease of this size.
+
+    Returns:
+        The smallest number of such clusters with which `difference_interval` is below `-margin`;
+        None if `MAX_SCENARIOS` do not suffice.
+    """
+    filled = [each for each in clusters if each]
+    improved, regressed, sizes = _flip_counts(filled)
+    if float((improved - regressed).sum() / sizes.sum()) + margin > -_CLOSEST:
+        return None
+    odds = np.full(len(filled), 1 / len(filled))
+
+    def is_enough(n: int) -> bool:
+        _, high = difference_limits(n * odds[np.newaxis], improved, regressed, sizes)
+        return bool(high[0] < -margin)
+
+    below, enough = 0, 1
+    while not is_enough(enough):
+        below, enough = enough, 2 * enough
+        if below >= MAX_SCENARIOS:
+            return None
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        below, enough = (below, middle) if is_enough(middle) else (middle, enough)
+    return enough
+
+
 def _flip_counts(clusters: Sequence[Sequence[int]]) -> tuple[_Numbers, _Numbers, _Numbers]:
     """Return the improvements, regressions and pairs of each cluster."""
     rows = [(each.count(1), each.count(-1), len(each)) for each in clusters]
@@ -279,6 +312,11 @@ def sign_flip(differences: Iterable[int], *, mid_p: bool = False) -> float:
         probabilities[centre + observed] + (probabilities[centre - observed] if observed else 0.0)
     )
     return min(1.0, beyond + (same / 2 if mid_p else same))
+
+
+def least_passing() -> int:
+    """Return the fewest scenarios whose loss is significant: all fail that passed before."""
+    return next(n for n in count(1) if sign_flip([-1] * n) < ALPHA)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.pairs import ALPHA, Arm, Comparison, Divergence, Ratio
-from lhkit.harness.rates import Interval, Share
+from lhkit.harness.pairs import Arm, Comparison, Divergence, Ratio
+from lhkit.harness.rates import ALPHA, Interval, Share
 from lhkit.harness.record import FalseClaim, SampleId, Severity
 from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
@@ -593,14 +593,16 @@ def change_text(change: Change, catalog: Catalog) -> str:
     return f"{what}{where}: {change.before} → {change.after}"
 
 
-def shortened_list(names: Sequence[str]) -> str:
+def shortened_list(names: Sequence[str], *, most: int = _SHOWN_NAMES) -> str:
     """Return the first names and the number of further ones."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" … +{more}" if more > 0 else "")
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" … +{more}" if more > 0 else "")
 
 
 def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
     """Return the outcome of a comparison in a sentence; if undecided, with what would decide."""
+    if comparison.is_powerless:
+        return _powerless_sentence(comparison, catalog)
     outcome = catalog.text(
         f"compare.{comparison.outcome}",
         a=comparison.name_a,
@@ -617,6 +619,23 @@ def comparison_sentence(comparison: Comparison, catalog: Catalog) -> str:
         return f"{outcome} {catalog.text('compare.needed_none')}"
     key, count = f"compare.needed{'_repeats' * (repeats > 1)}", f"{needed:,}"
     return f"{outcome} {catalog.text(key, count=count, repeats=repeats)}"
+
+
+def _powerless_sentence(comparison: Comparison, catalog: Catalog) -> str:
+    """Return that b could not have been found worse, and from how many scenarios it could."""
+    key, least = "powerless", comparison.least_scenarios
+    if comparison.margin is not None:
+        key = "powerless_margin" if least is not None else "powerless_never"
+    return catalog.text(
+        f"compare.{key}",
+        a=comparison.name_a,
+        b=comparison.name_b,
+        passed=comparison.passed_scenarios,
+        scenarios=comparison.scenarios,
+        p=p_value(comparison.p_value),
+        margin=f"{comparison.margin or 0:g}",
+        least=f"{least or 0:,}",
+    )
 
 
 def divergence_line(divergence: Divergence, catalog: Catalog) -> str:

@@ -232,8 +232,8 @@ def require_vllm() -> None:
 def _no_vllm(python: str) -> MissingPackageError:
     return MissingPackageError(
         f"vLLM is not installed in {python}. Install it for this machine (in a clone on Linux "
-        "x86_64: `make venv`), use --runtime llama.cpp, or give the address of a server with "
-        "--base-url."
+        "x86_64: `make venv`), use --runtime llama.cpp (`pip install 'lhkit[local]'`), or give the "
+        "address of a server with --base-url."
     )
 
 

@@ -45,6 +45,8 @@ BAD: list[tuple[str, str]] = [
             (EVAL, "--max-p95-ttft", "0 x"),
             (EVAL, "--max-prompt-tokens", "0 1.5 x"),
             (EVAL, "--margin", "-1 101 nan x"),
+            (EVAL, "--max-regressions", "-1 1.5 nan x"),
+            ("compare a b", "--max-regressions", "-1 x"),
             ("mutate one.yaml", "--fail-under", "-1 101 nan x"),
             ("accept run sample", "--turn", f"-1 {HUGE}"),
             ("accept run sample", "--call", f"-1 {HUGE}"),

@@ -1,6 +1,7 @@
 """`lhkit init`, and the `lhkit.toml` of a folder."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -14,6 +15,7 @@ from lhkit.cli.lint import LintOptions, lint_paths
 from lhkit.cli.mutate import MutateOptions, mutate_paths
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
+from tests.children import search_paths
 
 pytestmark = pytest.mark.anyio
 ENGLISH = Settings(locale="en")
@@ -77,3 +79,26 @@ async def test_project_file_that_is_invalid_is_named(project: Path, text: str) -
 
 def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+@pytest.mark.slow
+def test_init_workflow_stops_at_a_regression_once_a_run_is_accepted(tmp_path: Path) -> None:
+    project = tmp_path / "demo"
+    environment = {**search_paths(), "LHKIT_LOCALE": "en", "LHKIT_CACHE_DIR": str(tmp_path / "c")}
+    summary = tmp_path / "summary.md"
+    environment["GITHUB_STEP_SUMMARY"] = str(summary)
+
+    def bash(script: str, folder: Path = project) -> int:
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+        return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+    assert bash("lhkit init demo", tmp_path) == 0
+    workflow = yaml.safe_load((project / ".github/workflows/lhkit.yml").read_text("utf-8"))
+    steps = workflow["jobs"]["scenarios"]["steps"]
+    gate, report = (step["run"] for step in steps[-2:])
+    assert bash(gate.replace("eval .", "eval . --model silent")) == 0, "no run is accepted yet"
+    assert bash("lhkit eval . --model gold --name accepted && cp -r runs/accepted accepted") == 0
+    assert bash(gate.replace("eval .", "eval . --model gold")) == 0
+    assert bash(gate.replace("eval .", "eval . --model silent")) == 1
+    assert bash(report) == 0
+    assert "Regressions: 3 scenarios passed in accepted" in summary.read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """docs/ci: the workflow and the action are valid, and the action's shell steps do what they say."""
 
+import json
 import os
 import re
 import stat
@@ -22,9 +23,19 @@ GH = """\
 echo "$@" >> calls.txt
 case "$*" in
   *--paginate*) cat known-comment.txt 2> /dev/null || true ;;
+  *) if [ -e fork.txt ]; then echo 'gh: Resource not accessible (HTTP 403)' >&2; exit 1; fi ;;
 esac
 """
 """Stands for GitHub's command: it writes down what it was called with."""
+
+FAKE_LHKIT = """\
+#!{python}
+import json, os, pathlib, sys
+pathlib.Path("arguments.json").write_text(json.dumps(sys.argv[1:]), encoding="utf-8")
+print("what was said in the end: <b>no server</b>")
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+"""Stands for lhkit: it writes down its arguments."""
 
 
 @pytest.mark.slow
@@ -66,10 +77,161 @@ def test_action_scores_reports_and_renews_one_comment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_action_writes_no_comment_where_nothing_could_be_scored(tmp_path: Path) -> None:
+def test_action_comments_the_reason_where_nothing_could_be_scored(tmp_path: Path) -> None:
     write_project(tmp_path)
+    (tmp_path / "comment.md").write_text("## ✅ of an earlier job\n", encoding="utf-8")
     assert run_action(tmp_path, model="gold", toolset="kitchen.py:missing") == 2
-    assert not (tmp_path / "calls.txt").exists()
+    comment = (tmp_path / "body.md").read_text(encoding="utf-8")
+    assert comment.startswith("<!-- lhkit -->\n## ❌ `candidate`\n\nExit code 2")
+    assert "kitchen.py:missing" in comment
+    assert "earlier job" not in comment
+
+
+ALWAYS = ["--toolset", "kitchen.py:toolset", "--model", "gold", "--name", "candidate"]
+FILES = ["--markdown", "comment.md", "--html", "report.html", "--junit", "junit.xml"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("", []),
+        ("  \n\t\n", []),
+        ("--limit 14 --fail-under 85", ["--limit", "14", "--fail-under", "85"]),
+        ("--limit 14\n--fail-under 85\n", ["--limit", "14", "--fail-under", "85"]),
+        ("--limit 14\r\n--fail-under 85\r\n", ["--limit", "14", "--fail-under", "85"]),
+        ("--limit 14 \\\n  --fail-under 85 \\\n", ["--limit", "14", "--fail-under", "85"]),
+        ("--limit 14 \\  \n  --fail-under 85\\", ["--limit", "14", "--fail-under", "85"]),
+        ("--limit\\\r\n 14\t--seed\t3", ["--limit", "14", "--seed", "3"]),
+        ("\n\n--limit 14\n\n\n--seed 3", ["--limit", "14", "--seed", "3"]),
+        ("# first\n--limit 14 # the rest\n#--seed 3\n", ["--limit", "14"]),
+        ("# it's \\\n--limit 14", ["--limit", "14"]),
+        ("--only a#2 --only 'b#1'", ["--only", "a#2", "--only", "b#1"]),
+        ("--tag 'two words' --tag \"세 단어 더\"", ["--tag", "two words", "--tag", "세 단어 더"]),
+        ("--tag='two words'x", ["--tag=two wordsx"]),
+        ("--tag \"it's\" --tag 'say \"hi\"'", ["--tag", "it's", "--tag", 'say "hi"']),
+        ("--tag 'two\nlines'", ["--tag", "two\nlines"]),
+        (r'--tag "a \"b\" c" --tag d\ e', ["--tag", 'a "b" c', "--tag", "d e"]),
+        ("--only ac01-* --only 'k*'", ["--only", "ac01-*", "--only", "k*"]),
+        ("--tag $HOME --tag \"$(id)\" --tag `id`",
+         ["--tag", "$HOME", "--tag", "$(id)", "--tag", "`id`"]),
+        ("--tag a;id --tag b|c&d>e", ["--tag", "a;id", "--tag", "b|c&d>e"]),
+        ("--tag ''", ["--tag", ""]),
+        ("--name 다른이름", ["--name", "다른이름"]),
+    ],
+)  # fmt: skip
+def test_action_reads_options_as_words_of_a_shell(
+    tmp_path: Path, options: str, words: list[str]
+) -> None:
+    write_fakes(tmp_path)
+    (tmp_path / "ac01-file.txt").touch()
+    assert run_action(tmp_path, model="gold", options=options) == 0
+    assert arguments(tmp_path) == ["eval", "kitchen.yaml", *ALWAYS, *words, *FILES]
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "paths"),
+    [
+        ("one.yaml two.yaml", ["one.yaml", "two.yaml"]),
+        ("one.yaml\ntwo.yaml\n\n", ["one.yaml", "two.yaml"]),
+        ("'my scenarios/한글.yaml'\r\n\ttwo.yaml", ["my scenarios/한글.yaml", "two.yaml"]),
+        ("# all\nscenarios/*.yaml", ["scenarios/*.yaml"]),
+    ],
+)
+def test_action_reads_scenarios_of_several_lines(
+    tmp_path: Path, scenarios: str, paths: list[str]
+) -> None:
+    write_fakes(tmp_path)
+    assert run_action(tmp_path, model="gold", scenarios=scenarios) == 0
+    assert arguments(tmp_path) == ["eval", *paths, *ALWAYS, *FILES]
+
+
+@pytest.mark.parametrize("name", ["options", "scenarios"])
+@pytest.mark.parametrize("text", ["--limit 14\n--tag 'open\n", 'a "b', "it's"])
+def test_action_refuses_a_quote_without_an_end(tmp_path: Path, name: str, text: str) -> None:
+    write_fakes(tmp_path)
+    assert run_action(tmp_path, model="gold", **{name: text}) == 2
+    assert not (tmp_path / "arguments.json").exists()
+    comment = (tmp_path / "body.md").read_text(encoding="utf-8")
+    assert f"the input {name} has a quote without an end" in comment
+
+
+def test_action_passes_baseline_margin_and_regressions(tmp_path: Path) -> None:
+    write_fakes(tmp_path)
+    inputs = {"baseline": "my runs/accepted", "max_regressions": "0", "margin": "3"}
+    assert run_action(tmp_path, model="gold", **inputs) == 0
+    given = ["--baseline", "my runs/accepted", "--max-regressions", "0", "--margin", "3"]
+    assert arguments(tmp_path)[6:12] == given
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 70, 130])
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_action_ends_with_the_exit_code_of_eval(tmp_path: Path, code: int, is_fork: bool) -> None:
+    write_fakes(tmp_path, code)
+    if is_fork:
+        (tmp_path / "fork.txt").touch()
+    assert run_action(tmp_path, model="gold") == code
+    assert "--method POST" in (tmp_path / "calls.txt").read_text(encoding="utf-8")
+    comment = (tmp_path / "body.md").read_text(encoding="utf-8")
+    assert f"Exit code {code}" in comment
+    assert "&lt;b&gt;no server&lt;/b&gt;" in comment
+    output = (tmp_path / "output.txt").read_text(encoding="utf-8")
+    assert ("::warning::" in output) == is_fork
+
+
+def test_action_fails_where_the_eval_step_itself_broke(tmp_path: Path) -> None:
+    last = ACTION["runs"]["steps"][-1]
+    assert last["if"] == "always()"
+    assert run_step(last, {"steps.eval.outputs.exit-code": ""}, tmp_path) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inputs", "code", "texts"),
+    [
+        ({"options": "--limit 3\n--fail-under 85\n"}, 1, ["## ❌", "0.0% is below 85.0%"]),
+        ({"options": "--max-p95-turn 0.001ms"}, 1, ["## ❌", "The p95 of a user turn"]),
+        ({"baseline": "accepted"}, 4, ["## ❔", "Exit code 4", "can only fail from 6 on"]),
+        ({"baseline": "accepted", "margin": "3"}, 4, ["## ❔", "Cannot tell whether"]),
+        ({"baseline": "accepted", "max_regressions": "0"}, 1, ["## ❌", "at most 0 may: "]),
+        ({"options": "--exit-zero --fail-under '85'"}, 0, ["## ⚠️", "0.0% is below 85.0%"]),
+        ({}, 0, ["## ✅", "Exit code 0"]),  # no threshold: failed samples stop nothing
+    ],
+)
+def test_action_comment_has_verdict_and_reason_of_the_job(
+    tmp_path: Path, inputs: dict[str, str], code: int, texts: list[str]
+) -> None:
+    write_project(tmp_path)
+    if "baseline" in inputs:
+        assert run_action(tmp_path, model="gold") == 0
+        (tmp_path / "runs" / "candidate").rename(tmp_path / "accepted")
+    assert run_action(tmp_path, model="silent", **inputs) == code
+    comment = (tmp_path / "body.md").read_text(encoding="utf-8")
+    assert all(text in comment for text in texts), comment[:1500]
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8").endswith(comment[15:])
+
+
+@pytest.mark.slow
+def test_action_comment_groups_repeats(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    assert run_action(tmp_path, model="silent", options="--repeats 3") == 0
+    comment = (tmp_path / "body.md").read_text(encoding="utf-8")
+    assert comment.count("<details>") == 3
+    assert comment.count("3 of 3 did not pass") == 3
+    assert len(comment.splitlines()) < 120
+
+
+def write_fakes(folder: Path, code: int = 0) -> None:
+    fake = FAKE_LHKIT.format(python=sys.executable).replace('"CODE", "0"', f'"CODE", "{code}"')
+    for name, text in (("gh", GH), ("lhkit", fake)):
+        file = folder / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+
+def arguments(folder: Path) -> list[str]:
+    found: list[str] = json.loads((folder / "arguments.json").read_text(encoding="utf-8"))
+    return found
 
 
 def write_project(folder: Path) -> None:
@@ -89,7 +251,8 @@ def run_action(folder: Path, **inputs: str) -> int:
     given = {
         name: inputs.get(name.replace("-", "_"), declared.get("default", ""))
         for name, declared in ACTION["inputs"].items()
-    } | {"scenarios": "kitchen.yaml"}
+    }
+    given["scenarios"] = inputs.get("scenarios", "kitchen.yaml")
     given["toolset"] = inputs.get("toolset", "kitchen.py:toolset")
     expressions = {f"inputs.{name}": value for name, value in given.items()} | {
         "github.token": "t",
@@ -119,4 +282,6 @@ def run_step(step: dict[str, Any], expressions: dict[str, str], folder: Path) ->
         )
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    with (folder / "output.txt").open("ab") as file:
+        file.write(done.stdout + done.stderr)
     return done.returncode

@@ -413,7 +413,7 @@ def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("--ray", "local"), 3, "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
+        (("--ray", "local"), 2, "Ray is not installed. Install it with `pip install 'lhkit[ray]'`"),
         (
             ("--ray", "ray://head:10001"),
             2,

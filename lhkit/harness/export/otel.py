@@ -37,9 +37,9 @@ def trace_lines(run: Run) -> Iterator[bytes]:
     Raises:
         MissingPackageError: the SDK is not installed.
     """
-    for request in _requests(run):
+    with importing("eval"):
         from google.protobuf import json_format
-
+    for request in _requests(run):
         line = json_format.MessageToDict(request, use_integers_for_enums=True)
         for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]:
             for key in filter(span.get, _IDS):  # as Base64 in Protobuf's JSON

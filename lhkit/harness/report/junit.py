@@ -16,10 +16,17 @@ from lhkit.harness.transcript import transcript, xml_text
 from lhkit.locales import Catalog
 
 _TRANSCRIPT_CHARS: Final = 20_000
+_INFRASTRUCTURE: Final = 3
+"""The exit code of an infrastructure error."""
 
 
 def junit_xml(
-    run: Run, catalog: Catalog, *, name: str, findings: Sequence[str] | None = None
+    run: Run,
+    catalog: Catalog,
+    *,
+    name: str,
+    findings: Sequence[str] | None = None,
+    exit_code: int | None = None,
 ) -> str:
     """Return the run as an XML document.
 
@@ -29,6 +36,7 @@ def junit_xml(
         name: the name of the run.
         findings: the thresholds that are not reached, as sentences: a suite of one case; None if
             there were none.
+        exit_code: the exit code that they led to: 3 (infrastructure error) is an `error`.
     """
     summary = run.summary()
     root = _element("testsuites", name, run.records)
@@ -45,23 +53,24 @@ def junit_xml(
         suite.extend(_case(record, catalog, name) for record in records)
         root.append(suite)
     if findings is not None:
-        root.append(_thresholds(findings, catalog, name))
-        for attribute in ("tests", "failures"):
+        kind = "error" if exit_code == _INFRASTRUCTURE else "failure"
+        root.append(_thresholds(findings, kind, catalog, name))
+        for attribute in ("tests", "failures", "errors"):
             count = int(root.get(attribute, "0")) + int(root[-1].get(attribute, "0"))
             root.set(attribute, str(count))
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def _thresholds(findings: Sequence[str], catalog: Catalog, name: str) -> ET.Element:
-    """Return a suite with one case for all thresholds."""
+def _thresholds(findings: Sequence[str], kind: str, catalog: Catalog, name: str) -> ET.Element:
+    """Return a suite with one case for all thresholds: a `kind`, failure or error, if missed."""
     title = catalog.text("report.thresholds")
-    failures = str(int(bool(findings)))
-    counts = {"tests": "1", "failures": failures, "errors": "0", "skipped": "0", "time": "0.000"}
+    counts = {"tests": "1", "failures": "0", "errors": "0", "skipped": "0", "time": "0.000"}
     suite = ET.Element("testsuite", {"name": title, **counts})
     case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=title, time="0.000")
     if findings:
-        failure = ET.SubElement(case, "failure", message=xml_text(findings[0]), type="threshold")
+        suite.set(f"{kind}s", "1")
+        failure = ET.SubElement(case, kind, message=xml_text(findings[0]), type="threshold")
         failure.text = xml_text("\n".join(findings))
     return suite
 

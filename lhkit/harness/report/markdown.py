@@ -5,13 +5,14 @@ format, link or mention anybody.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
 from lhkit.harness.html import failures_first
 from lhkit.harness.metrics import Summary
-from lhkit.harness.pairs import Comparison, first_divergence
+from lhkit.harness.pairs import Comparison, Pair, first_divergence
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.metadata import eval_command
 from lhkit.harness.results import Run
@@ -22,6 +23,7 @@ from lhkit.harness.tables import (
     comparison_table,
     divergence_line,
     pass_rates,
+    shortened_list,
 )
 from lhkit.harness.transcript import transcript
 from lhkit.locales import Catalog
@@ -31,10 +33,12 @@ MAX_CHARS: Final = 65_000
 """Slightly below the limit of a comment on GitHub."""
 
 _MARKS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INVALID: "⚠️"}
+_EXIT_MARKS = {0: "✅", 1: "❌", 3: "⚠️", 4: "❔"}
 _LINE_CHARS = 200
 _TRANSCRIPT_CHARS = 3_000
 _MAX_REASONS = 8
 _MAX_FLIPS = 20
+_MAX_REMARKS = 20
 
 
 def markdown(
@@ -44,6 +48,8 @@ def markdown(
     name: str,
     comparison: Comparison | None = None,
     findings: Sequence[str] | None = None,
+    exit_code: int | None = None,
+    remarks: Sequence[str] = (),
     max_chars: int = MAX_CHARS,
 ) -> str:
     """Return the run as Markdown of at most `max_chars` characters.
@@ -54,11 +60,14 @@ def markdown(
         name: the name of the run.
         comparison: with an earlier run.
         findings: the thresholds that are not reached, as sentences; None if there were none.
+        exit_code: the exit code that the thresholds led to, which then decides the mark in the
+            title; None without thresholds.
+        remarks: sentences that belong to the findings.
         max_chars: the limit; the last line then reports the number of omitted failures.
     """
     summary = run.summary()
     lines = (
-        *_head_lines(run, summary, catalog, name, findings),
+        *_head_lines(run, summary, catalog, name, findings, exit_code, remarks),
         *(() if comparison is None else _comparison_lines(comparison, catalog)),
         *_metadata_lines(run, summary, catalog),
     )
@@ -68,44 +77,68 @@ def markdown(
         key = "report.no_failures" if run.records else "report.no_samples"
         return f"{head}\n{catalog.text(key)}\n"[:max_chars]
     head = f"{head}\n### {catalog.text('report.failures')}\n\n"
-    return _with_failures(head, failed, catalog, max_chars)
+    samples = Counter(record.sample_id.scenario for record in run.records)
+    return _with_failures(head, failed, samples, catalog, max_chars)
 
 
-def _with_failures(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: int) -> str:
-    """Return the head, the failures that fit, and the number of those that do not."""
-    parts, used = [head], len(head)
-    for number, record in enumerate(failed):
-        part = _failure(record, catalog)
-        cut = f"\n**{catalog.text('report.cut', count=len(failed) - number)}**\n"
+def _with_failures(
+    head: str,
+    failed: Sequence[SampleRecord],
+    samples: Mapping[str, int],
+    catalog: Catalog,
+    max_chars: int,
+) -> str:
+    """Return the head, the failures that fit by scenario, and the number of those that do not."""
+    parts, used, left = [head], len(head), len(failed)
+    by_scenario: dict[str, list[SampleRecord]] = {}
+    for record in failed:
+        by_scenario.setdefault(record.sample_id.scenario, []).append(record)
+    for scenario, records in by_scenario.items():
+        part = _failure(records, samples[scenario], catalog)
+        cut = f"\n**{catalog.text('report.cut', count=left)}**\n"
         if used + len(part) + len(cut) > max_chars:
             return "".join(parts)[: max_chars - len(cut)] + cut
         parts.append(part)
         used += len(part)
+        left -= len(records)
     return "".join(parts)
 
 
 def _head_lines(
-    run: Run, summary: Summary, catalog: Catalog, name: str, findings: Sequence[str] | None
+    run: Run,
+    summary: Summary,
+    catalog: Catalog,
+    name: str,
+    findings: Sequence[str] | None,
+    exit_code: int | None,
+    remarks: Sequence[str],
 ) -> Iterator[str]:
     total = summary.total
     has_failed = total.failed or total.invalid or total.escaped or findings
-    yield f"## {_MARKS[Verdict.FAIL if has_failed else Verdict.PASS]} {code(name)}"
+    mark = _MARKS[Verdict.FAIL if has_failed else Verdict.PASS]
+    if exit_code is not None:  # that of the job: samples may fail where no threshold is missed
+        mark = _EXIT_MARKS.get(exit_code, mark) if exit_code or not findings else "⚠️"
+    yield f"## {mark} {code(name)}"
     yield ""
+    if exit_code is not None:
+        yield catalog.text(f"report.exit_{exit_code}")
+        yield ""
     if findings is not None:
         sentences = findings or (catalog.text("report.thresholds_reached"),)
-        yield from _block(printable("\n".join(sentences)))
+        more = [remark for remark in remarks if remark not in sentences][:_MAX_REMARKS]
+        yield from _block(printable("\n".join([*sentences, *more])))
         yield ""
     yield from table_lines(pass_rates(summary, catalog, toolset=run.toolset))
 
 
 def _metadata_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str]:
-    values = {
-        "commit": run.manifest.git_commit or "",
-        "command": eval_command(run, summary),
-    }
-    for name, value in values.items():
-        if value:
-            yield f"- {catalog.text(f'report.metadata.{name}')}: {code(value)}"
+    if commit := run.manifest.git_commit:
+        yield f"- {catalog.text('report.metadata.commit')}: {code(commit)}"
+        yield ""
+    if command := eval_command(run, summary):  # a block: to be copied whole
+        yield f"{catalog.text('report.metadata.command')}:"
+        yield ""
+        yield from _block(printable(command))
     yield ""
 
 
@@ -149,40 +182,80 @@ def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]
     yield ""
     yield from table_lines(comparison_table(comparison, catalog))
     for key, pairs in comparison.flips.items():
-        names = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_MAX_FLIPS])
-        more = " …" if len(pairs) > _MAX_FLIPS else ""
+        by_scenario: dict[str, list[Pair]] = {}
+        for pair in pairs:
+            by_scenario.setdefault(pair.sample_id.scenario, []).append(pair)
+        shown = [*by_scenario.values()][:_MAX_FLIPS]
+        names = ", ".join(_flip_name(repeats) for repeats in shown)
+        more = " …" if len(by_scenario) > _MAX_FLIPS else ""
         yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {names}{more}"
-        for pair in pairs[:_MAX_FLIPS]:
+        for pair, *_ in shown:  # repeats are similar, so only one of them is shown
             if divergence := first_divergence(pair.a, pair.b):
                 place = f"{code(str(pair.sample_id))} {divergence_line(divergence, catalog)}"
                 yield f"  - {place}: {code(divergence.a)} | {code(divergence.b)}"
     yield ""
 
 
-def _failure(record: SampleRecord, catalog: Catalog) -> str:
-    reasons = [
-        one_line(reason, max_chars=_LINE_CHARS)
-        for reason in record.judgement.reasons[:_MAX_REASONS]
-    ]
-    texts = (str(record.sample_id), record.ac, *reasons[:1])
+def _flip_name(pairs: Sequence[Pair]) -> str:
+    """Return the sample of a pair, or the scenario of several and their number."""
+    first = pairs[0].sample_id
+    return code(str(first)) if len(pairs) == 1 else f"{code(first.scenario)} × {len(pairs)}"
+
+
+def _failure(records: Sequence[SampleRecord], samples: int, catalog: Catalog) -> str:
+    """Return the samples of a scenario that did not pass, with the conversation of the first.
+
+    Args:
+        records: the samples that did not pass.
+        samples: the number of all samples of the scenario.
+        catalog: the locale's texts.
+    """
+    first = records[0]
+    texts = [first.ac, *first.judgement.reasons[:1]]
+    if samples == 1:
+        texts = [str(first.sample_id), *texts]
+    else:
+        count = catalog.text("report.not_passed", count=len(records), samples=samples)
+        texts = [first.sample_id.scenario, count, *texts]
     line = " · ".join(f"<code>{escape(one_line(t, max_chars=_LINE_CHARS))}</code>" for t in texts)
     return "\n".join(
         [
-            f"<details><summary>{_MARKS[record.judgement.verdict]} {line}</summary>",
+            f"<details><summary>{_MARKS[first.judgement.verdict]} {line}</summary>",
             "",
-            *(f"- {code(reason)}" for reason in reasons),
-            *(
-                f"- **{catalog.text(f'table.{violation.severity}')}** {code(violation.code)} "
-                f"{code(violation.detail)}".rstrip()
-                for violation in record.judgement.violations
-            ),
+            *_reason_lines(records, is_single=samples == 1),
+            *_violation_lines(records, catalog),
             "",
-            *_block(transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS)),
+            *_block(transcript(first, catalog, max_chars=_TRANSCRIPT_CHARS)),
             "",
             "</details>",
             "",
         ]
     )
+
+
+def _reason_lines(records: Iterable[SampleRecord], *, is_single: bool) -> Iterator[str]:
+    """Yield the reasons; those of several samples once, below the samples that share them."""
+    by_reasons: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        reasons = tuple(record.judgement.reasons[:_MAX_REASONS])
+        by_reasons.setdefault(reasons, []).append(str(record.sample_id))
+    for reasons, names in by_reasons.items():
+        if not is_single:
+            yield f"- {code(shortened_list(names))}"
+        indent = "" if is_single else "  "
+        yield from (f"{indent}- {code(reason)}" for reason in reasons)
+
+
+def _violation_lines(records: Iterable[SampleRecord], catalog: Catalog) -> Iterator[str]:
+    """Yield each violation, once if several samples have it."""
+    counts = Counter(
+        (violation.severity, violation.code, violation.detail)
+        for record in records
+        for violation in record.judgement.violations
+    )
+    for (severity, name, detail), count in counts.items():
+        line = f"- **{catalog.text(f'table.{severity}')}** {code(name)} {code(detail)}".rstrip()
+        yield line + (f" × {count}" if count > 1 else "")
 
 
 def code(text: str) -> str:

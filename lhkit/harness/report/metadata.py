@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lhkit.harness.metrics import Summary
@@ -10,6 +10,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.tables import time_line
 from lhkit.locales import Catalog
 from lhkit.responses import ModelIdentity
+from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import percent
 
 
@@ -37,13 +38,24 @@ _MODEL = re.compile(r"[\w./@][\w./:@+-]*")
 _URL = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
 
 
-def eval_command(run: Run, summary: Summary) -> str:
-    """Return the `lhkit eval` command that repeats a run; empty if the model is not known.
+_MCP_FILE = re.compile(r"mcp:(https?://[\w.:/\[\]-]+|[\w./-]+(\.toml|\.json#[\w.-]+))")
+_TOOLSET = re.compile(r"\w[\w.-]*")
+_FILES = ("--html", "--markdown", "--junit")
+_MAX_COMMAND_CHARS = 4_000
 
-    It is built from the validated identity of the model, because readers copy it and the manifest's
-    own `command` is not trusted. Toolset, scenario files and limit are not part of it.
+
+def eval_command(run: Run, summary: Summary) -> str:
+    """Return the `lhkit eval` command that repeats a run, to be pasted; empty if it is not known.
+
+    It is the command that was typed. Readers copy it, and a manifest may come from others: so it
+    must be one of `lhkit eval` with printable words, names no program of an MCP server, and files
+    that it would write are left out. Otherwise it is built from the model's validated identity and
+    the name of the toolset, without the scenario files.
     """
-    if not summary.models:
+    typed = _typed_words(run.manifest.command)
+    if typed and _may_be_pasted(typed):
+        return shlex.join(["lhkit", "eval", *typed])
+    if not summary.models or not _TOOLSET.fullmatch(run.toolset):
         return ""
     model = summary.models[0]
     urls = model.base_url.split()
@@ -58,10 +70,36 @@ def eval_command(run: Run, summary: Summary) -> str:
     options += [word for url in urls for word in ("--base-url", url)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
+    # only the name is known, not where it is: the command then ends with that, and runs no others
+    options += ["--toolset", run.toolset] if run.toolset != DEFAULT_TOOLSET else []
     repeats = run.manifest.repeats
     options += ["--repeats", str(repeats)] if repeats != 1 else []
     options += ["--variants"] if any(r.sample_id.wording for r in run.records) else []
     return shlex.join(["lhkit", "eval", *options])
+
+
+def _typed_words(command: Sequence[str]) -> list[str]:
+    """Return the words after `lhkit eval` without report files; empty for another command."""
+    if [*command[:2]] != ["lhkit", "eval"]:
+        return []
+    words, rest = [], iter(command[2:])
+    for word in rest:
+        if word in _FILES:
+            next(rest, None)
+        elif not word.startswith(tuple(f"{option}=" for option in _FILES)):
+            words.append(word)
+    return words
+
+
+def _may_be_pasted(words: Sequence[str]) -> bool:
+    """Return whether quoted words only name files, models, addresses and numbers."""
+    values = [word.partition("=")[2] if word.startswith("--") else word for word in words]
+    return (
+        sum(map(len, words)) <= _MAX_COMMAND_CHARS
+        and all(word.isprintable() for word in words)
+        and all(_MCP_FILE.fullmatch(v) for v in values if v.startswith("mcp:"))
+        and all(_URL.fullmatch(v) for v in values if "://" in v and not v.startswith("mcp:"))
+    )
 
 
 def _model(model: ModelIdentity) -> str:

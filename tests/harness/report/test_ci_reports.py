@@ -1,6 +1,7 @@
 """Markdown and JUnit XML for a pull request: complete, truncated, inert."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -111,6 +112,62 @@ def test_markdown_with_a_baseline_has_a_comparison() -> None:
     assert "### Comparison with the baseline" in shown
     assert "| pass rate, in points | 1/1 100% | 0/1 0% |" in shown
     assert "- Regressions (1): `one`" in shown
+
+
+def test_markdown_groups_the_repeats_of_a_scenario() -> None:
+    first = full_record("one")
+    other = replace(
+        full_record("one", repeat=2),
+        judgement=replace(first.judgement, reasons=("another reason",)),
+    )
+    passed = full_record("one", repeat=3, verdict=Verdict.PASS, violations=())
+    run = run_of(first, full_record("one", repeat=1), other, passed, full_record("two"))
+    shown = markdown(run, ENGLISH, name="x")
+    assert shown.count("<details>") == 2
+    assert "<code>one</code> · <code>3 of 4 did not pass</code>" in shown
+    assert "❌ <code>two</code> · <code>AC-4</code>" in shown
+    group = shown.partition("<code>one</code>")[2].partition("</details>")[0]
+    assert "- `one, one#2`\n  - `turn 0: add_note.text: does not match 우유`" in group
+    assert "- `one#3`\n  - `another reason`" in group
+    assert "`unconfirmed_write`" in group
+    assert group.count("`unconfirmed_write`") == 1
+    assert group.count("User: ") == 1  # one conversation
+
+
+def test_markdown_groups_regressions_by_scenario() -> None:
+    good = [full_record("one", repeat=n, verdict=Verdict.PASS, violations=()) for n in range(3)]
+    bad = [full_record("one", repeat=n) for n in range(3)]
+    before, after = run_of(*good, name="before"), run_of(*bad, name="b")
+    shown = markdown(after, ENGLISH, name="b", comparison=compare(before, after))
+    assert "- Regressions (3): `one` × 3\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("code_", "findings", "mark", "sentence"),
+    [
+        (0, (), "✅", "Every threshold is reached."),
+        (0, ("too low",), "⚠️", "too low"),
+        (1, ("too low",), "❌", "too low"),
+        (3, ("no server",), "⚠️", "no server"),
+        (4, ("who knows",), "❔", "who knows"),
+    ],
+)
+def test_reports_have_the_exit_code_and_its_reasons(
+    code_: int, findings: tuple[str, ...], mark: str, sentence: str
+) -> None:
+    shown = markdown(FULL_RUN, ENGLISH, name="x", findings=findings, exit_code=code_)
+    assert shown.startswith(f"## {mark} `x`\n\nExit code {code_}: ")
+    assert f"```text\n{sentence}\n```" in shown
+    xml = junit_xml(FULL_RUN, ENGLISH, name="x", findings=findings, exit_code=code_)
+    root = ET.fromstring(xml)  # noqa: S314 - our own
+    suite = root.findall("testsuite[@name='Thresholds']")[0]
+    kind = "error" if code_ == 3 else "failure"
+    assert [element.tag for element in suite.iter() if element.get("type")] == [kind] * len(
+        findings
+    )
+    for attribute in ("failures", "errors"):
+        total = sum(int(each.get(attribute, "0")) for each in root)
+        assert int(root.get(attribute, "0")) == total
 
 
 def parsed(run: Run, catalog: Catalog) -> ET.Element:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import shlex
 from dataclasses import replace
 from functools import cache
 
@@ -138,6 +139,56 @@ def test_eval_command_is_not_that_of_the_manifest(typed: list[str]) -> None:
     run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"command": typed}))
     assert eval_command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
     assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("eval . --model m --name x", "lhkit eval . --model m --name x"),
+        (
+            "eval 'my scenarios/새 것.yaml' --toolset 'my tools.py:toolset' --only 'a*' --tag '$x'",
+            "lhkit eval 'my scenarios/새 것.yaml' --toolset 'my tools.py:toolset' --only 'a*' "
+            "--tag '$x'",
+        ),
+        (
+            "eval a.yaml --toolset mcp:mcp.json#notes --base-url=http://127.0.0.1:8000",
+            "lhkit eval a.yaml --toolset 'mcp:mcp.json#notes' --base-url=http://127.0.0.1:8000",
+        ),
+        ('eval a.yaml --tag "it\'s"', "lhkit eval a.yaml --tag 'it'\"'\"'s'"),
+        ("eval a.yaml --html ~/.bashrc --junit=x.xml --limit 3", "lhkit eval a.yaml --limit 3"),
+        *(
+            (f"eval a.yaml {unsafe}", "lhkit eval --model gemma --base-url")
+            for unsafe in (
+                "--toolset 'mcp:sh -c id'",
+                "--toolset='mcp:sh -c id'",
+                "--toolset mcp:evil",
+                "--base-url http://user:key@host",
+                "--tag 'a\nb'",
+                "--tag '\x1b[31m'",
+                f"--tag {'x' * 5_000}",
+            )
+        ),
+        ("serve --port 1", "lhkit eval --model gemma --base-url"),
+    ],
+)
+def test_eval_command_can_be_pasted_and_runs_nothing_else(typed: str, shown: str) -> None:
+    command = ["lhkit", *shlex.split(typed)]
+    run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update={"command": command}))
+    assert eval_command(run, run.summary()).startswith(shown)
+    if "gemma" not in shown:
+        assert eval_command(run, run.summary()) == shown
+        assert f"\n{shown}\n" in markdown(run, load_catalog("en"), name="x")
+        assert shlex.split(shown) == [w for w in command if "html" not in w] or "html" in typed
+
+
+@pytest.mark.parametrize(
+    ("toolset", "shown"), [("Kitchen", "--toolset Kitchen"), ("mcp:sh -c id", None), ("--x", None)]
+)
+def test_eval_command_never_runs_other_tools(toolset: str, shown: str | None) -> None:
+    changes = {"command": [], "toolset": toolset}
+    run = replace(FULL_RUN, manifest=FULL_RUN.manifest.model_copy(update=changes))
+    command = eval_command(run, run.summary())
+    assert shown in command if shown else command == ""
 
 
 @pytest.mark.parametrize(
