@@ -5,15 +5,17 @@ are sent to vLLM only.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from lhkit.errors import StreamBrokenError
-from lhkit.json_values import compact, json_or_repr, plain_json
+from lhkit.json_values import compact, json_or_repr
 from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
 from lhkit.models.client import Exchange, HttpModel
+from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import tool_names
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.request import chat_body, rendered_fields
@@ -24,7 +26,7 @@ from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 _THINKING_KEYS = ("reasoning", "reasoning_content")
 _CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
 """Finish reasons of a response that ends with calls; all but the first are of other protocols."""
-_NO_ARGUMENTS: tuple[Any, ...] = ({}, None, "")
+_VALUE = re.compile(r"[^ \t\r\n]")
 _THINKING_PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoning_text"})
 _TEXTLESS_PARTS = frozenset({"reference", "redacted_thinking"})
 _MAX_PART_DEPTH = 3
@@ -88,51 +90,52 @@ class _PartialCall:
 
     def _arguments(self) -> tuple[Any, tuple[str, ...]]:
         """Return arguments and repairs; invalid JSON stays text for validation."""
+        if self.value is None:
+            args, repairs = read_arguments(self.text)
+        elif not self.text.strip():
+            args, repairs = read_arguments(self.value)
+            repairs = ("object_arguments", *repairs)
+        else:
+            args, repairs = self.text, ("malformed",)
+        if "malformed" not in repairs:
+            return args, repairs
         try:
-            values = [plain_json(value) for value in _json_values(self.text)]
-            if self.value is not None:
-                values.append(plain_json(self.value))
-            if not values:
-                return {}, ("empty_arguments",)
-            if len(values) > 1:
-                return _common_object(values), ("repeated_arguments",)
+            return _common_object([*_json_texts(self.text), self.value])
         except (ValueError, RecursionError):
             return self.text or self.raw, ("malformed",)
-        return values[0], () if self.value is None else ("object_arguments",)
 
 
-def _json_values(text: str) -> Iterator[Any]:
-    """Yield concatenated JSON values.
+def _json_texts(text: str) -> Iterator[str]:
+    """Yield concatenated JSON values, each as text.
 
     Raises:
         ValueError: the text contains something else.
     """
     decoder = json.JSONDecoder()
-    text = text.strip(" \t\r\n")
     at = 0
-    while at < len(text):
-        value, at = decoder.raw_decode(text, at)
-        yield value
-        while at < len(text) and text[at] in " \t\r\n":
-            at += 1
+    while start := _VALUE.search(text, at):
+        _, at = decoder.raw_decode(text, start.start())
+        yield text[start.start() : at]
 
 
-def _common_object(values: Sequence[Any]) -> dict[str, Any]:
-    """Return the object that all non-empty values are equal to.
+def _common_object(values: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the object that all non-empty values are equal to, and the repairs.
 
     Raises:
         ValueError: they differ.
     """
-    # Compared as JSON texts, because 1 == 1.0 == True in Python.
-    distinct = {
-        json.dumps(value, sort_keys=True): value for value in values if value not in _NO_ARGUMENTS
-    }
-    if not distinct:
-        return {}
-    first, *others = distinct.values()
-    if others or not isinstance(first, dict):
+    distinct: dict[str, dict[str, Any]] = {}
+    codes = {"repeated_arguments": None}
+    for value in values:
+        args, repairs = read_arguments(value)
+        if not isinstance(args, dict) or "malformed" in repairs:
+            raise ValueError("not an object")
+        if args:  # as text, because 1 == 1.0 == True in Python
+            distinct[json.dumps(args, sort_keys=True)] = args
+            codes |= dict.fromkeys(repairs)
+    if len(distinct) > 1:
         raise ValueError("the arguments are several values")
-    return first
+    return next(iter(distinct.values()), {}), tuple(codes)
 
 
 def _call_id(delta: Mapping[str, Any]) -> str:
@@ -173,10 +176,10 @@ class ChatContent:
 
     The protocol does not mark a call as complete, so calls are yielded at the end, without one
     that the token limit may have cut. Deviations that servers are known for are accepted and
-    listed as repairs of the call: `empty_arguments` ("" for {}), `object_arguments` (an object
-    for a string of JSON), `repeated_arguments` (twice, or after an empty object), `malformed`
-    (invalid JSON). A server that announces calls and sends none, or sends them in a wrong field,
-    is an infrastructure error, not an error of the model.
+    listed as repairs of the call: those of `read_arguments`, `object_arguments` (an object for a
+    string of JSON), `repeated_arguments` (twice, or after an empty object). A server that
+    announces calls and sends none, or sends them in a wrong field, is an infrastructure error, not
+    an error of the model.
 
     Args:
         known: names of the tools, to distinguish a repeated name from a continued one.

@@ -4,8 +4,8 @@ Tools are in the first user turn, results in a user turn.
 
 The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in its
 structure `name_key`, `arguments_key`, `no_parameters`, `flat_parameters`, `nested_function`,
-`string_parameters`, `extra_keys`, `duplicate_key`; in its notation `control_character`,
-`bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
+`string_parameters`, `extra_keys`, `duplicate_key` and those of `arguments`; in its notation
+`control_character`, `bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
+from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
 from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
 from lhkit.models.dialects.parser import (
@@ -315,10 +316,24 @@ def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str
         repairs = [*repairs, "arguments_key"]
     if others:
         repairs = [*repairs, "extra_keys"]
-    unpacked = _loaded(args) if isinstance(args, str) else None
-    if unpacked is not None and isinstance(unpacked[0], dict):
-        return name, unpacked[0], [*repairs, "string_parameters", *unpacked[1]]
-    return name, args, repairs
+    return name, *_arguments(args, repairs)
+
+
+def _arguments(written: Any, repairs: list[str]) -> tuple[Any, list[str]]:
+    """Return (arguments, repairs); arguments that are not an object stay as they were written."""
+    codes: list[str] = []
+
+    def parse(text: str) -> Any:
+        loaded = _loaded(text)
+        if loaded is None:
+            raise ValueError("not JSON")
+        codes.extend(["string_parameters", *loaded[1]])
+        return loaded[0]
+
+    args, found = read_arguments(written, parse=parse)
+    if isinstance(args, dict):
+        return args, [*repairs, *codes, *found]
+    return written, repairs
 
 
 def _loaded(raw: str) -> tuple[Any, list[str]] | None:

@@ -111,7 +111,7 @@ def test_parse_drops_marks_around_calls(
         ('{"name": "f", "parameters": {}}', {}, ()),
         ('{"parameters": {"a": 1}, "name": "f"}', {"a": 1}, ()),
         ('{\n  "name" : "f",\n  "parameters" : {"a" : 1}\n}', {"a": 1}, ()),
-        ('{"name": "f", "parameters": null}', None, ()),
+        ('{"name": "f", "parameters": null}', {}, ("empty_arguments",)),
         ('{"name": "f", "parameters": [1]}', [1], ()),
         ('{"name": "f", "parameters": "words"}', "words", ()),
         ('{"tool": "f", "parameters": {}}', {}, ("name_key",)),
