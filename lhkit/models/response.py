@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
+from lhkit.models.chat_pieces import TextPieces
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.sse import (
     EventStreamDecoder,
@@ -45,6 +46,11 @@ class Content(Protocol):
         """The whole result; None before the end."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Codes of what deviates from an ordinary answer; see `Finished`."""
+        ...
+
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has generated content."""
         ...
@@ -71,7 +77,7 @@ class CompletionContent:
 
     def __init__(self, parser: IncrementalParser) -> None:
         self._parser = parser
-        self._chunks: list[str] = []
+        self._pieces = TextPieces(may_repeat=False)
         self._shown_chars = 0
         self._shown_calls = 0
         self.result: ParseResult | None = None
@@ -79,7 +85,12 @@ class CompletionContent:
     @property
     def raw_text(self) -> str:
         """The text received so far."""
-        return "".join(self._chunks)
+        return self._pieces.text
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """No codes: the text is what the model wrote."""
+        return ()
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has text."""
@@ -99,7 +110,9 @@ class CompletionContent:
                 "the server went on after the end: give --base-url of the server itself, without a "
                 "proxy that changes its streams"
             )
-        self._chunks.append(text)
+        return self._feed(self._pieces.add(text))
+
+    def _feed(self, text: str) -> Sequence[ParsedEvent]:
         events = self._parser.feed(text)
         for event in events:
             if isinstance(event, TextDelta):
@@ -110,6 +123,7 @@ class CompletionContent:
 
     def end(self) -> Iterator[ParsedEvent]:
         """Yield the text and calls that the parser still buffers."""
+        yield from self._feed(self._pieces.close())
         self.result = self._parser.close()
         if rest := self.result.text[self._shown_chars :]:
             yield TextDelta(text=rest)
@@ -156,6 +170,9 @@ class ResponseReader:
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
+        self._index: int | None = None  # the lowest one of the choices
+        self._others: list[Mapping[str, Any]] = []  # choices of that index, if it is not 0
+        self._has_others = False
         self.refused_fields: tuple[str, ...] = ()
         """Fields that were left out of the request, because the server refuses them."""
 
@@ -265,6 +282,7 @@ class ResponseReader:
             identity=identity,
             server_metrics=self._server_metrics,
             refused_fields=self.refused_fields,
+            notes=(*self._content.notes, *(["other_choices"] if self._has_others else [])),
         )
 
     def _now_s(self) -> float:
@@ -273,10 +291,12 @@ class ResponseReader:
     @property
     def _is_truncated(self) -> bool:
         is_full = self._final_usage().completion_tokens >= self._max_tokens
-        return self._reason in _CUT or is_full
+        return self._reason in _CUT or (is_full and not self._has_others)  # they count together
 
     def end(self, now_s: float) -> Iterator[ParsedEvent]:
         """Yield the remaining events at the end of the stream."""
+        for choice in self._others:
+            yield from self._feed_choice(choice, now_s)
         self._first_times.record("done_s", now_s)
         if self._reason:
             yield from self._content.close(truncated=self._is_truncated)
@@ -289,11 +309,25 @@ class ResponseReader:
         for choice in typed(payload, "choices", list) or ():
             if not isinstance(choice, dict):
                 raise invalid_event(payload)
-            self._read_prompt_ids(choice)
-            self._read_tokens(choice, now_s)
-            yield from self._content.feed(choice)
-            if reason := typed(choice, "finish_reason", str):
-                yield from self._end_generation(reason)
+            if self._is_first(choice):
+                yield from self._feed_choice(choice, now_s)
+
+    def _is_first(self, choice: Mapping[str, Any]) -> bool:
+        """Return True for the choice of index 0; keep those of the lowest one until it comes."""
+        index = max(0, whole_number(choice, "index") or 0)
+        self._has_others = self._has_others or self._index not in {None, index}
+        if self._index is None or index < self._index:
+            self._index, self._others = index, []
+        if 0 < index == self._index:
+            self._others.append(choice)
+        return index == 0
+
+    def _feed_choice(self, choice: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
+        self._read_prompt_ids(choice)
+        self._read_tokens(choice, now_s)
+        yield from self._content.feed(choice)
+        if reason := typed(choice, "finish_reason", str):
+            yield from self._end_generation(reason)
 
     def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
         """Keep the prompt's token ids, from a choice (completions) or event (chat).
