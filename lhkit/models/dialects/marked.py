@@ -5,14 +5,19 @@ call ends at the end token inside that string as soon as a start token or the en
 follows, so that it does not swallow the next call. Other control tokens stay in the text, so that
 leaks are visible.
 
-Repairs: `no_call_prefix`, `no_arguments`, `bare_string`, `python_literal`, `trailing_comma`,
-`duplicate_key`, `bad_escape`, `control_character`, `single_quoted`, `malformed`. A string in
-JSON quotes is our extension (`markup`) and not a repair.
+A call inside a thinking channel is only talked about, and no call, if the channel is closed after
+it. If the channel is never closed, whole and well-formed calls in it are calls; they stay in the
+text of the thinking too.
+
+Repairs: `in_thinking` (in a channel that is not closed), `no_call_prefix`, `no_arguments`,
+`bare_string`, `python_literal`, `trailing_comma`, `duplicate_key`, `bad_escape`,
+`control_character`, `single_quoted`, `malformed`. A string in JSON quotes is our extension
+(`markup`) and not a repair.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,7 +25,7 @@ from lhkit.json_values import JSON, plain_json
 from lhkit.messages import Message, ToolCall
 from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt
-from lhkit.models.dialects.parser import IncrementalParser, OpenCall
+from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
@@ -78,6 +83,19 @@ class _MarkedParser(IncrementalParser):
         self._markup = markup
         self._starts = (markup.call[0], *markup.thinking[0])
         self._is_thinking = False
+        self._channel_start = 0  # of the open channel, in `_thinking`
+
+    def close(self) -> ParseResult:
+        """Return the whole result, with the calls of a thinking channel that is still open."""
+        self._scan(is_final=True)
+        if self._is_thinking:
+            without_thinking = replace(self._markup, thinking=((), ""))
+            text = "".join(self._thinking[self._channel_start :])
+            for call in _MarkedParser(without_thinking).whole(text).calls:
+                if "malformed" not in call.repairs:
+                    self._add_call(replace(call, repairs=("in_thinking", *call.repairs)))
+            self._is_thinking = False
+        return super().close()
 
     def _step(self, *, is_final: bool) -> bool:
         start = self._at
@@ -93,6 +111,7 @@ class _MarkedParser(IncrementalParser):
             elif token:
                 self._prose.interrupt()
                 self._is_thinking = True
+                self._channel_start = len(self._thinking)
         return self._at > start
 
     def _take(self, call: OpenCall) -> int:
