@@ -11,7 +11,8 @@ text of the thinking too.
 
 Repairs: `in_thinking` (in a channel that is not closed), `no_call_prefix`, `no_arguments`,
 `bare_string`, `python_literal`, `trailing_comma`, `duplicate_key`, `bad_escape`,
-`control_character`, `single_quoted`, `malformed`. A string in JSON quotes is our extension
+`control_character`, `single_quoted`, `other_quotes`, `json_object` (an object as in the dialect
+`json`, with its repairs), `malformed`. A string in JSON quotes is our extension
 (`markup`) and not a repair.
 """
 
@@ -25,12 +26,14 @@ from lhkit.json_values import JSON, plain_json
 from lhkit.messages import Message, ToolCall
 from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt
+from lhkit.models.dialects.objects import read_calls
 from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
     Notation,
     ValueReader,
+    read_other_quotes,
     read_quoted,
     unescape,
 )
@@ -227,6 +230,10 @@ def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
     body = raw.removeprefix(start).removesuffix(end)
     head = _HEAD.match(body)
     if head is None:
+        calls = read_calls(body.strip()) if body.lstrip().startswith(("{", "[")) else ()
+        if len(calls) == 1:
+            name, args, codes = calls[0]
+            return name, args, ("json_object", *codes)
         return body.strip()[:_MAX_NAME_CHARS], raw, ("malformed",)
     name = head.group("name")
     repairs = [] if head.group("prefix") else ["no_call_prefix"]
@@ -256,6 +263,8 @@ def _notation(quote: str) -> Notation:
             return read_quoted(text, at)
         if text.startswith("'", at):
             return _read_single_quoted(text, at)
+        if other := read_other_quotes(text, at):
+            return other
         if not text.startswith(quote, at):
             return None
         start = at + len(quote)
