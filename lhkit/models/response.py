@@ -5,6 +5,7 @@ No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a d
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from lhkit.errors import ServerFailedError, StreamBrokenError
 from lhkit.models.chat_pieces import TextPieces
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
+from lhkit.models.errors import reported_error, require_no_error
 from lhkit.models.sse import (
     EventStreamDecoder,
     integers,
@@ -239,11 +241,13 @@ class ResponseReader:
         """Yield the last event of a closed connection if it lacks its blank line.
 
         Raises:
-            ModelError: as `feed`.
+            ModelError: as `feed`; also for an error that is no event, but the whole answer.
         """
         pending = self._decoder.pending
         if pending and pending[-1].strip() == _DONE:
             yield from self.feed(b"\n\n")
+        if not self.is_done:
+            require_no_error(self._decoder.rest, "answer")
 
     def finished(self, *, identity: ModelIdentity, prompt_text: str) -> Finished:
         """Return the last event.
@@ -323,6 +327,8 @@ class ResponseReader:
         return index == 0
 
     def _feed_choice(self, choice: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
+        if choice.get("error"):
+            raise reported_error(choice, json.dumps({"error": choice["error"]}), "stream")
         self._read_prompt_ids(choice)
         self._read_tokens(choice, now_s)
         yield from self._content.feed(choice)
