@@ -15,6 +15,12 @@ from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.sse import typed, whole_number
 
 _HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_BYTES = re.compile("[\udc80-\udcff]+")  # as `surrogateescape` decodes them
+_BEGUN = re.compile(
+    "(?:[\ud800-\udbff\udcc2-\udcdf]|[\udce0-\udcef][\udc80-\udcbf]?"
+    "|[\udcf0-\udcf4][\udc80-\udcbf]{0,2})\\Z"
+)
+"""The first part of a character: a surrogate, or bytes of UTF-8."""
 _VALUE = re.compile(r"[^ \t\r\n]")
 _STRUCTURE = re.compile(r'["\\{}\[\]]')
 _PROVED_CHARS = 16
@@ -28,10 +34,23 @@ _FUNCTION_KEYS = frozenset({"name", "arguments"})
 
 
 def join_halves(text: str) -> str:
-    """Return `text` with the two halves of a character (surrogates) joined."""
-    return _HALVES.sub(
+    """Return `text` with the parts of each character joined: surrogates, or bytes of UTF-8."""
+    text = _HALVES.sub(
         lambda match: match.group().encode("utf-16", "surrogatepass").decode("utf-16"), text
     )
+    return _BYTES.sub(_joined_bytes, text)
+
+
+def has_stray_bytes(text: str) -> bool:
+    """Return True if `text` has bytes that are not UTF-8."""
+    return _BYTES.search(text) is not None
+
+
+def _joined_bytes(match: re.Match[str]) -> str:
+    try:
+        return match.group().encode("utf-8", "surrogateescape").decode()
+    except UnicodeDecodeError:
+        return match.group()
 
 
 class TextPieces:
@@ -106,7 +125,8 @@ class TextPieces:
 
     def _emit(self, text: str) -> str:
         text = join_halves(self._half + text)
-        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        begun = _BEGUN.search(text, max(0, len(text) - 3))
+        self._half = begun.group() if begun else ""
         text = text[: len(text) - len(self._half)]
         self._joined.append(text)
         return text

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.models.base import ModelRequest, prefill
+from lhkit.models.errors import translate_errors
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
@@ -66,7 +67,10 @@ class HttpModel(ABC):
         async with aclosing(stream) as events:
             async for event in events:
                 yield event
-        finished = exchange.reader.finished(identity=self._identity, prompt_text=exchange.prompt)
+        with translate_errors(self._connection.address):
+            finished = exchange.reader.finished(
+                identity=self._identity, prompt_text=exchange.prompt
+            )
         for note in set(finished.notes) - self._noted:
             self._noted.add(note)
             _log.warning(_NOTES[note], self._connection.address)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
-from lhkit.models.chat_pieces import TextPieces
+from lhkit.models.chat_pieces import TextPieces, has_stray_bytes
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.errors import reported_error, require_no_error
 from lhkit.models.sse import (
@@ -254,6 +254,7 @@ class ResponseReader:
 
         Raises:
             StreamBrokenError: the connection closed before the server ended the stream.
+            UnicodeDecodeError: a part of a character has no other part.
         """
         result = self._content.result
         if result is None or not self.is_done:
@@ -261,6 +262,8 @@ class ResponseReader:
                 f"the stream ended early after {len(self._token_ids)} tokens: "
                 "check that the server is alive"
             )
+        if self._decoder.decode_error and has_stray_bytes(self._content.raw_text + result.thinking):
+            raise self._decoder.decode_error
         # Without token ids, each chunk with a choice counts as a token.
         token_times = self._token_times if self._token_ids else self._choice_times
         ids = ",".join(map(str, self._prompt_token_ids))

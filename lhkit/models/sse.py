@@ -15,6 +15,11 @@ from lhkit.models.errors import reported_error, reports_error
 from lhkit.redaction import masked
 
 _OTHER_FIELDS = frozenset({b"id", b"retry"})
+_PART_OF_CHARACTER = re.compile(
+    '(?<=")[\udc80-\udcbf]{1,3}|[\udcc2-\udcf4][\udc80-\udcbf]{0,2}(?=")'
+)
+"""Bytes of UTF-8 at the beginning or end of a string."""
+_STRAY_BYTE = re.compile("[\udc80-\udcff]")
 _MAX_STRAY_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
@@ -23,7 +28,12 @@ _INTEGERS = frozenset({int})
 
 
 class EventStreamDecoder:
-    """Collects bytes and returns the data of each complete event."""
+    """Collects bytes and returns the data of each complete event.
+
+    Attributes:
+        decode_error: set if the bytes of a character are in two events; they are surrogates then,
+            as `surrogateescape` decodes them.
+    """
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # chunks of the incomplete line
@@ -31,6 +41,7 @@ class EventStreamDecoder:
         self._is_after_cr = False
         self._data: list[str] = []
         self._name = ""
+        self.decode_error: UnicodeDecodeError | None = None
         self._stray: list[bytes] = []  # the lines before the first event that are no fields
         self._stray_bytes = 0
 
@@ -77,12 +88,23 @@ class EventStreamDecoder:
     def _take_field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name == b"data":
-            self._data.append(value.removeprefix(b" ").decode("utf-8"))
+            self._data.append(self._decode(value.removeprefix(b" ")))
         elif name == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8")
         elif name and name not in _OTHER_FIELDS and self._stray_bytes < _MAX_STRAY_BYTES:
             self._stray.append(line)
             self._stray_bytes += len(line)
+
+    def _decode(self, value: bytes) -> str:
+        """Decode a line; the bytes of a character that two events share become surrogates."""
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            text = value.decode("utf-8", "surrogateescape")
+            if _STRAY_BYTE.search(_PART_OF_CHARACTER.sub("", text)):
+                raise
+            self.decode_error = self.decode_error or error
+            return text
 
     def _dispatch(self) -> list[str]:
         """Return the data of the event that a blank line has completed, if it has any."""

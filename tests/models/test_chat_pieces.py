@@ -280,6 +280,36 @@ def test_halves_of_a_character_in_two_events_are_one() -> None:
     last.raw_text.encode()
 
 
+@pytest.mark.parametrize("letter", ["é", "한", "😀"])
+@pytest.mark.parametrize("key", ["content", "reasoning", "arguments"])
+def test_bytes_of_a_character_in_two_events_are_one(letter: str, key: str) -> None:
+    data = letter.encode()
+    for cut in range(1, len(data)):
+        sent = []
+        for part in ('"a<', ">\\n"):
+            delta: dict[str, Any] = {key: part}
+            if key == "arguments":
+                delta = {"tool_calls": [piece("add" if "<" in part else None, part, index=0)]}
+            sent.append(json.dumps(chunk(delta)).encode())
+        raw = b"".join(b"data: " + event + b"\n\n" for event in sent)
+        raw = raw.replace(b"<", data[:cut]).replace(b">", data[cut:])
+        shown, last = read([raw, stream(chunk({}, "stop"))])
+        thought = "".join(each.text for each in shown if isinstance(each, ThinkingDelta))
+        assert f'"a{letter}\\n' in last.raw_text + thought
+
+
+@pytest.mark.parametrize(
+    "parts", [(b"a\xf0", b"b"), (b"a", b"\x80b"), (b"\xf0\x9f", b"\x98"), (b"a\xffb", b"")]
+)
+def test_bytes_that_are_no_character_are_refused(parts: tuple[bytes, bytes]) -> None:
+    raw = b"".join(
+        b"data: " + json.dumps(chunk({"content": "<"})).encode().replace(b"<", part) + b"\n\n"
+        for part in parts
+    )
+    with pytest.raises(UnicodeDecodeError):
+        read([raw, stream(chunk({}, "stop"))])
+
+
 def test_a_half_without_the_other_stays() -> None:
     events = [chunk({"content": "a\ud83d"}), chunk({"content": "b\ud83d"}, "stop")]
     assert read([stream(*events, ensure_ascii=True)])[1].text == "a\ud83db\ud83d"
