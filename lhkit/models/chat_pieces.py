@@ -72,6 +72,8 @@ class TextPieces:
         self._is_certain = not may_repeat
         self._pieces: list[str] = []  # of the first ones, while it is uncertain
         self._newest = ""
+        self._before = ""  # the piece that the newest one continues
+        self._growths = 0
         self._joined: list[str] = []
         self._half = ""
 
@@ -91,11 +93,14 @@ class TextPieces:
         if self._is_certain:
             return self._emit(piece)
         if not self._pieces or piece.startswith(self._newest):
+            if piece != self._newest:
+                self._before, self._newest = self._newest, piece
+                self._growths += bool(self._pieces)
             self._pieces.append(piece)
-            self._newest = piece
             if len(self._pieces) == 1:
                 return self._emit(piece)
-            return self._decide() if self._is_proved(at_end=False) else ""
+            is_over = len(self._pieces) > _PROVED_PIECES
+            return self._decide() if is_over or self._is_proved(at_end=False) else ""
         self._is_certain = True
         return self._emit("".join([*self._pieces[1:], piece]))
 
@@ -114,8 +119,7 @@ class TextPieces:
         return self._emit("".join(self._pieces[1:]))
 
     def _is_proved(self, *, at_end: bool) -> bool:
-        distinct = list(dict.fromkeys(self._pieces))
-        growths, before = len(distinct) - 1, distinct[-2] if len(distinct) > 1 else ""
+        before, growths = self._before, self._growths
         if growths == 0 or _is_periodic(self._newest) or not re.search(r"[^\W\d_]", before):
             return False
         if len(before) >= _PROVED_CHARS or growths >= _PROVED_PIECES:
@@ -332,6 +336,8 @@ class CallPieces:
     def __init__(self, known: Collection[str]) -> None:
         self._known = known
         self._calls: list[PartialCall] = []
+        self._by_index: dict[int | None, PartialCall] = {}
+        self._by_id: dict[str, PartialCall] = {}
         self._event = 0
 
     @property
@@ -346,26 +352,27 @@ class CallPieces:
         """Add the pieces of one event."""
         self._event += 1
         for piece in pieces:
-            self._call_for(piece).add(piece, self._known, self._event)
+            call = self._call_for(piece)
+            call.add(piece, self._known, self._event)
+            self._by_id[call.id] = call
 
     def _call_for(self, piece: Mapping[str, Any]) -> PartialCall:
         index = whole_number(piece, "index")
         call = self._find(piece, index)
         if call is not None and not self._begins_another(call, piece):
             return call
-        self._calls.append(PartialCall(index=index))
-        return self._calls[-1]
+        call = self._by_index[index] = PartialCall(index=index)
+        self._calls.append(call)
+        return call
 
     def _find(self, piece: Mapping[str, Any], index: int | None) -> PartialCall | None:
         """Return the latest call that a piece may belong to."""
-        own_id, newest_first = call_id(piece), self._calls[::-1]
-        if own_id and (index is None or not called_name(piece)):
-            same_id = (call for call in newest_first if call.id == own_id)
-            if (call := next(same_id, None)) is not None:
-                return call
+        own_id = call_id(piece)
+        if own_id and own_id in self._by_id and (index is None or not called_name(piece)):
+            return self._by_id[own_id]
         if index is None:
-            return next(iter(newest_first), None)
-        return next((call for call in newest_first if call.index in {index, None}), None)
+            return self._calls[-1] if self._calls else None
+        return self._by_index.get(index) or self._by_index.get(None)
 
     def _begins_another(self, call: PartialCall, piece: Mapping[str, Any]) -> bool:
         name, own_id = called_name(piece), call_id(piece)

@@ -3,19 +3,35 @@
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.chat.controller import ChatController
+from lhkit.events import EndReason, ModelCalled, TurnEnded, TurnStarted
+from lhkit.harness.turn_record import turn_record
 from lhkit.messages import ToolCallMessage, UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.cassette import (
+    Cassette,
+    RequestContent,
+    Response,
+    TimedEvent,
+    encode_cassette,
+    read_cassette,
+)
 from lhkit.models.chat_pieces import TextPieces
 from lhkit.models.openai_chat import ChatContent
 from lhkit.models.request import chat_messages
 from lhkit.models.response import ResponseReader
-from lhkit.responses import Finished, ModelIdentity, TextDelta, ThinkingDelta
+from lhkit.responses import Finished, ModelIdentity, TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.tool_results import ToolOk
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from tests.models import fake_vllm
 
 KNOWN = ("add", "add_many", "list_all", "추가")
 Piece = tuple[str | None, Any]
@@ -250,6 +266,12 @@ def test_cumulative_text_is_read_once(
     assert last.notes == (("cumulative_text",) if is_cumulative else ())
 
 
+def test_equal_pieces_are_not_held_back_for_long() -> None:
+    pieces = TextPieces()
+    shown = [pieces.add("네") for _ in range(10)]
+    assert "".join(shown[:6]) == "네" * 6
+
+
 @given(text=st.text(min_size=1), cuts=st.lists(st.integers(0, 40), max_size=6))
 def test_text_in_pieces_is_the_text(text: str, cuts: list[int]) -> None:
     """Pieces that only look as if they repeat the text lose nothing."""
@@ -412,6 +434,76 @@ def test_reasoning_content_of_calls_returns_with_them() -> None:
         {"type": "t", "index": 0, "text": "ab", "signature": "s"}
     ]
     assert message["role"] == "assistant"
+
+
+def test_fields_that_return_are_in_cassettes_and_not_in_records(tmp_path: Path) -> None:
+    signed = piece("add", '{"a":1}', index=0, extra_content=SIGNED)
+    shown, last = read([stream(chunk({"tool_calls": [signed]}, "tool_calls"))])
+    timed = tuple(TimedEvent.of(0.0, event) for event in [*shown, last])
+    content = RequestContent(instructions="", tools=[], messages=[], sampling={})
+    cassette = Cassette(
+        identity=ModelIdentity(model="m"), responses=(Response(request=content, events=timed),)
+    )
+    file = tmp_path / "c.jsonl"
+    file.write_text(encode_cassette(cassette), encoding="utf-8")
+    event = read_cassette(file).responses[0].events[0].event
+    assert isinstance(event, ToolCallParsed)
+    assert event.call.echo == {"call": {"extra_content": SIGNED}}
+    turn = turn_record(
+        "u",
+        (
+            (0.0, TurnStarted(message=UserMessage(text="u"))),
+            (0.0, ModelCalled(turn=0)),
+            (1.0, last),
+            (1.0, TurnEnded(reason=EndReason.ANSWERED)),
+        ),
+        destructive=(),
+    )
+    assert [call.echo for call in turn.model_calls[0].response.calls] == [None]
+
+
+@pytest.mark.anyio
+async def test_a_signature_returns_in_the_next_request_of_a_conversation() -> None:
+    tools = ToolRegistry()
+
+    @tools.tool(destructive=False)
+    def add(a: int) -> dict[str, int]:
+        """Add."""
+        return {"a": a}
+
+    signed = piece("add", '{"a":1}', index=0, id="f1", extra_content=SIGNED)
+    first = stream(
+        chunk({"reasoning_content": "음"}), chunk({"tool_calls": [signed]}, "tool_calls")
+    )
+    second = stream(chunk({"content": "네"}, "stop"))
+    routes = {"/version": fake_vllm.answers(404, fake_vllm.NOT_FOUND)}
+    behaviours = [fake_vllm.streams([first]), fake_vllm.streams([second])]
+    async with (
+        fake_vllm.FakeVllm(*behaviours, routes=routes) as server,
+        fake_vllm.connected(server, dialect="openai") as model,
+    ):
+        chat = ChatController(model=model, dispatcher=ToolDispatcher(tools))
+        await chat.user_turn("더해 줘")
+    message = server.bodies[1]["messages"][1]
+    assert message["tool_calls"][0]["extra_content"] == SIGNED
+    assert message["reasoning_content"] == "음"
+
+
+@pytest.mark.anyio
+async def test_a_note_of_the_answers_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    routes = {"/version": fake_vllm.answers(404, fake_vllm.NOT_FOUND)}
+    refused = fake_vllm.streams([stream(*MIXED)])
+    async with (
+        fake_vllm.FakeVllm(refused, refused, routes=routes) as server,
+        fake_vllm.connected(server, dialect="openai") as model,
+    ):
+        for _ in range(2):
+            async for _ in model.stream(ModelRequest(messages=(UserMessage(text="u"),))):
+                pass
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.split(" ", 1)[1] for line in lines] == [
+        "sends several choices: only the first is read (said once)"
+    ]
 
 
 def test_reasoning_under_another_name_does_not_return() -> None:

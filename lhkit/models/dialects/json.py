@@ -28,6 +28,7 @@ from lhkit.models.dialects.parser import (
     ParsedEvent,
     ParseResult,
 )
+from lhkit.models.dialects.thinking import TaggedThinkingParser
 from lhkit.models.dialects.turns import PromptedDialect
 
 _START = re.compile(rf"""\{{\s{{0,99}}["'](?:{"|".join(FIRST_KEYS)})["']\s{{0,99}}:""")
@@ -116,7 +117,7 @@ class _OpenObject(OpenBrackets):
         return self._last not in {'"', "'"} or self._before_string == ":"
 
 
-class _JsonParser(IncrementalParser):
+class _JsonParser(TaggedThinkingParser):
     """Parses one response; `known` are the names of the tools."""
 
     def __init__(self, known: Collection[str]) -> None:
@@ -149,7 +150,10 @@ class _JsonParser(IncrementalParser):
             self._add_as_text(self._take_run(self._at), "")
         return super().close()
 
-    def _step(self, *, is_final: bool) -> bool:
+    def _another(self) -> TaggedThinkingParser:
+        return _JsonParser(self._known)
+
+    def _step_text(self, *, is_final: bool) -> bool:
         after_call = self._prose.is_after_call
         end, settled = _run_end(self._pending, self._at, after_call=after_call)
         if not is_final and _could_grow(self._pending, end):

@@ -28,6 +28,7 @@ from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt
 from lhkit.models.dialects.objects import read_calls
 from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
+from lhkit.models.dialects.thinking import calls_in_thinking
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
@@ -94,9 +95,8 @@ class _MarkedParser(IncrementalParser):
         if self._is_thinking:
             without_thinking = replace(self._markup, thinking=((), ""))
             text = "".join(self._thinking[self._channel_start :])
-            for call in _MarkedParser(without_thinking).whole(text).calls:
-                if "malformed" not in call.repairs:
-                    self._add_call(replace(call, repairs=("in_thinking", *call.repairs)))
+            for call in calls_in_thinking(_MarkedParser(without_thinking), text):
+                self._add_call(call)
             self._is_thinking = False
         return super().close()
 
