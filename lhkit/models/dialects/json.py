@@ -40,15 +40,16 @@ _MEMBER = re.compile(r"""["']\s*:$""")
 _INTERESTING = re.compile(r"[\s`<\[{]")
 
 _FENCE = r"```[A-Za-z_]{0,20}"
-_BEFORE_FIRST = re.compile(rf"\s+|{_FENCE}|<tool_(?:code|call)>|\[")
-_MARK = re.compile(rf"\s+|{_FENCE}|</?tool_(?:code|call)>|[\[\],;]")
+_TAGS = ("tool_code", "tool_call", "tool_calls", "function_call", "function_calls")
+_BEFORE_FIRST = re.compile(rf"\s+|{_FENCE}|<(?:{'|'.join(_TAGS)})>|\[")
+_MARK = re.compile(rf"\s+|{_FENCE}|</?(?:{'|'.join(_TAGS)})>|[\[\],;]")
 
-_LONG_MARKS = ("```", "<tool_code>", "<tool_call>", "</tool_code>", "</tool_call>")
+_LONG_MARKS = ("```", *(f"<{tag}>" for tag in _TAGS), *(f"</{tag}>" for tag in _TAGS))
 _LONGEST_MARK = max(map(len, _LONG_MARKS))
 _MARK_STARTS = frozenset(mark[:end] for mark in _LONG_MARKS for end in range(len(mark) + 1))
 
-_CLOSERS = {"```": "fence", "</tool_code>": "tag", "</tool_call>": "tag", "]": "array"}
-_OPENERS = (("```", "fence"), ("<tool_", "tag"), ("[", "array"))
+_CLOSERS = {"```": "fence", "]": "array"} | dict.fromkeys((f"</{tag}>" for tag in _TAGS), "tag")
+_OPENERS = (("```", "fence"), ("<t", "tag"), ("<f", "tag"), ("[", "array"))
 
 
 class JsonDialect(PromptedDialect):

@@ -24,11 +24,12 @@ from typing import Any
 
 from lhkit.json_values import JSON, plain_json
 from lhkit.messages import Message, ToolCall
+from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt
 from lhkit.models.dialects.objects import read_calls
 from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
-from lhkit.models.dialects.thinking import calls_in_thinking
+from lhkit.models.dialects.thinking import TaggedThinkingParser, calls_in_thinking
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
@@ -81,7 +82,7 @@ class MarkedDialect(Dialect):
         return _MarkedParser(self.markup)
 
 
-class _MarkedParser(IncrementalParser):
+class _MarkedParser(TaggedThinkingParser):
     def __init__(self, markup: Markup) -> None:
         super().__init__()
         self._markup = markup
@@ -100,7 +101,10 @@ class _MarkedParser(IncrementalParser):
             self._is_thinking = False
         return super().close()
 
-    def _step(self, *, is_final: bool) -> bool:
+    def _another(self) -> TaggedThinkingParser:
+        return _MarkedParser(self._markup)
+
+    def _step_text(self, *, is_final: bool) -> bool:
         start = self._at
         if self._is_thinking:
             text, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
@@ -247,7 +251,13 @@ def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
 def _arguments(body: str, head: re.Match[str], quote: str, repairs: list[str]) -> Any:
     args: Any = {}
     end = head.end()
-    if head.group("brace") is None:
+    if head.group("brace") is None and body[end:].strip():
+        written, end = ValueReader(body, _notation(quote), repairs).value(end)
+        args, codes = read_arguments(written)
+        if not isinstance(args, dict):
+            raise ValueError("no object")
+        repairs += ["string_parameters", *codes]
+    elif head.group("brace") is None:
         repairs.append("no_arguments")
     else:
         args, end = ValueReader(body, _notation(quote), repairs).value(end - 1)

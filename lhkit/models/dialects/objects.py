@@ -28,7 +28,7 @@ _MORE_ARGUMENT_KEYS = (
 _WRAPPERS = frozenset({"tool_calls", "tool_call", "function_calls", "function_call"})
 _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use", "tool"})
 _THOUGHTS = frozenset(
-    {"type", "thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"}
+    {"thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"}
 )
 _SCHEMA_KEYS = frozenset({"type", "properties"})
 _MAX_DEPTH = 8
@@ -170,7 +170,8 @@ def _direct(
     repairs = [] if name_key == _NAME_KEYS[0] else ["name_key"]
     others = {key: item for key, item in value.items() if key not in {name_key, argument_key}}
     if argument_key is None:
-        if others.keys() <= _THOUGHTS and (is_certain or others):
+        thoughts = others.keys() - ({"type"} if is_certain else set())
+        if thoughts <= _THOUGHTS and (is_certain or thoughts):
             return name, {}, [*repairs, "no_parameters"]
         if not may_be_flat or name_key in _MORE_NAME_KEYS:
             return None

@@ -47,8 +47,8 @@ _BARE_TEXT = re.compile(r"[^,{}\[\]<\"]+")
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
-_SINGLE = "‘’‚‛`´′＇❛❜"
-_DOUBLE = "“”„‟″＂〝〞〟❝❞"
+_SINGLE = "‘’‚‛`´＇❛❜"
+_DOUBLE = "“”„‟＂〝〞〟❝❞"
 _FACING = {
     "«": "»",
     "»": "«»",
@@ -76,9 +76,8 @@ _ENDS = {
     for opener, closers in _CLOSERS.items()
 }
 """The end of a string, or the beginning of the next one before it."""
-_OPENS_QUOTE = re.compile(rf"(?<!\S)[{_APOSTROPHES}](?=\S)")
-_CLOSES_QUOTE = re.compile(rf"(?<=\S)[{_APOSTROPHES}](?!\w)")
-_CLOSES_LATER = re.compile(rf"(?<=\S)[{_APOSTROPHES}]\s*[,\]}}]")
+_OPENS_QUOTE = re.compile(r"(?<!\S)['‘’‚`´＇](?=\S)")
+_CLOSES_QUOTE = re.compile(r"(?<=\S)['‘’`´＇](?!\w)")
 _LATER_CHARS = 200
 
 StringReader: TypeAlias = Callable[[str, int], tuple[str, int, tuple[str, ...]] | None]
@@ -153,13 +152,17 @@ def has_open_quote(word: str, text: str, end: int) -> bool:
     """Return True if bare text has a quotation mark that is closed after its end in `text`."""
     if not _ANY_QUOTE.search(word):
         return False
-    doubles = sum(word.count(mark) for mark in _DOUBLE)
-    if doubles % 2 or word.count("`") % 2 or word.count("‘") > word.count("’"):
+    openers, closers = ("„‟", "“”") if "„" in word else ("“„‟〝❝", "”〞〟❞")
+    if _count(word, openers) > _count(word, closers) or word.count("＂") % 2:
         return True
-    if any(word.count(pair[0]) != word.count(pair[1]) for pair in _PAIRS):
+    if any(word.count(pair[0]) > word.count(pair[1]) for pair in _PAIRS):
         return True
     is_open = len(_OPENS_QUOTE.findall(word)) > len(_CLOSES_QUOTE.findall(word))
-    return is_open and _CLOSES_LATER.search(text, end, end + _LATER_CHARS) is not None
+    return is_open and _CLOSES_QUOTE.search(text, end, end + _LATER_CHARS) is not None
+
+
+def _count(text: str, marks: str) -> int:
+    return sum(text.count(mark) for mark in marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ AROUND = {
     "a fence": ("```json\n{}\n```", ""),
     "a tag": ("<tool_call>\n{}\n</tool_call>", ""),
     "a list": ("[{}]", ""),
+    "a tag and a list": ("<tool_calls>[{}]</tool_calls>", ""),
+    "a tag of functions": ("<function_call>{}</function_call>", ""),
     "a fence and a list": ("```json\n[\n{}\n]\n```", ""),
     "other brackets": ("(see [1] and {{x}}) {}", "(see [1] and {x})"),
 }
@@ -132,6 +134,7 @@ ANSWERS: dict[str, Any] = {
     "an action": {"action": "note"},
     "an action with other data": {"action": "note", "input": "words"},
     "a type": {"type": "function", "value": 3},
+    "another type": {"type": "habit", "name": "list_all"},
     "a function": {"type": "linear", "function": "x + 1"},
     "a declaration": {
         "type": "function",

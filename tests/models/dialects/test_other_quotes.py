@@ -12,7 +12,7 @@ MARKS = {
 }
 QUOTES = [
     *("‘’", "“”", "„“", "‚‘", "``", "´´", "«»", "»«", "‹›", "「」", "『』", "《》", "〈〉", "｢｣"),
-    *("＂＂", "＇＇", "〝〟", "❝❞", "′′", "″″", "””", "’’", "‘'", "`'", "‘‘"),
+    *("＂＂", "＇＇", "〝〟", "❝❞", "””", "’’", "‘'", "`'", "‘‘"),
 ]
 each_dialect = pytest.mark.parametrize("name", MARKS)
 
@@ -54,6 +54,12 @@ def test_parse_reads_other_quotes(name: str, quotes: str, space: str) -> None:
         ("{a:he said “x” twice}", "he said “x” twice"),
         ("{a:책 「데미안」 읽기}", "책 「데미안」 읽기"),
         ("{a:`ls -l`}", "ls -l"),
+        ("{a:5′ 10″}", "5′ 10″"),
+        ("{a:6” pipe}", "6” pipe"),
+        ("{a:it`s}", "it`s"),
+        ("{a:Kim‘s}", "Kim‘s"),
+        ("{a:the ‘90s}", "the ‘90s"),
+        ("{a:er sagte „ja“}", "er sagte „ja“"),
         ("{a:“”}", ""),
     ],
 )
@@ -74,6 +80,10 @@ def test_parse_keeps_apostrophes_and_inner_quotes(name: str, body: str, value: s
         "{tags:[call ‘a, b’]}",
         "{tags:[call 'a, b']}",
         "{tags:[run `a, b`]}",
+        "{tags:[run `a, b` now]}",
+        "{tags:[run 'a, b' now]}",
+        "{tags:[그는“a, b”라고]}",
+        "{tags:[er sagte „a, b“, c]}",
         "{tags:[le «a, b»]}",
         "{a:‘x, b:‘y’}",
         "{a:“x}",
@@ -81,6 +91,22 @@ def test_parse_keeps_apostrophes_and_inner_quotes(name: str, body: str, value: s
 )
 def test_parse_takes_open_quotes_as_malformed(name: str, body: str) -> None:
     assert parse(name, body) == (None, ("malformed",))
+
+
+@each_dialect
+@pytest.mark.parametrize(
+    ("body", "args", "repairs"),
+    [
+        (" null", {}, ("string_parameters", "empty_arguments")),
+        (' "{\\"a\\": 1}"', {"a": 1}, ("string_parameters",)),
+        (' "hello"', None, ("malformed",)),
+        (" [1]", None, ("malformed",)),
+    ],
+)
+def test_parse_reads_arguments_that_are_no_object(
+    name: str, body: str, args: Any, repairs: tuple[str, ...]
+) -> None:
+    assert parse(name, body) == (args, repairs)
 
 
 @each_dialect

@@ -1,4 +1,4 @@
-"""Thinking in tags, and the calls in it, for the dialects without a thinking channel."""
+"""Thinking in tags, and the calls in it, in every dialect."""
 
 import pytest
 
@@ -9,8 +9,15 @@ TOOLS = [{"name": name, "description": "", "parameters": {}} for name in ("note"
 NOTE = {
     "json": '{"name": "note", "parameters": {"a": "빵"}}',
     "pythonic": '[note(a="빵")]',
+    "gemma4": '<|tool_call>call:note{a:<|"|>빵<|"|>}<tool_call|>',
+    "functiongemma": "<start_function_call>call:note{a:<escape>빵<escape>}<end_function_call>",
 }
-LIST = {"json": '{"type": "function", "name": "list_all"}', "pythonic": "[list_all()]"}
+LIST = {
+    "json": '{"type": "function", "name": "list_all"}',
+    "pythonic": "[list_all()]",
+    "gemma4": "<|tool_call>call:list_all{}<tool_call|>",
+    "functiongemma": "<start_function_call>call:list_all{}<end_function_call>",
+}
 each_dialect = pytest.mark.parametrize("name", NOTE)
 
 RESPONSES = [
