@@ -26,7 +26,7 @@ _STRUCTURE = re.compile(r'["\\{}\[\]]')
 _PROVED_CHARS = 16
 """A piece of this length is not repeated in full, and continued, by chance."""
 _PROVED_PIECES = 4
-_WORD_CHARS = 4
+_WORD_CHARS = 3
 _PHRASE_CHARS = 8
 _CALL_KEYS = frozenset({"index", "id", "type", "function"})
 _PART_KEYS = frozenset({"type", "index", "id", "format"})
@@ -56,9 +56,9 @@ def _joined_bytes(match: re.Match[str]) -> str:
 class TextPieces:
     """Joins a text that arrives in pieces; halves of a character wait for the other half.
 
-    Some servers repeat the whole text so far in every piece. They are recognised only by pieces
-    that all continue the one before, which is no chance if they are long, many, or whole words.
-    Until that is certain the text is held back.
+    Some servers repeat the whole text so far in every piece. They are recognised only if
+    every piece continues the one before and they are long, many, or whole words. Until that is
+    certain the text is held back.
 
     Args:
         may_repeat: whether pieces may repeat the text so far.
@@ -191,6 +191,7 @@ class PartialCall:
     _pieces: list[str] = field(default_factory=list)
     _is_cumulative: bool = True  # every piece began with the one before, so far
     _newest: str = ""
+    _has_text: bool = False
     _again: list["PartialCall"] = field(default_factory=list)
     _end: _ValueEnd = field(default_factory=_ValueEnd)
 
@@ -209,7 +210,7 @@ class PartialCall:
     @property
     def has_arguments(self) -> bool:
         """True if there is a part of the arguments."""
-        return self.value is not None or any(map(str.strip, self._pieces))
+        return self.value is not None or self._has_text
 
     @property
     def is_empty(self) -> bool:
@@ -261,6 +262,7 @@ class PartialCall:
             return
         self._is_cumulative = self._is_cumulative and text.startswith(self._newest)
         self._pieces.append(text)
+        self._has_text = self._has_text or not text.isspace()
         self._newest = text
         if self._is_cumulative:
             self._end = _ValueEnd()
@@ -413,31 +415,37 @@ class CallPieces:
         self._calls = calls
 
 
-def add_fields(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add the fields of one event; texts continue, and lists of parts, by index and type."""
-    for key, value in more.items():
-        old = fields.get(key)
-        if isinstance(old, str) and isinstance(value, str):
-            fields[key] = join_halves(old + value)
-        elif isinstance(old, list) and isinstance(value, list):
-            for part in value:
-                _add_part(old, part)
-        elif isinstance(value, list):
-            fields[key] = [dict(part) if isinstance(part, dict) else part for part in value]
+def join_values(values: Sequence[Any]) -> Any:
+    """Return the value of a field that arrived in pieces: texts, or lists of parts; else the last.
+
+    A part with the type and index of the one before continues it.
+    """
+    if all(isinstance(value, str) for value in values):
+        return join_halves("".join(values))
+    if not all(isinstance(value, list) for value in values):
+        return values[-1]
+    groups: list[list[Any]] = []
+    for part in (part for value in values for part in value):
+        if groups and _continues(groups[-1][-1], part):
+            groups[-1].append(part)
         else:
-            fields[key] = value
+            groups.append([part])
+    return [group[0] if len(group) == 1 else _joined_part(group) for group in groups]
 
 
-def _add_part(parts: list[Any], part: Any) -> None:
-    last = parts[-1] if parts else None
-    if not (isinstance(part, dict) and isinstance(last, dict)) or any(
-        last.get(key) != part.get(key) for key in ("type", "index")
-    ):
-        parts.append(dict(part) if isinstance(part, dict) else part)
-        return
-    for key, value in part.items():
-        is_continued = key not in _PART_KEYS and isinstance(value, str)
-        last[key] = (last.get(key) or "") + value if is_continued else last.get(key) or value
+def _continues(before: Any, part: Any) -> bool:
+    if not (isinstance(before, dict) and isinstance(part, dict)):
+        return False
+    return all(before.get(key) == part.get(key) for key in ("type", "index"))
+
+
+def _joined_part(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    joined: dict[str, Any] = {}
+    for key in dict.fromkeys(key for part in parts for key in part):
+        values = [part[key] for part in parts if part.get(key) is not None]
+        is_text = key not in _PART_KEYS and bool(values)
+        joined[key] = join_values(values) if is_text else next(iter(values), None)
+    return joined
 
 
 def _raw_arguments(call: PartialCall) -> str:
@@ -486,7 +494,7 @@ def _common_object(values: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ..
     """Return the object that all non-empty values are equal to, and the repairs.
 
     Raises:
-        ValueError: they differ, or one is no object.
+        ValueError: they differ, or one is not an object.
     """
     distinct: dict[str, dict[str, Any]] = {}
     codes = {"repeated_arguments": None}

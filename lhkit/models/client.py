@@ -16,9 +16,9 @@ from lhkit.responses import ModelEvent, ModelIdentity
 _log = logging.getLogger(__name__)
 
 _NOTES = {
-    "refusal": "%s refused to answer: its refusal is the reply (said once)",
-    "other_choices": "%s sends several choices: only the first is read (said once)",
-    "cumulative_text": "%s repeats the text so far in every event: it is read once (said once)",
+    "refusal": "%s refused to answer: its refusal is the reply (logged once)",
+    "other_choices": "%s sends several choices: only the first is read (logged once)",
+    "cumulative_text": "%s repeats the text so far in every event: it is read once (logged once)",
 }
 """Lines of the log by the codes of `Finished.notes`."""
 

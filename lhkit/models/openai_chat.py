@@ -4,6 +4,7 @@ For servers other than vLLM, and to compare lhkit's parsers with the server's. E
 are sent to vLLM only.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 from lhkit.errors import StreamBrokenError
 from lhkit.json_values import compact
 from lhkit.models.base import ModelRequest
-from lhkit.models.chat_pieces import CallPieces, TextPieces, add_fields
+from lhkit.models.chat_pieces import CallPieces, TextPieces, join_values
 from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects.base import tool_names
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
@@ -97,7 +98,7 @@ class ChatContent:
         self._text = TextPieces()
         self._thinking = TextPieces()
         self._calls = CallPieces(known)
-        self._echo: dict[str, Any] = {}
+        self._echo: defaultdict[str, list[Any]] = defaultdict(list)
         self._is_refusal = False
         self._has_ended = False
         self.result: ParseResult | None = None
@@ -147,9 +148,9 @@ class ChatContent:
         if not all(isinstance(piece, dict) for piece in pieces):
             raise invalid_event(choice)
         self._calls.feed(pieces)
-        add_fields(
-            self._echo, {key: delta[key] for key in _ECHOED_KEYS if delta.get(key) is not None}
-        )
+        for key in _ECHOED_KEYS:
+            if delta.get(key) is not None:
+                self._echo[key].append(delta[key])
 
     def end(self) -> Iterator[ParsedEvent]:
         """Yield the text that was held back; only `close` knows whether the last call was cut."""
@@ -172,7 +173,9 @@ class ChatContent:
         cut = partial_calls.pop() if truncated and partial_calls else None
         calls = [call.call() for call in partial_calls]
         if calls and self._echo:
-            calls[0] = replace(calls[0], echo={**(calls[0].echo or {}), "message": self._echo})
+            first = -1 if self._thinking.is_cumulative else 0
+            fields = {key: join_values(values[first:]) for key, values in self._echo.items()}
+            calls[0] = replace(calls[0], echo={**(calls[0].echo or {}), "message": fields})
         text = self._text.text
         self.result = ParseResult(
             text=text if text.strip() else "",

@@ -241,7 +241,7 @@ class ResponseReader:
         """Yield the last event of a closed connection if it lacks its blank line.
 
         Raises:
-            ModelError: as `feed`; also for an error that is no event, but the whole answer.
+            ModelError: as `feed`; also for an error that is the whole answer.
         """
         pending = self._decoder.pending
         if pending and pending[-1].strip() == _DONE:

@@ -42,12 +42,12 @@ class EventStreamDecoder:
         self._data: list[str] = []
         self._name = ""
         self.decode_error: UnicodeDecodeError | None = None
-        self._stray: list[bytes] = []  # the lines before the first event that are no fields
+        self._stray: list[bytes] = []  # the lines before the first event that are not fields
         self._stray_bytes = 0
 
     @property
     def rest(self) -> str:
-        """The text of an answer that is no stream, or of an event that the end has cut."""
+        """The text of an answer that is not a stream, or of an event that the end has cut."""
         lines = [*self._stray, *(line.encode() for line in self._data), b"".join(self._line)]
         text = b"\n".join(line.removeprefix(b"data:") for line in lines)
         return text.decode("utf-8", "replace").strip()

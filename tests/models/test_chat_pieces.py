@@ -227,6 +227,9 @@ CUMULATIVE = [
     ["H", "He", "Hel", "Hell", "Hello", "Hello."],
     ["I will add milk", "I will add milk to your list.", "I will add milk to your list. Done."],
     ["Hello", "Hello world"],
+    ["Hel", "Hello"],
+    ["H", "He", "Hello"],
+    ["Hi", "Hi", "Hi t", "Hi there"],
     ["알겠습니다", "알겠습니다. 추가했어요."],
     ["Sure!", "Sure! It is", "Sure! It is", "Sure! It is on the list."],
 ]
@@ -502,7 +505,7 @@ async def test_a_note_of_the_answers_is_logged_once(caplog: pytest.LogCaptureFix
                 pass
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [line.split(" ", 1)[1] for line in lines] == [
-        "sends several choices: only the first is read (said once)"
+        "sends several choices: only the first is read (logged once)"
     ]
 
 

@@ -5,8 +5,8 @@ Tools are in the first user turn, results in a user turn.
 The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in it
 those of `objects`.
 
-Any object may be a call, so that its text is held back until its end. One that is no call is text,
-and so are the calls in it; one without end is text up to the calls in it.
+Any object may be a call, so that its text is held back until its end. An answer is
+text, and so are the calls in it; an object without end is text up to the calls in it.
 """
 
 import re

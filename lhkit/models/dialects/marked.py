@@ -5,9 +5,9 @@ call ends at the end token inside that string as soon as a start token or the en
 follows, so that it does not swallow the next call. Other control tokens stay in the text, so that
 leaks are visible.
 
-A call inside a thinking channel is only talked about, and no call, if the channel is closed after
-it. If the channel is never closed, whole and well-formed calls in it are calls; they stay in the
-text of the thinking too.
+A call inside a thinking channel is only mentioned, not made, if the channel is closed after it. If
+the channel is never closed, whole and well-formed calls in it are calls; they stay in the text of
+the thinking too.
 
 Repairs: `in_thinking` (in a channel that is not closed), `no_call_prefix`, `no_arguments`,
 `bare_string`, `python_literal`, `trailing_comma`, `duplicate_key`, `bad_escape`,

@@ -1,6 +1,6 @@
 """Split off thinking in tags, with which some models begin a response: `<think>…</think>`.
 
-A call in it is only talked about, and no call, if the tag is closed after it. If the tag is never
+A call in it is only mentioned, not made, if the tag is closed after it. If the tag is never
 closed, whole and well-formed calls in it are calls, with the repair `in_thinking`; they stay in the
 text of the thinking too.
 """

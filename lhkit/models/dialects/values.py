@@ -131,7 +131,7 @@ def read_other_quotes(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | 
     """Return (value, end, repairs) of the string whose quotation mark, not one of JSON, is at `at`.
 
     It ends at the first mark that may close it and stands before a comma, colon, bracket or the
-    end. None if there is no such mark at `at`, or if it is an apostrophe.
+    end. None if another character is at `at`, or if it is an apostrophe.
 
     Raises:
         ValueError: the string does not end, or another one starts before.
