@@ -353,7 +353,7 @@ class CallPieces:
     def feed(self, pieces: Sequence[Mapping[str, Any]]) -> None:
         """Add the pieces of one event."""
         self._event += 1
-        for piece in pieces:
+        for piece in map(_with_function, pieces):
             call = self._call_for(piece)
             call.add(piece, self._known, self._event)
             self._by_id[call.id] = call
@@ -450,6 +450,15 @@ def _joined_part(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _raw_arguments(call: PartialCall) -> str:
     return call.text + ("" if call.value is None else json_or_repr(call.value))
+
+
+def _with_function(piece: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a piece with its name and arguments under `function`, where a few servers omit it."""
+    if piece.get("function") is not None or not piece.keys() & _FUNCTION_KEYS:
+        return piece
+    function = {key: piece[key] for key in _FUNCTION_KEYS if key in piece}
+    others = {key: value for key, value in piece.items() if key not in _FUNCTION_KEYS}
+    return {**others, "function": function}
 
 
 def _begins_value(piece: Mapping[str, Any]) -> bool:

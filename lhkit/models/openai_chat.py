@@ -144,8 +144,11 @@ class ChatContent:
         refusal = _content_deltas(self._refusal(choice, delta), TextDelta)
         for event in [*next(filter(None, thinking), []), *text, *refusal]:
             yield from self._add(event)
-        pieces = typed(delta, "tool_calls", list) or ()
-        if not all(isinstance(piece, dict) for piece in pieces):
+        pieces = delta.get("tool_calls") or ()
+        pieces = [pieces] if isinstance(pieces, dict) else pieces
+        if not isinstance(pieces, list | tuple) or not all(
+            isinstance(piece, dict) for piece in pieces
+        ):
             raise invalid_event(choice)
         self._calls.feed(pieces)
         for key in _ECHOED_KEYS:

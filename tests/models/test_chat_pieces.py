@@ -190,6 +190,17 @@ def test_pieces_without_a_name_follow_the_latest_call_of_their_index() -> None:
     assert made(*sent) == [("add", {"a": 1}), ("add", {"a": 2})]
 
 
+def test_a_call_without_function_is_read() -> None:
+    sent = [{"index": 0, "id": "x", "name": "add", "arguments": '{"a":'}]
+    assert made(sent, [{"index": 0, "arguments": "1}"}]) == [("add", {"a": 1})]
+
+
+def test_a_single_call_that_is_not_in_a_list_is_read() -> None:
+    delta = {"tool_calls": piece("add", '{"a":1}', index=0)}
+    [call] = answer(chunk(delta, "tool_calls")).calls
+    assert (call.name, call.args, call.repairs) == ("add", {"a": 1}, ())
+
+
 def test_equal_calls_with_ids_of_their_own_stay_two() -> None:
     sent = [piece("add", '{"a":1}', index=0, id=name) for name in "xy"]
     assert made(sent) == [("add", {"a": 1})] * 2
