@@ -1,7 +1,7 @@
 """The messages of a conversation, tool calls and their outcomes, as immutable values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ class ToolCall:
         raw: the text that the call was parsed from.
         repairs: codes of the repairs that the parser made.
         id: unique within a conversation; the `ChatController` sets it if the model does not.
+        echo: fields that the server of the chat API wants back with the conversation, such as
+            Gemini's thought signature: those of the `call`, of its `function` and, on the first
+            call, of the `message`. Not part of records.
     """
 
     name: str
@@ -26,6 +29,7 @@ class ToolCall:
     raw: str = ""
     repairs: tuple[str, ...] = ()
     id: str = ""
+    echo: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
 
 class GateOutcome(StrEnum):

@@ -144,6 +144,9 @@ class Finished:
         server_metrics: metrics reported by the server.
         refused_fields: request fields left out because the server refuses them: `stream_options`,
             `temperature` (its default applies), `max_tokens` (sent as `max_completion_tokens`).
+        notes: deviations of the answer: `refusal` (the text is the server's refusal),
+            `other_choices` (the server sent several choices; only the first is read),
+            `cumulative_text` (every event repeated the text so far).
     """
 
     reason: str
@@ -162,6 +165,7 @@ class Finished:
     identity: ModelIdentity | None = None
     server_metrics: Mapping[str, Any] | None = None
     refused_fields: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def repairs(self) -> tuple[str, ...]:

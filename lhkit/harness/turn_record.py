@@ -149,7 +149,10 @@ def _stored_response(response: Finished, *, keep_prompts: bool) -> Finished:
         response,
         prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],
         prompt_text=response.prompt_text if keep_prompts else "",
-        calls=tuple(replace(call, args=plain_or_repr(call.args), id="") for call in response.calls),
+        calls=tuple(
+            replace(call, args=plain_or_repr(call.args), id="", echo=None)
+            for call in response.calls
+        ),
         server_metrics=None
         if response.server_metrics is None
         else {name: plain_or_repr(value) for name, value in response.server_metrics.items()},

@@ -1,5 +1,6 @@
 """Base class of the HTTP clients: identity, connection and streaming."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -7,9 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.models.base import ModelRequest, prefill
+from lhkit.models.errors import translate_errors
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
+
+_log = logging.getLogger(__name__)
+
+_NOTES = {
+    "refusal": "%s refused to answer: its refusal is the reply (logged once)",
+    "other_choices": "%s sends several choices: only the first is read (logged once)",
+    "cumulative_text": "%s repeats the text so far in every event: it is read once (logged once)",
+}
+"""Lines of the log by the codes of `Finished.notes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +39,7 @@ class HttpModel(ABC):
     def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         self._identity = identity
         self._connection = connection
+        self._noted: set[str] = set()  # notes of answers that are in the log
 
     @property
     def identity(self) -> ModelIdentity:
@@ -55,7 +67,14 @@ class HttpModel(ABC):
         async with aclosing(stream) as events:
             async for event in events:
                 yield event
-        yield exchange.reader.finished(identity=self._identity, prompt_text=exchange.prompt)
+        with translate_errors(self._connection.address):
+            finished = exchange.reader.finished(
+                identity=self._identity, prompt_text=exchange.prompt
+            )
+        for note in set(finished.notes) - self._noted:
+            self._noted.add(note)
+            _log.warning(_NOTES[note], self._connection.address)
+        yield finished
 
     async def warm(self, request: ModelRequest) -> None:
         """Process a prompt in advance (see `SupportsWarmUp`).

@@ -40,6 +40,18 @@ _NOT_ZERO = re.compile(
 )
 _ABOUT_TOOLS = re.compile(r"\b(?:schema|function|tools?)\b", re.IGNORECASE)
 _READ_CHARS = 4_000
+_MESSAGE_KEYS = (
+    *("error", "errors", "message", "detail", "details", "msg", "error_message", "errorMessage"),
+    *("error_msg", "error_description", "status_msg", "base_resp", "fault", "faultstring"),
+    *("Message", "description", "reason", "title"),
+)
+"""Keys of the message in an error, most certain first."""
+_ANSWER_KEYS = frozenset({"choices", "content", "usage", "stop", "tokens", "object", "data"})
+_MAX_MESSAGE_DEPTH = 6
+_MAX_MESSAGES = 5
+_BUSY = re.compile(r"overloaded|rate_?limit|unavailable|resource_exhausted", re.IGNORECASE)
+_CREDITS = re.compile(r"\bcredits?\b|quota|billing|\bbalance\b|payment", re.IGNORECASE)
+_NO_CREDITS = "check your plan and credits there"
 _PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
 """Start of an HTML page, as web servers and proxies send for browsers."""
 
@@ -165,11 +177,111 @@ def error_message(text: str) -> str:
         payload: Any = json.loads(text)
     except (ValueError, RecursionError):
         payload = None
-    if isinstance(payload, dict):
-        error = payload.get("error") or payload
-        message = error.get("message") or error.get("detail") if isinstance(error, dict) else None
-        text = str(message or error)
+    if isinstance(payload, dict | list):
+        inner = payload.get("error") or payload if isinstance(payload, dict) else payload
+        text = _message_in(payload) or str(inner)
     return "" if _PAGE.match(text) else shortened(text)
+
+
+def _message_in(value: Any, depth: int = 0) -> str:
+    """Return the server's own words in the JSON of an error, however it nests them."""
+    if depth > _MAX_MESSAGE_DEPTH:
+        return ""
+    if isinstance(value, str):
+        return _message_in_text(value, depth)
+    if isinstance(value, list):
+        items = (_message_in(item, depth + 1) for item in value[:_MAX_MESSAGES])
+        return "; ".join(dict.fromkeys(filter(None, items)))
+    if not isinstance(value, dict):
+        return ""
+    found = [_message_in(value[key], depth + 1) for key in _MESSAGE_KEYS if value.get(key)]
+    messages = list(dict.fromkeys(filter(None, found)))[:1]
+    if isinstance(value.get("error"), str) and len(found) > 1:  # a title, and what it means
+        messages = [message for message in found[:2] if message]
+    place = value.get("loc")
+    if messages and isinstance(place, list):
+        messages = [f"{'.'.join(map(str, place))}: {messages[0]}"]
+    more = value.get("metadata")
+    if isinstance(more, dict) and (raw := _message_in(more.get("raw"), depth + 1)):
+        messages.append(raw)
+    return ": ".join(dict.fromkeys(messages))
+
+
+def _message_in_text(text: str, depth: int) -> str:
+    """Return the message in text, which may be the JSON of another server's error."""
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return _message_in(json.loads(text), depth + 1) or text.strip()
+        except (ValueError, RecursionError):
+            pass
+    return text.strip()
+
+
+def reports_error(payload: Any) -> bool:
+    """Return True if the JSON of an answer with status 200 reports an error."""
+    if isinstance(payload, list):
+        return bool(payload) and all(map(reports_error, payload))
+    if not isinstance(payload, dict):
+        return False
+    if payload.get("error") or "error" in (payload.get("object"), payload.get("type")):
+        return True
+    status = payload.get("base_resp")
+    if isinstance(status, dict) and status.get("status_code"):
+        return True
+    if payload.keys() & _ANSWER_KEYS:
+        return False
+    return any(isinstance(payload.get(key), str | list) for key in _MESSAGE_KEYS)
+
+
+def require_no_error(text: str, where: str) -> None:
+    """Check that a text with status 200 is not the JSON of an error.
+
+    Raises:
+        ModelError: it reports an error.
+    """
+    if not text.startswith(("{", "[")):
+        return
+    try:
+        payload = json.loads(masked(text))
+    except (ValueError, RecursionError):
+        return
+    if reports_error(payload):
+        raise reported_error(payload, text, where)
+
+
+def reported_error(payload: Any, text: str, where: str) -> ModelError:
+    """Return the exception for an error that an answer with status 200 reports.
+
+    Args:
+        payload: the JSON of the answer, or of an event in it.
+        text: its text.
+        where: the place of the error in the answer, for the message.
+    """
+    message = error_message(text)
+    code = _code_in(payload)
+    if is_context_too_long(message):
+        return ContextTooLongError(f"the conversation is too long: {message}; clear it")
+    if code in {"429", "503"} or _BUSY.search(code):
+        return ServerOverloadedError(
+            f"the server is busy: {message}; try later or send less at once"
+        )
+    if code in {"401", "403"}:
+        return RequestRefusedError(
+            f"the server refused the API key: {message}; correct LHKIT_API_KEY"
+        )
+    advice = _NO_CREDITS if _CREDITS.search(message) or code == "402" else "look into its log"
+    return ServerFailedError(f"the server reported in its {where}: {message}; {advice}")
+
+
+def _code_in(payload: Any, depth: int = 0) -> str:
+    """Return the status that an error reports about itself: a number, or its name."""
+    if isinstance(payload, list):
+        payload = payload[0] if payload else None
+    if not isinstance(payload, dict) or depth > _MAX_MESSAGE_DEPTH:
+        return ""
+    inner = _code_in(payload.get("error"), depth + 1)
+    codes = (payload.get(key) for key in ("code", "status_code", "status", "type"))
+    return inner or next((str(code) for code in codes if code), "")
 
 
 def shortened(text: str) -> str:
@@ -178,6 +290,12 @@ def shortened(text: str) -> str:
 
 
 _HTTP_ERRORS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
+    (
+        lambda status, text: status == 402 or (status == 429 and _CREDITS.search(text) is not None),
+        ServerOverloadedError,
+        "the server does not answer now",
+        f"try later, or {_NO_CREDITS}",
+    ),
     (
         lambda status, _: status in {429, 503},
         ServerOverloadedError,

@@ -4,27 +4,29 @@ For servers other than vLLM, and to compare lhkit's parsers with the server's. E
 are sent to vLLM only.
 """
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from lhkit.errors import StreamBrokenError
-from lhkit.json_values import compact, json_or_repr, plain_json
-from lhkit.messages import ToolCall
+from lhkit.json_values import compact
 from lhkit.models.base import ModelRequest
+from lhkit.models.chat_pieces import CallPieces, TextPieces, join_values
 from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects.base import tool_names
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.request import chat_body, rendered_fields
 from lhkit.models.response import ResponseReader
-from lhkit.models.sse import invalid_event, typed, whole_number
+from lhkit.models.sse import invalid_event, typed
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
 _CALL_REASONS = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
 """Finish reasons of a response that ends with calls; all but the first are of other protocols."""
-_NO_ARGUMENTS: tuple[Any, ...] = ({}, None, "")
+_ECHOED_KEYS = ("reasoning_content", "reasoning_details", "thinking_blocks", "extra_content")
+"""Fields of a message with calls that servers want back. Not `reasoning`: those who send it refuse
+it, or do not need it."""
 _THINKING_PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoning_text"})
 _TEXTLESS_PARTS = frozenset({"reference", "redacted_thinking"})
 _MAX_PART_DEPTH = 3
@@ -47,100 +49,6 @@ class OpenAiHttp(HttpModel):
         )
         prompt = compact(rendered_fields(body))
         return Exchange(path="/v1/chat/completions", body=body, prompt=prompt, reader=reader)
-
-
-@dataclass(slots=True, kw_only=True)
-class _PartialCall:
-    """A call as its deltas arrive; `place` is its index in the response."""
-
-    place: int
-    id: str = ""
-    name: str = ""
-    text: str = ""
-    value: Any = None
-
-    @property
-    def raw(self) -> str:
-        """The call received so far, as text."""
-        value = "" if self.value is None else json_or_repr(self.value)
-        return f"{self.name} {self.text}{value}".strip()
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is neither a name nor an argument."""
-        return not (self.name or self.text.strip() or self.value is not None)
-
-    def add(self, delta: Mapping[str, Any], known: Collection[str]) -> None:
-        self.id = self.id or _call_id(delta)
-        function = typed(delta, "function", dict) or {}
-        name = typed(function, "name", str) or ""
-        if name != self.name and self.name not in known:  # some servers repeat it in every delta
-            self.name += name
-        arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            self.text += arguments
-        elif arguments or self.value is None:  # an empty object may also follow the complete one
-            self.value = arguments
-
-    def call(self) -> ToolCall:
-        args, repairs = self._arguments()
-        return ToolCall(name=self.name, args=args, raw=self.raw, repairs=repairs)
-
-    def _arguments(self) -> tuple[Any, tuple[str, ...]]:
-        """Return arguments and repairs; invalid JSON stays text for validation."""
-        try:
-            values = [plain_json(value) for value in _json_values(self.text)]
-            if self.value is not None:
-                values.append(plain_json(self.value))
-            if not values:
-                return {}, ("empty_arguments",)
-            if len(values) > 1:
-                return _common_object(values), ("repeated_arguments",)
-        except (ValueError, RecursionError):
-            return self.text or self.raw, ("malformed",)
-        return values[0], () if self.value is None else ("object_arguments",)
-
-
-def _json_values(text: str) -> Iterator[Any]:
-    """Yield concatenated JSON values.
-
-    Raises:
-        ValueError: the text contains something else.
-    """
-    decoder = json.JSONDecoder()
-    text = text.strip(" \t\r\n")
-    at = 0
-    while at < len(text):
-        value, at = decoder.raw_decode(text, at)
-        yield value
-        while at < len(text) and text[at] in " \t\r\n":
-            at += 1
-
-
-def _common_object(values: Sequence[Any]) -> dict[str, Any]:
-    """Return the object that all non-empty values are equal to.
-
-    Raises:
-        ValueError: they differ.
-    """
-    # Compared as JSON texts, because 1 == 1.0 == True in Python.
-    distinct = {
-        json.dumps(value, sort_keys=True): value for value in values if value not in _NO_ARGUMENTS
-    }
-    if not distinct:
-        return {}
-    first, *others = distinct.values()
-    if others or not isinstance(first, dict):
-        raise ValueError("the arguments are several values")
-    return first
-
-
-def _call_id(delta: Mapping[str, Any]) -> str:
-    """Return the id of a call, an integer on some servers; empty if it has none."""
-    value = delta.get("id")
-    if type(value) is int:
-        return str(value)
-    return typed(delta, "id", str) or ""
 
 
 def _content_deltas(
@@ -173,10 +81,10 @@ class ChatContent:
 
     The protocol does not mark a call as complete, so calls are yielded at the end, without one
     that the token limit may have cut. Deviations that servers are known for are accepted and
-    listed as repairs of the call: `empty_arguments` ("" for {}), `object_arguments` (an object
-    for a string of JSON), `repeated_arguments` (twice, or after an empty object), `malformed`
-    (invalid JSON). A server that announces calls and sends none, or sends them in a wrong field,
-    is an infrastructure error, not an error of the model.
+    listed as repairs of the call: those of `read_arguments`, `object_arguments` (an object for a
+    string of JSON), `repeated_arguments` (twice, or after an empty object), `cumulative_arguments`
+    (every piece repeats the ones before). A server that announces calls and sends none, or sends
+    them in a wrong field, is an infrastructure error, not an error of the model.
 
     Args:
         known: names of the tools, to distinguish a repeated name from a continued one.
@@ -184,28 +92,36 @@ class ChatContent:
     """
 
     def __init__(self, known: Collection[str] = (), *, server: str = "the server") -> None:
-        self._known = frozenset(known)
         self._server = server
         self._reason = ""
         self._misplaced: dict[str, str] = {}
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._calls: list[_PartialCall] = []
+        self._text = TextPieces()
+        self._thinking = TextPieces()
+        self._calls = CallPieces(known)
+        self._echo: defaultdict[str, list[Any]] = defaultdict(list)
+        self._is_refusal = False
         self._has_ended = False
         self.result: ParseResult | None = None
 
     @property
     def raw_text(self) -> str:
         """The text and calls as the server sent them, not the raw output."""
-        raws = (call.raw for call in sorted(self._calls, key=lambda call: call.place))
-        return "\n".join(part for part in ["".join(self._text), *raws] if part)
+        raws = (call.raw for call in self._calls.calls)
+        return "\n".join(part for part in [self._text.text, *raws] if part)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Codes of what deviates from an ordinary answer; see `Finished`."""
+        is_cumulative = self._text.is_cumulative or self._thinking.is_cumulative
+        codes = {"refusal": self._is_refusal, "cumulative_text": is_cumulative}
+        return tuple(code for code, is_noted in codes.items() if is_noted)
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the delta has text, thinking or a part of a call."""
         delta = typed(choice, "delta", dict) or {}
         return bool(delta.get("tool_calls")) or any(
             True
-            for key in ("content", *_THINKING_KEYS)
+            for key in ("content", "refusal", *_THINKING_KEYS)
             for _ in _content_deltas(delta.get(key), TextDelta)
         )
 
@@ -225,18 +141,27 @@ class ChatContent:
         self._note_misplaced(choice, delta)
         thinking = (list(_content_deltas(delta.get(key), ThinkingDelta)) for key in _THINKING_KEYS)
         text = _content_deltas(delta.get("content"), TextDelta)
-        for event in [*next(filter(None, thinking), []), *text]:
-            (self._text if isinstance(event, TextDelta) else self._thinking).append(event.text)
-            yield event
-        for piece in typed(delta, "tool_calls", list) or ():
-            if not isinstance(piece, dict):
-                raise invalid_event(choice)
-            self._call_for(piece).add(piece, self._known)
+        refusal = _content_deltas(self._refusal(choice, delta), TextDelta)
+        for event in [*next(filter(None, thinking), []), *text, *refusal]:
+            yield from self._add(event)
+        pieces = delta.get("tool_calls") or ()
+        pieces = [pieces] if isinstance(pieces, dict) else pieces
+        if not isinstance(pieces, list | tuple) or not all(
+            isinstance(piece, dict) for piece in pieces
+        ):
+            raise invalid_event(choice)
+        self._calls.feed(pieces)
+        for key in _ECHOED_KEYS:
+            if delta.get(key) is not None:
+                self._echo[key].append(delta[key])
 
     def end(self) -> Iterator[ParsedEvent]:
-        """Yield nothing: only `close` knows whether the last call was cut."""
+        """Yield the text that was held back; only `close` knows whether the last call was cut."""
         self._has_ended = True
-        return iter(())
+        if thinking := self._thinking.close():
+            yield ThinkingDelta(text=thinking)
+        if text := self._text.close():
+            yield TextDelta(text=text)
 
     def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
         """Yield the calls in order, without the last one if the response was cut.
@@ -246,18 +171,39 @@ class ChatContent:
                 only in fields that a stream does not have.
         """
         self._require_complete(truncated=truncated)
-        partial_calls = sorted(self._calls, key=lambda call: call.place)
+        self._calls.close()
+        partial_calls = list(self._calls.calls)
         cut = partial_calls.pop() if truncated and partial_calls else None
-        calls = tuple(call.call() for call in partial_calls)
-        text = "".join(self._text)
+        calls = [call.call() for call in partial_calls]
+        if calls and self._echo:
+            first = -1 if self._thinking.is_cumulative else 0
+            fields = {key: join_values(values[first:]) for key, values in self._echo.items()}
+            calls[0] = replace(calls[0], echo={**(calls[0].echo or {}), "message": fields})
+        text = self._text.text
         self.result = ParseResult(
             text=text if text.strip() else "",
-            calls=calls,
+            calls=tuple(calls),
             fragment=cut.raw or "…" if cut else "",
-            thinking="".join(self._thinking),
+            thinking=self._thinking.text,
         )
         for call in calls:
             yield ToolCallParsed(call=call)
+
+    def _add(self, event: TextDelta | ThinkingDelta) -> Iterator[ParsedEvent]:
+        """Yield the part of the event's text that is certain."""
+        is_text = isinstance(event, TextDelta)
+        if certain := (self._text if is_text else self._thinking).add(event.text):
+            yield TextDelta(text=certain) if is_text else ThinkingDelta(text=certain)
+
+    def _refusal(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> Any:
+        """Return the text with which the model refuses, which is its reply."""
+        message = typed(choice, "message", dict) or {}
+        refusal = delta.get("refusal") or ("" if self._is_refusal else message.get("refusal"))
+        content = delta.get("content")
+        parts = content if isinstance(content, list) else [content]
+        is_part = any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts)
+        self._is_refusal = self._is_refusal or bool(refusal) or is_part
+        return refusal
 
     def _note_misplaced(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
         """Note text and calls outside of the delta, and calls in the old format."""
@@ -277,14 +223,15 @@ class ChatContent:
 
         A response that the token limit cut may lack the call that it announces.
         """
-        has_calls = any(not call.is_empty for call in self._calls)
-        has_content = {"tool calls": has_calls, "text": bool(self._text)}
+        calls = self._calls.calls
+        has_calls = any(not call.is_empty for call in calls)
+        has_content = {"tool calls": has_calls, "text": bool(self._text.text)}
         for what, place in self._misplaced.items():
             if not has_content[what]:
                 self._refuse(f"its {what} came in {place!r}, where a streamed answer has none")
         if self._reason in _CALL_REASONS and not has_calls and not truncated:
             self._refuse(f"its finish_reason is {self._reason!r}, but it has no tool calls")
-        if not truncated and any(call.is_empty for call in self._calls):
+        if not truncated and any(call.is_empty for call in calls):
             self._refuse("it has a tool call with neither a name nor arguments")
 
     def _refuse(self, why: str) -> NoReturn:
@@ -292,25 +239,3 @@ class ChatContent:
             f"The answer of {self._server} is invalid: {why}. Correct the server's tool parser (or "
             "the proxy before it), or give a dialect of lhkit's own, such as --dialect json."
         )
-
-    def _call_for(self, piece: Mapping[str, Any]) -> _PartialCall:
-        """Return the call that a piece belongs to, a new one if it begins one."""
-        index, call_id = whole_number(piece, "index"), _call_id(piece)
-        has_name = bool((typed(piece, "function", dict) or {}).get("name"))
-        call: _PartialCall | None
-        if index is not None:
-            call = next((call for call in reversed(self._calls) if call.place == index), None)
-        elif call_id:
-            call = next((call for call in self._calls if call.id == call_id), None)
-        else:
-            call = self._calls[-1] if self._calls else None
-            if call is not None and has_name and (call.text or call.value is not None):
-                call = None  # a piece without index and id that names a tool anew
-        # Some servers give all calls the index 0; another id with a name begins another call.
-        begins_another = call is not None and has_name and bool(call_id and call.id)
-        if call is not None and not (begins_another and call_id != call.id):
-            return call
-        last = max((call.place for call in self._calls), default=-1)
-        place = last + 1 if index is None or call is not None else index
-        self._calls.append(_PartialCall(place=place))
-        return self._calls[-1]

@@ -177,8 +177,11 @@ def _call_messages(calls: Sequence[ToolCallMessage], first: int) -> list[dict[st
             text_results.append(f"Result of {call.name or 'the call'}: {result}")
             continue
         call_id = f"call{number:05d}"  # nine letters and digits: the strictest servers' form
-        function = {"name": call.name, "arguments": arguments}
-        tool_calls.append({"id": call_id, "type": "function", "function": function})
+        echo = call.call.echo or {}
+        function = {**echo.get("function", {}), "name": call.name, "arguments": arguments}
+        tool_calls.append(
+            {**echo.get("call", {}), "id": call_id, "type": "function", "function": function}
+        )
         results.append(
             {"role": "tool", "tool_call_id": call_id, "name": call.name, "content": result}
         )
@@ -186,6 +189,8 @@ def _call_messages(calls: Sequence[ToolCallMessage], first: int) -> list[dict[st
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if tool_calls:
         message["tool_calls"] = tool_calls
+        for call in calls:
+            message = {**(call.call.echo or {}).get("message", {}), **message}
     else:
         message["content"] = text
     converted = [message, *results]

@@ -5,12 +5,15 @@ No I/O: bytes are passed to `feed`. A `Content` reads the choices: text that a d
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
+from lhkit.models.chat_pieces import TextPieces, has_stray_bytes
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
+from lhkit.models.errors import reported_error, require_no_error
 from lhkit.models.sse import (
     EventStreamDecoder,
     integers,
@@ -45,6 +48,11 @@ class Content(Protocol):
         """The whole result; None before the end."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Codes of what deviates from an ordinary answer; see `Finished`."""
+        ...
+
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has generated content."""
         ...
@@ -71,7 +79,7 @@ class CompletionContent:
 
     def __init__(self, parser: IncrementalParser) -> None:
         self._parser = parser
-        self._chunks: list[str] = []
+        self._pieces = TextPieces(may_repeat=False)
         self._shown_chars = 0
         self._shown_calls = 0
         self.result: ParseResult | None = None
@@ -79,7 +87,12 @@ class CompletionContent:
     @property
     def raw_text(self) -> str:
         """The text received so far."""
-        return "".join(self._chunks)
+        return self._pieces.text
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """No codes: the text is what the model wrote."""
+        return ()
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the choice has text."""
@@ -99,7 +112,9 @@ class CompletionContent:
                 "the server went on after the end: give --base-url of the server itself, without a "
                 "proxy that changes its streams"
             )
-        self._chunks.append(text)
+        return self._feed(self._pieces.add(text))
+
+    def _feed(self, text: str) -> Sequence[ParsedEvent]:
         events = self._parser.feed(text)
         for event in events:
             if isinstance(event, TextDelta):
@@ -110,6 +125,7 @@ class CompletionContent:
 
     def end(self) -> Iterator[ParsedEvent]:
         """Yield the text and calls that the parser still buffers."""
+        yield from self._feed(self._pieces.close())
         self.result = self._parser.close()
         if rest := self.result.text[self._shown_chars :]:
             yield TextDelta(text=rest)
@@ -156,6 +172,9 @@ class ResponseReader:
         self._reason = ""
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
+        self._index: int | None = None  # the lowest one of the choices
+        self._others: list[Mapping[str, Any]] = []  # choices of that index, if it is not 0
+        self._has_others = False
         self.refused_fields: tuple[str, ...] = ()
         """Fields that were left out of the request, because the server refuses them."""
 
@@ -222,17 +241,20 @@ class ResponseReader:
         """Yield the last event of a closed connection if it lacks its blank line.
 
         Raises:
-            ModelError: as `feed`.
+            ModelError: as `feed`; also for an error that is the whole answer.
         """
         pending = self._decoder.pending
         if pending and pending[-1].strip() == _DONE:
             yield from self.feed(b"\n\n")
+        if not self.is_done:
+            require_no_error(self._decoder.rest, "answer")
 
     def finished(self, *, identity: ModelIdentity, prompt_text: str) -> Finished:
         """Return the last event.
 
         Raises:
             StreamBrokenError: the connection closed before the server ended the stream.
+            UnicodeDecodeError: a part of a character has no other part.
         """
         result = self._content.result
         if result is None or not self.is_done:
@@ -240,6 +262,8 @@ class ResponseReader:
                 f"the stream ended early after {len(self._token_ids)} tokens: "
                 "check that the server is alive"
             )
+        if self._decoder.decode_error and has_stray_bytes(self._content.raw_text + result.thinking):
+            raise self._decoder.decode_error
         # Without token ids, each chunk with a choice counts as a token.
         token_times = self._token_times if self._token_ids else self._choice_times
         ids = ",".join(map(str, self._prompt_token_ids))
@@ -265,6 +289,7 @@ class ResponseReader:
             identity=identity,
             server_metrics=self._server_metrics,
             refused_fields=self.refused_fields,
+            notes=(*self._content.notes, *(["other_choices"] if self._has_others else [])),
         )
 
     def _now_s(self) -> float:
@@ -273,10 +298,12 @@ class ResponseReader:
     @property
     def _is_truncated(self) -> bool:
         is_full = self._final_usage().completion_tokens >= self._max_tokens
-        return self._reason in _CUT or is_full
+        return self._reason in _CUT or (is_full and not self._has_others)  # they count together
 
     def end(self, now_s: float) -> Iterator[ParsedEvent]:
         """Yield the remaining events at the end of the stream."""
+        for choice in self._others:
+            yield from self._feed_choice(choice, now_s)
         self._first_times.record("done_s", now_s)
         if self._reason:
             yield from self._content.close(truncated=self._is_truncated)
@@ -289,11 +316,27 @@ class ResponseReader:
         for choice in typed(payload, "choices", list) or ():
             if not isinstance(choice, dict):
                 raise invalid_event(payload)
-            self._read_prompt_ids(choice)
-            self._read_tokens(choice, now_s)
-            yield from self._content.feed(choice)
-            if reason := typed(choice, "finish_reason", str):
-                yield from self._end_generation(reason)
+            if self._is_first(choice):
+                yield from self._feed_choice(choice, now_s)
+
+    def _is_first(self, choice: Mapping[str, Any]) -> bool:
+        """Return True for the choice of index 0; keep those of the lowest one until it comes."""
+        index = max(0, whole_number(choice, "index") or 0)
+        self._has_others = self._has_others or self._index not in {None, index}
+        if self._index is None or index < self._index:
+            self._index, self._others = index, []
+        if 0 < index == self._index:
+            self._others.append(choice)
+        return index == 0
+
+    def _feed_choice(self, choice: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
+        if choice.get("error"):
+            raise reported_error(choice, json.dumps({"error": choice["error"]}), "stream")
+        self._read_prompt_ids(choice)
+        self._read_tokens(choice, now_s)
+        yield from self._content.feed(choice)
+        if reason := typed(choice, "finish_reason", str):
+            yield from self._end_generation(reason)
 
     def _read_prompt_ids(self, source: Mapping[str, Any]) -> None:
         """Keep the prompt's token ids, from a choice (completions) or event (chat).

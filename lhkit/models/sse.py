@@ -10,16 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lhkit.errors import (
-    ContextTooLongError,
-    ModelError,
-    ServerFailedError,
-    ServerOverloadedError,
-    StreamBrokenError,
-)
-from lhkit.models.errors import error_message, is_context_too_long
+from lhkit.errors import StreamBrokenError
+from lhkit.models.errors import reported_error, reports_error
 from lhkit.redaction import masked
 
+_OTHER_FIELDS = frozenset({b"id", b"retry"})
+_PART_OF_CHARACTER = re.compile(
+    '(?<=")[\udc80-\udcbf]{1,3}|[\udcc2-\udcf4][\udc80-\udcbf]{0,2}(?=")'
+)
+"""Bytes of UTF-8 at the beginning or end of a string."""
+_STRAY_BYTE = re.compile("[\udc80-\udcff]")
+_MAX_STRAY_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
 _MAX_EXACT_FLOAT = 2**53
@@ -27,7 +28,12 @@ _INTEGERS = frozenset({int})
 
 
 class EventStreamDecoder:
-    """Collects bytes and returns the data of each complete event."""
+    """Collects bytes and returns the data of each complete event.
+
+    Attributes:
+        decode_error: set if the bytes of a character are in two events; they are surrogates then,
+            as `surrogateescape` decodes them.
+    """
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # chunks of the incomplete line
@@ -35,6 +41,16 @@ class EventStreamDecoder:
         self._is_after_cr = False
         self._data: list[str] = []
         self._name = ""
+        self.decode_error: UnicodeDecodeError | None = None
+        self._stray: list[bytes] = []  # the lines before the first event that are not fields
+        self._stray_bytes = 0
+
+    @property
+    def rest(self) -> str:
+        """The text of an answer that is not a stream, or of an event that the end has cut."""
+        lines = [*self._stray, *(line.encode() for line in self._data), b"".join(self._line)]
+        text = b"\n".join(line.removeprefix(b"data:") for line in lines)
+        return text.decode("utf-8", "replace").strip()
 
     @property
     def pending(self) -> Sequence[str]:
@@ -72,9 +88,23 @@ class EventStreamDecoder:
     def _take_field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         if name == b"data":
-            self._data.append(value.removeprefix(b" ").decode("utf-8"))
+            self._data.append(self._decode(value.removeprefix(b" ")))
         elif name == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8")
+        elif name and name not in _OTHER_FIELDS and self._stray_bytes < _MAX_STRAY_BYTES:
+            self._stray.append(line)
+            self._stray_bytes += len(line)
+
+    def _decode(self, value: bytes) -> str:
+        """Decode a line; the bytes of a character that two events share become surrogates."""
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            text = value.decode("utf-8", "surrogateescape")
+            if _STRAY_BYTE.search(_PART_OF_CHARACTER.sub("", text)):
+                raise
+            self.decode_error = self.decode_error or error
+            return text
 
     def _dispatch(self) -> list[str]:
         """Return the data of the event that a blank line has completed, if it has any."""
@@ -82,6 +112,7 @@ class EventStreamDecoder:
         self._data, self._name = [], ""
         if not lines:
             return []
+        self._stray, self._stray_bytes = [], _MAX_STRAY_BYTES
         data = "\n".join(lines)
         return [_wrap_error(data) if name == "error" else data]
 
@@ -108,10 +139,10 @@ def parse_payload(data: str) -> Mapping[str, Any]:
         payload = json.loads(masked(data))
     except (ValueError, RecursionError) as error:
         raise invalid_event(data) from error
+    if reports_error(payload):
+        raise reported_error(payload, data, "stream")
     if not isinstance(payload, dict):
         raise invalid_event(data)
-    if payload.get("error") or "error" in (payload.get("object"), payload.get("type")):
-        raise _reported_error(payload, data)
     return payload
 
 
@@ -165,16 +196,3 @@ def invalid_event(event: object) -> StreamBrokenError:
         f"the server sent an invalid event ({masked(str(event))[:100]}): "
         "check that --base-url leads to an OpenAI-compatible server"
     )
-
-
-def _reported_error(payload: Mapping[str, Any], data: str) -> ModelError:
-    message = error_message(data)
-    error = payload.get("error")
-    code = str(error.get("code") if isinstance(error, dict) else payload.get("code"))
-    if is_context_too_long(message):
-        return ContextTooLongError(f"the conversation is too long: {message}; clear it")
-    if code in {"429", "503"}:
-        return ServerOverloadedError(
-            f"the server is busy: {message}; try later or send less at once"
-        )
-    return ServerFailedError(f"the server reported in its stream: {message}; look into its log")

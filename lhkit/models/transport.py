@@ -29,9 +29,11 @@ from lhkit.errors import ModelError, RequestRefusedError, UsageError
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.errors import (
     drop_refused_fields,
+    error_message,
     http_error,
     invalid_address,
     redirected,
+    require_no_error,
     stalled,
     too_large,
     translate_errors,
@@ -304,7 +306,12 @@ class Connection:
                 return response
             async with response:
                 await _require_ok(response, self.address)
-                raise unexpected_answer(self.address, f"{response.content_type}, no event stream")
+                received = await read_up_to(response, self.address, MAX_ERROR_BYTES)
+                text = received.decode("utf-8", "replace").strip()
+                require_no_error(text, "answer")
+                message = error_message(text)
+                answer = f"{response.content_type}, no event stream"
+                raise unexpected_answer(self.address, f"{answer}: {message}" if message else answer)
 
 
 def require_address(base_url: str) -> None:

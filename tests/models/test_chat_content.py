@@ -116,7 +116,8 @@ def test_chat_content_assembles_calls_from_deltas(
         ({"a": "1"}, {"a": "1"}, ("object_arguments",)),
         ('{"a": 1', '{"a": 1', ("malformed",)),
         ('{"a": NaN}', '{"a": NaN}', ("malformed",)),
-        ('"{}"', "{}", ()),
+        ('"{}"', {}, ("encoded_arguments",)),
+        ('"x"', "x", ()),
         ('{"a":"0101","b":"true"}', {"a": "0101", "b": "true"}, ()),
     ],
 )

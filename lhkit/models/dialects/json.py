@@ -2,72 +2,54 @@
 
 Tools are in the first user turn, results in a user turn.
 
-The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in its
-structure `name_key`, `arguments_key`, `no_parameters`, `flat_parameters`, `nested_function`,
-`string_parameters`, `extra_keys`, `duplicate_key`; in its notation `control_character`,
-`bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
+The codes in a call's `repairs`: around it `fence`, `tag`, `array`, `separator`, `in_object`; in it
+those of `objects`.
+
+Any object may be a call, so that its text is held back until its end. An answer is
+text, and so are the calls in it; an object without end is text up to the calls in it.
 """
 
-import json
 import re
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.json_values import JSON, NotJsonError, compact
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
 from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
+from lhkit.models.dialects.objects import FIRST_KEYS, begins_call, loads, read_calls
 from lhkit.models.dialects.parser import (
     BRACES,
     IncrementalParser,
     NextCall,
     OpenBrackets,
     OpenCall,
+    ParsedEvent,
     ParseResult,
 )
+from lhkit.models.dialects.thinking import TaggedThinkingParser
 from lhkit.models.dialects.turns import PromptedDialect
 
-_START = re.compile(
-    r"""\{\s{0,99}["'](?:name|tool|tool_name|function|parameters|arguments|args)["']\s{0,99}:"""
-)
+_START = re.compile(rf"""\{{\s{{0,99}}["'](?:{"|".join(FIRST_KEYS)})["']\s{{0,99}}:""")
 _MAYBE_START = re.compile(r"""\{\s{0,99}(?:["'][a-z_]{0,10}(?:["']\s{0,99})?)?""")
+_OBJECT = re.compile(r"""\{\s{0,99}["'][^"'\\\n]{1,40}["']\s{0,99}:""")
+_MAYBE_OBJECT = re.compile(r"""\{\s{0,99}(?:["'][^"'\\\n]{0,40}(?:["']\s{0,99})?)?""")
 _TAIL_CHARS = 8
 _MEMBER = re.compile(r"""["']\s*:$""")
 _INTERESTING = re.compile(r"[\s`<\[{]")
 
 _FENCE = r"```[A-Za-z_]{0,20}"
-_BEFORE_FIRST = re.compile(rf"\s+|{_FENCE}|<tool_(?:code|call)>|\[")
-_MARK = re.compile(rf"\s+|{_FENCE}|</?tool_(?:code|call)>|[\[\],;]")
+_TAGS = ("tool_code", "tool_call", "tool_calls", "function_call", "function_calls")
+_BEFORE_FIRST = re.compile(rf"\s+|{_FENCE}|<(?:{'|'.join(_TAGS)})>|\[")
+_MARK = re.compile(rf"\s+|{_FENCE}|</?(?:{'|'.join(_TAGS)})>|[\[\],;]")
 
-_LONG_MARKS = ("```", "<tool_code>", "<tool_call>", "</tool_code>", "</tool_call>")
+_LONG_MARKS = ("```", *(f"<{tag}>" for tag in _TAGS), *(f"</{tag}>" for tag in _TAGS))
 _LONGEST_MARK = max(map(len, _LONG_MARKS))
 _MARK_STARTS = frozenset(mark[:end] for mark in _LONG_MARKS for end in range(len(mark) + 1))
 
-_CLOSERS = {"```": "fence", "</tool_code>": "tag", "</tool_call>": "tag", "]": "array"}
-_OPENERS = (("```", "fence"), ("<tool_", "tag"), ("[", "array"))
-
-_NAME_KEYS = ("name", "tool", "tool_name", "function")
-_ARGUMENT_KEYS = ("parameters", "arguments", "args")
-
-_NAMED = re.compile(
-    r"""\{\s*(?:["']function["']\s*:\s*\{\s*)?"""
-    r"""["'](?:name|tool|tool_name|function)["']\s*:\s*["']([^"'\\]+)["']"""
-)
-_HAS_ARGUMENTS = re.compile(r"""["'](?:parameters|arguments|args)["']\s*:""")
-
-_NOT_JSON = re.compile(
-    r'''"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"'''
-    r"""|'(?P<single>[^'\\]*(?:\\.[^'\\]*)*)'"""
-    r"""|\b(?P<word>True|False|None)\b"""
-    r"""|(?P<comma>,)(?=\s*[}\]])""",
-    re.DOTALL,
-)
-_WORDS = {"True": "true", "False": "false", "None": "null"}
-_IN_STRING = re.compile(r'\\(?P<escaped>.)|"', re.DOTALL)
-_JSON_ESCAPES = frozenset('"\\/bfnrtu')
-
-_Call: TypeAlias = tuple[str, Any, list[str]]
+_CLOSERS = {"```": "fence", "]": "array"} | dict.fromkeys((f"</{tag}>" for tag in _TAGS), "tag")
+_OPENERS = (("```", "fence"), ("<t", "tag"), ("<f", "tag"), ("[", "array"))
 
 
 class JsonDialect(PromptedDialect):
@@ -119,8 +101,9 @@ class _OpenObject(OpenBrackets):
     appears there without a backslash, or after a value of an object.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_be_text: bool) -> None:
         super().__init__(BRACES)
+        self.may_be_text = may_be_text
 
     def _next_call(self, text: str, at: int) -> NextCall:
         if text[at] != "{" or not (self._quote or self._is_after_value()):
@@ -135,7 +118,7 @@ class _OpenObject(OpenBrackets):
         return self._last not in {'"', "'"} or self._before_string == ":"
 
 
-class _JsonParser(IncrementalParser):
+class _JsonParser(TaggedThinkingParser):
     """Parses one response; `known` are the names of the tools."""
 
     def __init__(self, known: Collection[str]) -> None:
@@ -145,25 +128,46 @@ class _JsonParser(IncrementalParser):
         self._run = ""  # the marks before the open object
         self._wrapping = _Wrapping()
         self._tail = ""  # the end of the text since the last call
+        self._fed = 0
+        self._text_until = 0  # before this place only objects that begin like a call are calls
+
+    def feed(self, chunk: str) -> Sequence[ParsedEvent]:
+        """Return the events that are certain after this chunk."""
+        self._fed += len(chunk)
+        return super().feed(chunk)
 
     def close(self) -> ParseResult:
         """Return the whole result; marks without a call after them are text."""
         self._scan(is_final=True)
+        call = self._open
+        if (
+            isinstance(call, _OpenObject)
+            and call.may_be_text
+            and not begins_call(call.raw, self._known)
+        ):
+            call.boundary = len(call.raw)
+            self._scan(is_final=True)
         if self._held:
             self._add_as_text(self._take_run(self._at), "")
         return super().close()
 
-    def _step(self, *, is_final: bool) -> bool:
+    def _another(self) -> TaggedThinkingParser:
+        return _JsonParser(self._known)
+
+    def _step_text(self, *, is_final: bool) -> bool:
         after_call = self._prose.is_after_call
         end, settled = _run_end(self._pending, self._at, after_call=after_call)
         if not is_final and _could_grow(self._pending, end):
             self._held.append(self._consume(settled))
             return False
-        if _START.match(self._pending, end):
+        may_be_text = self._fed - len(self._pending) + end >= self._text_until
+        is_call = _START.match(self._pending, end) is not None
+        if is_call or (may_be_text and _OBJECT.match(self._pending, end)):
             self._run = self._take_run(end)
-            self._open = _OpenObject()
+            self._open = _OpenObject(may_be_text=not is_call)
             return True
-        if not is_final and _MAYBE_START.fullmatch(self._pending, end):
+        maybe = _MAYBE_OBJECT if may_be_text else _MAYBE_START
+        if not is_final and maybe.fullmatch(self._pending, end):
             self._held.append(self._consume(settled))
             return False
         run = self._take_run(end)
@@ -179,16 +183,21 @@ class _JsonParser(IncrementalParser):
 
     def _take(self, call: OpenCall) -> int:
         raw = call.raw
-        parsed = read_call(raw.rstrip(), self._known)
-        if parsed is None:
+        may_be_text = isinstance(call, _OpenObject) and call.may_be_text
+        calls = read_calls(raw.rstrip(), self._known) if call.is_complete else ()
+        if not calls and may_be_text and (not call.is_complete or loads(raw) is None):
+            self._text_until = self._fed - len(self._pending) + self._at
+            self._add_as_text(self._run, raw[0])
+            return 1
+        if not calls:
             self._add_as_text(self._run, raw)
             return len(raw)
-        name, args, repairs = parsed
         around = self._wrapping.enter(self._run)
         if _MEMBER.search(self._tail):
             around = ("in_object", *around)
-        repairs = (*around, *repairs)
-        self._add_call(ToolCall(name=name, args=args, raw=raw.rstrip(), repairs=repairs))
+        for name, args, repairs in calls:
+            codes = dict.fromkeys((*around, *repairs))
+            self._add_call(ToolCall(name=name, args=args, raw=raw.rstrip(), repairs=tuple(codes)))
         self._tail = ""
         return len(raw)
 
@@ -259,115 +268,3 @@ class _Wrapping:
             self._open.setdefault(kind, deque()).append(self._opened)
             self._opened += 1
         return kind is not None
-
-
-def read_call(raw: str, known: Collection[str] = ()) -> tuple[str, Any, tuple[str, ...]] | None:
-    """Return (name, arguments, repairs), or None if `raw` is an object but not a call.
-
-    An object without arguments is a call only if it names a tool in `known`: models also write
-    `{"name": "Kim"}` about people. An object that cannot be parsed, but names a tool, has its raw
-    text as arguments, so that validation reports it to the model. Never raises.
-    """
-    loaded = _loaded(raw)
-    if loaded is None:
-        call = _malformed(raw, known)
-    else:
-        value, repaired = loaded
-        inner = value.get("function")
-        if isinstance(inner, dict):
-            call = _call_of(inner, [*repaired, "nested_function"], known)
-        else:
-            call = _call_of(value, repaired, known)
-    if call is None:
-        return None
-    name, args, repairs = call
-    try:
-        return name, plain_json(args), tuple(dict.fromkeys(repairs))
-    except NotJsonError:  # nested too deeply, or a number such as NaN or 1e999
-        return name, raw, ("malformed",)
-
-
-def _malformed(raw: str, known: Collection[str]) -> _Call | None:
-    named = _NAMED.match(raw)
-    if named is None or not (named.group(1) in known or _HAS_ARGUMENTS.search(raw)):
-        return None
-    return named.group(1), raw, ["malformed"]
-
-
-def _call_of(value: Mapping[str, Any], repairs: list[str], known: Collection[str]) -> _Call | None:
-    names = (key for key in _NAME_KEYS if isinstance(value.get(key), str) and value[key].strip())
-    name_key = next(names, None)
-    if name_key is None:
-        return None
-    name = value[name_key]
-    if name_key != _NAME_KEYS[0]:
-        repairs = [*repairs, "name_key"]
-    argument_key = next((key for key in _ARGUMENT_KEYS if key in value), None)
-    others = {key: item for key, item in value.items() if key not in {name_key, argument_key}}
-    if argument_key is None:
-        if name not in known:
-            return None
-        return name, others, [*repairs, "flat_parameters" if others else "no_parameters"]
-    args = value[argument_key]
-    if "description" in others and isinstance(args, dict) and args.get("type") == "object":
-        return None  # a tool's declaration, which weak models copy from the prompt
-    if argument_key != _ARGUMENT_KEYS[0]:
-        repairs = [*repairs, "arguments_key"]
-    if others:
-        repairs = [*repairs, "extra_keys"]
-    unpacked = _loaded(args) if isinstance(args, str) else None
-    if unpacked is not None and isinstance(unpacked[0], dict):
-        return name, unpacked[0], [*repairs, "string_parameters", *unpacked[1]]
-    return name, args, repairs
-
-
-def _loaded(raw: str) -> tuple[Any, list[str]] | None:
-    """Return the value by the strictest parsing that succeeds, and the codes of repairs."""
-    for repair in (False, True):
-        text, repaired = _repair_python(raw) if repair else (raw, [])
-        for strict in (True, False):
-            repairs = [*repaired] if strict else [*repaired, "control_character"]
-            try:
-                return _value(text, repairs, strict=strict), repairs
-            except (ValueError, RecursionError):  # also an integer of more than 4,300 digits
-                continue
-    return None
-
-
-def _value(text: str, repairs: list[str], *, strict: bool) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members = dict(pairs)
-        if len(members) < len(pairs):
-            repairs.append("duplicate_key")
-        return members
-
-    return json.loads(text, strict=strict, object_pairs_hook=unique)
-
-
-def _repair_python(raw: str) -> tuple[str, list[str]]:
-    """Return `raw` with Python notation rewritten as JSON, and the codes of repairs."""
-    repairs: list[str] = []
-
-    def rewrite(match: re.Match[str]) -> str:
-        kind = str(match.lastgroup)
-        if kind == "word":
-            repairs.append("python_literal")
-            return _WORDS[match.group()]
-        if kind == "comma":
-            repairs.append("trailing_comma")
-            return ""
-        if kind == "single":
-            repairs.append("python_literal")
-        return f'"{_IN_STRING.sub(unescape, match.group(kind))}"'
-
-    def unescape(match: re.Match[str]) -> str:
-        escaped = match.group("escaped")
-        if escaped is None:
-            return '\\"'
-        if escaped in _JSON_ESCAPES:
-            return match.group()
-        repairs.append("bad_escape")
-        return "'" if escaped == "'" else f"\\\\{escaped}"
-
-    text = _NOT_JSON.sub(rewrite, raw)
-    return text, list(dict.fromkeys(repairs))

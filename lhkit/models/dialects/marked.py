@@ -5,27 +5,37 @@ call ends at the end token inside that string as soon as a start token or the en
 follows, so that it does not swallow the next call. Other control tokens stay in the text, so that
 leaks are visible.
 
-Repairs: `no_call_prefix`, `no_arguments`, `bare_string`, `python_literal`, `trailing_comma`,
-`duplicate_key`, `bad_escape`, `control_character`, `single_quoted`, `malformed`. A string in
-JSON quotes is our extension (`markup`) and not a repair.
+A call inside a thinking channel is only mentioned, not made, if the channel is closed after it. If
+the channel is never closed, whole and well-formed calls in it are calls; they stay in the text of
+the thinking too.
+
+Repairs: `in_thinking` (in a channel that is not closed), `no_call_prefix`, `no_arguments`,
+`bare_string`, `python_literal`, `trailing_comma`, `duplicate_key`, `bad_escape`,
+`control_character`, `single_quoted`, `other_quotes`, `json_object` (an object as in the dialect
+`json`, with its repairs), `malformed`. A string in JSON quotes is our extension
+(`markup`) and not a repair.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from lhkit.json_values import JSON, plain_json
 from lhkit.messages import Message, ToolCall
+from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect, ToolSpec
 from lhkit.models.dialects.markup import Markup, render_call, render_prompt
-from lhkit.models.dialects.parser import IncrementalParser, OpenCall
+from lhkit.models.dialects.objects import read_calls
+from lhkit.models.dialects.parser import IncrementalParser, OpenCall, ParseResult
+from lhkit.models.dialects.thinking import TaggedThinkingParser, calls_in_thinking
 from lhkit.models.dialects.values import (
     JSON_WORDS,
     PYTHON_WORDS,
     Notation,
     ValueReader,
+    read_other_quotes,
     read_quoted,
     unescape,
 )
@@ -72,14 +82,29 @@ class MarkedDialect(Dialect):
         return _MarkedParser(self.markup)
 
 
-class _MarkedParser(IncrementalParser):
+class _MarkedParser(TaggedThinkingParser):
     def __init__(self, markup: Markup) -> None:
         super().__init__()
         self._markup = markup
         self._starts = (markup.call[0], *markup.thinking[0])
         self._is_thinking = False
+        self._channel_start = 0  # of the open channel, in `_thinking`
 
-    def _step(self, *, is_final: bool) -> bool:
+    def close(self) -> ParseResult:
+        """Return the whole result, with the calls of a thinking channel that is still open."""
+        self._scan(is_final=True)
+        if self._is_thinking:
+            without_thinking = replace(self._markup, thinking=((), ""))
+            text = "".join(self._thinking[self._channel_start :])
+            for call in calls_in_thinking(_MarkedParser(without_thinking), text):
+                self._add_call(call)
+            self._is_thinking = False
+        return super().close()
+
+    def _another(self) -> TaggedThinkingParser:
+        return _MarkedParser(self._markup)
+
+    def _step_text(self, *, is_final: bool) -> bool:
         start = self._at
         if self._is_thinking:
             text, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
@@ -93,6 +118,7 @@ class _MarkedParser(IncrementalParser):
             elif token:
                 self._prose.interrupt()
                 self._is_thinking = True
+                self._channel_start = len(self._thinking)
         return self._at > start
 
     def _take(self, call: OpenCall) -> int:
@@ -208,6 +234,10 @@ def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
     body = raw.removeprefix(start).removesuffix(end)
     head = _HEAD.match(body)
     if head is None:
+        calls = read_calls(body.strip()) if body.lstrip().startswith(("{", "[")) else ()
+        if len(calls) == 1:
+            name, args, codes = calls[0]
+            return name, args, ("json_object", *codes)
         return body.strip()[:_MAX_NAME_CHARS], raw, ("malformed",)
     name = head.group("name")
     repairs = [] if head.group("prefix") else ["no_call_prefix"]
@@ -221,7 +251,13 @@ def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
 def _arguments(body: str, head: re.Match[str], quote: str, repairs: list[str]) -> Any:
     args: Any = {}
     end = head.end()
-    if head.group("brace") is None:
+    if head.group("brace") is None and body[end:].strip():
+        written, end = ValueReader(body, _notation(quote), repairs).value(end)
+        args, codes = read_arguments(written)
+        if not isinstance(args, dict):
+            raise ValueError("no object")
+        repairs += ["string_parameters", *codes]
+    elif head.group("brace") is None:
         repairs.append("no_arguments")
     else:
         args, end = ValueReader(body, _notation(quote), repairs).value(end - 1)
@@ -237,6 +273,8 @@ def _notation(quote: str) -> Notation:
             return read_quoted(text, at)
         if text.startswith("'", at):
             return _read_single_quoted(text, at)
+        if other := read_other_quotes(text, at):
+            return other
         if not text.startswith(quote, at):
             return None
         start = at + len(quote)

@@ -20,6 +20,7 @@ from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import ToolSpec, is_renderable, tool_names
 from lhkit.models.dialects.parser import IncrementalParser, NextCall, OpenBrackets, OpenCall
+from lhkit.models.dialects.thinking import TaggedThinkingParser
 from lhkit.models.dialects.turns import CONTROL_TOKEN, PromptedDialect
 from lhkit.models.dialects.values import (
     JSON_WORDS,
@@ -160,7 +161,7 @@ class _OpenCalls(OpenBrackets):
         return decision
 
 
-class _PythonicParser(IncrementalParser):
+class _PythonicParser(TaggedThinkingParser):
     """Parses one response; `known` are the names of the tools."""
 
     def __init__(self, known: Collection[str]) -> None:
@@ -172,7 +173,10 @@ class _PythonicParser(IncrementalParser):
         self._awaits_fence_end = False
         self._at_line_start = True
 
-    def _step(self, *, is_final: bool) -> bool:
+    def _another(self) -> TaggedThinkingParser:
+        return _PythonicParser(self._known)
+
+    def _step_text(self, *, is_final: bool) -> bool:
         if self._awaits_fence_end:
             return self._step_out_of_fence(is_final=is_final)
         if blank := _SPACE.match(self._pending, self._at):

@@ -11,6 +11,7 @@ from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.models.dialects.arguments import read_arguments
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.dialects.marked import MarkedDialect
 from lhkit.tool_results import ToolOk, ToolResult, parse_result
@@ -157,11 +158,7 @@ def _call(
     call: Mapping[str, Any], index: int, text: str, results: Mapping[str, str], number: int
 ) -> ToolCallMessage:
     function = call.get("function") or {}
-    args = function.get("arguments") or {}
-    try:
-        args = json.loads(args) if isinstance(args, str) else args
-    except ValueError:
-        args = None
+    args, _ = read_arguments(function.get("arguments") or None)
     if not function.get("name") or not isinstance(args, Mapping):
         raise UsageError(
             f"messages[{number}].tool_calls[{index}] is invalid: it needs a function with a "

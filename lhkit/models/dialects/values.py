@@ -3,8 +3,9 @@ r"""Parse and write strings and values that are almost JSON or Python.
 A control token inside a string is written with `\u003c` for its `<`, which is lossless and hides
 the token from the tokenizer.
 
-Repairs: `trailing_comma`, `duplicate_key`, `bare_string`, `bad_escape`, `control_character`, and
-those of the notation's strings and foreign words.
+Repairs: `trailing_comma`, `duplicate_key`, `bare_string`, `bad_escape`, `control_character`,
+`other_quotes` (quotation marks of another language), and those of the notation's strings and
+foreign words.
 """
 
 import json
@@ -45,6 +46,39 @@ _BARE = re.compile(r"[^,{}()\[\]<\"']+")
 _BARE_TEXT = re.compile(r"[^,{}\[\]<\"]+")
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+_SINGLE = "‘’‚‛`´＇❛❜"
+_DOUBLE = "“”„‟＂〝〞〟❝❞"
+_FACING = {
+    "«": "»",
+    "»": "«»",
+    "‹": "›",
+    "›": "‹›",
+    "「": "」",
+    "『": "』",
+    "｢": "｣",
+    "《": "》",
+    "〈": "〉",
+}
+_PAIRS = ("«»", "‹›", "「」", "『』", "｢｣", "《》", "〈〉")
+_CLOSERS = {
+    **dict.fromkeys(_SINGLE, _SINGLE + "'"),
+    **dict.fromkeys(_DOUBLE, _DOUBLE + '"'),
+    **_FACING,
+}
+"""Quotation marks that are not those of JSON, with those that may close them."""
+_APOSTROPHES = "'’"
+_ANY_QUOTE = re.compile(f"[{''.join(_CLOSERS)}']")
+_ENDS = {
+    opener: re.compile(
+        rf"(?P<closer>[{closers}])(?=\s*(?:[,:\]}}]|\Z))|[,:\[{{]\s*[{''.join(_CLOSERS)}]"
+    )
+    for opener, closers in _CLOSERS.items()
+}
+"""The end of a string, or the beginning of the next one before it."""
+_OPENS_QUOTE = re.compile(r"(?<!\S)['‘’‚`´＇](?=\S)")
+_CLOSES_QUOTE = re.compile(r"(?<=\S)['‘’`´＇](?!\w)")
+_LATER_CHARS = 200
 
 StringReader: TypeAlias = Callable[[str, int], tuple[str, int, tuple[str, ...]] | None]
 """Takes (text, index), returns (value, end, repairs), or None if no string starts there. Raises
@@ -91,6 +125,44 @@ def unescape(source: str) -> tuple[str, tuple[str, ...]]:
     if any(char < " " for char in source):
         repairs.append("control_character")
     return value, tuple(dict.fromkeys(repairs))
+
+
+def read_other_quotes(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
+    """Return (value, end, repairs) of the string whose quotation mark, not one of JSON, is at `at`.
+
+    It ends at the first mark that may close it and stands before a comma, colon, bracket or the
+    end. None if another character is at `at`, or if it is an apostrophe.
+
+    Raises:
+        ValueError: the string does not end, or another one starts before.
+    """
+    pattern = _ENDS.get(text[at : at + 1])
+    if pattern is None:
+        return None
+    match = pattern.search(text, at + 1)
+    if match is None and text[at] in _APOSTROPHES:
+        return None
+    if match is None or not match.group("closer"):
+        raise ValueError("a string without end")
+    value, repairs = unescape(text[at + 1 : match.start()])
+    return value, match.end(), ("other_quotes", *repairs)
+
+
+def has_open_quote(word: str, text: str, end: int) -> bool:
+    """Return True if bare text has a quotation mark that is closed after its end in `text`."""
+    if not _ANY_QUOTE.search(word):
+        return False
+    openers, closers = ("„‟", "“”") if "„" in word else ("“„‟〝❝", "”〞〟❞")
+    if _count(word, openers) > _count(word, closers) or word.count("＂") % 2:
+        return True
+    if any(word.count(pair[0]) > word.count(pair[1]) for pair in _PAIRS):
+        return True
+    is_open = len(_OPENS_QUOTE.findall(word)) > len(_CLOSES_QUOTE.findall(word))
+    return is_open and _CLOSES_QUOTE.search(text, end, end + _LATER_CHARS) is not None
+
+
+def _count(text: str, marks: str) -> int:
+    return sum(text.count(mark) for mark in marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +267,10 @@ class ValueReader:
         match = pattern.match(self._text, at)
         if match is None or not match.group().strip():
             raise ValueError("no value")
-        return self._word(match.group().strip()), match.end()
+        word, end = match.group().strip(), match.end()
+        if self._notation.has_bare_text and has_open_quote(word, self._text, end):
+            raise ValueError("a string without end")
+        return self._word(word), end
 
     def _word(self, word: str) -> Any:
         notation = self._notation

@@ -43,6 +43,46 @@ def test_parse_ignores_calls_in_thinking() -> None:
     assert (result.calls, result.text, result.fragment) == ((), "아니요", "")
 
 
+OPEN = "<|channel>thought\n"
+CALL = marked(f"call:edit{{path:{Q}가.html{Q},line:91}}")
+EDIT = {"path": "가.html", "line": 91}
+UNCLOSED = {
+    "at the end": (f"{OPEN}Let me go.{CALL}", [EDIT]),
+    "at once": (f"{OPEN}{CALL}", [EDIT]),
+    "without the word thought": (f"<|channel>{CALL}", [EDIT]),
+    "before more thinking": (f"{OPEN}우선 {CALL} 그리고", [EDIT]),
+    "two": (f"{OPEN}{CALL}\n{marked('call:g{}')}", [EDIT, {}]),
+    "after text": (f"네. {OPEN}음{CALL}", [EDIT]),
+    "after a closed channel": (f"{OPEN}a<channel|>네{OPEN}b{CALL}", [EDIT]),
+    "after a channel with a call": (f"{OPEN}{marked('call:g{}')}<channel|>{OPEN}{CALL}", [EDIT]),
+    "after a call": (f"{marked('call:g{}')}{OPEN}{CALL}", [{}, EDIT]),
+    "beside a damaged one": (f"{OPEN}{marked('call:g{a:')}{CALL}", [EDIT]),
+    "cut": (f"{OPEN}{CALL[:-5]}", []),
+    "damaged": (f"{OPEN}{marked('call:g{a:')}", []),
+    "words": (f"{OPEN}call:edit{{path:1}}", []),
+    "closed after it": (f"{OPEN}{CALL}<channel|>", []),
+    "closed, with an answer": (f"{OPEN}I could {CALL}.<channel|>네.", []),
+}
+
+
+@pytest.mark.parametrize(("raw", "args"), UNCLOSED.values(), ids=UNCLOSED)
+def test_a_call_in_a_channel_that_is_never_closed_is_a_call(raw: str, args: list[object]) -> None:
+    result = DIALECT.parse(raw)
+    assert [call.args for call in result.calls] == args
+    for cut in range(len(raw)):
+        parser = DIALECT.incremental()
+        events = [*parser.feed(raw[:cut]), *parser.feed(raw[cut:])]
+        thought = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
+        assert parser.close() == result
+        assert thought == result.thinking
+
+
+def test_a_call_in_a_channel_that_is_never_closed_lists_its_repair() -> None:
+    [call] = DIALECT.parse(f"{OPEN}음{marked('edit{line:1,}')}").calls
+    assert (call.name, call.args) == ("edit", {"line": 1})
+    assert call.repairs == ("in_thinking", "no_call_prefix", "trailing_comma")
+
+
 def test_incremental_streams_thinking_before_text_and_call() -> None:
     parser = DIALECT.incremental()
     raw = f"<|channel>thought\n생각<channel|>네{marked('call:f{}')}"
