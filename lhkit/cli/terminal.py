@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.chat.controller import ChatController
-from lhkit.chat.truth import truth_line
+from lhkit.chat.truth import TruthKind, claim_text, completed_call, truth_lines
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallCompleted, ChatEvent, EndReason, TurnEnded
@@ -24,12 +24,13 @@ from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.sessions import LiveSession
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog
-from lhkit.messages import SystemMessage, ToolCallMessage
+from lhkit.messages import FalseReplyClaim, SystemMessage, ToolCallMessage
 from lhkit.responses import Finished, TextDelta
 from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _MAX_ARGS_CHARS = 100
+_TRUTH_STYLES = {TruthKind.FAILED: "yellow"}
 
 
 class TerminalChat:
@@ -162,12 +163,19 @@ class TerminalChat:
                 self._show_call(message)
             case SystemMessage(text=text):
                 self._print(text, style="yellow")
-            case TurnEnded(reason=reason, error=error, detail=detail):
+            case TurnEnded(reason=reason, error=error, detail=detail, claim=claim):
                 self._show_end(reason, error, detail)
-                calls = self._controller.state.transcript.calls_of_this_turn
-                self._print(truth_line(calls, self._catalog), style="dim")
+                self._show_truth(claim)
             case _:
                 pass
+
+    def _show_truth(self, claim: FalseReplyClaim | None) -> None:
+        """Show what the turn wrote, and whether its reply contradicts that."""
+        calls = map(completed_call, self._controller.state.transcript.calls_of_this_turn)
+        for line in truth_lines(calls, self._catalog):
+            self._print(f"● {line.text}", style=_TRUTH_STYLES.get(line.kind, "dim"))
+        if claim is not None:
+            self._print(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
 
     def _show_call(self, message: ToolCallMessage) -> None:
         self._end_line()
@@ -224,7 +232,7 @@ def _stop_on_interrupt(controller: ChatController) -> Iterator[None]:
 
 def _shown_arguments(message: ToolCallMessage) -> str:
     try:
-        text = compact(message.args) if message.name else message.raw
+        text = compact(message.effective_args) if message.name else message.raw
     except NotJsonError:
         text = message.raw
     return text if len(text) <= _MAX_ARGS_CHARS else text[:_MAX_ARGS_CHARS] + "…"
