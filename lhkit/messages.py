@@ -195,9 +195,11 @@ class ToolCallMessage:
 
     @property
     def effective_args(self) -> Any:
-        """The arguments that ran, or would have; as the model wrote them if they are invalid."""
-        valid = None if self.outcome is None else self.outcome.effective_args
-        return self.call.args if valid is None else valid
+        """The arguments that ran, after an edit the edited ones; else those of the model."""
+        outcome = self.outcome
+        if outcome is None or not (outcome.ran or self.is_edited):
+            return self.call.args
+        return outcome.effective_args
 
     @property
     def is_edited(self) -> bool:

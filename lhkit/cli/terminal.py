@@ -30,6 +30,7 @@ from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _MAX_ARGS_CHARS = 100
+_INDENT = 4
 _TRUTH_STYLES = {TruthKind.FAILED: "yellow"}
 
 
@@ -173,9 +174,19 @@ class TerminalChat:
         """Show what the turn wrote, and whether its reply contradicts that."""
         calls = map(completed_call, self._controller.state.transcript.calls_of_this_turn)
         for line in truth_lines(calls, self._catalog):
-            self._print(f"● {line.text}", style=_TRUTH_STYLES.get(line.kind, "dim"))
+            self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "dim"))
         if claim is not None:
-            self._print(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
+            self._print_indented(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
+
+    def _print_indented(self, text: str, *, style: str) -> None:
+        """Print one line; where a terminal wraps it, its rest is no line of its own."""
+        shown = Text(visible(text, keep_emoji=True), style=style)
+        if not self._console.is_terminal:
+            self._console.print(shown, soft_wrap=True)
+            return
+        for number, part in enumerate(shown.wrap(self._console, self._console.width - _INDENT)):
+            indent = " " * _INDENT if number else ""
+            self._console.print(Text(indent).append_text(part), soft_wrap=True)
 
     def _show_call(self, message: ToolCallMessage) -> None:
         self._end_line()

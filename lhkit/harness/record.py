@@ -138,10 +138,10 @@ class CallRecord:
 
     @property
     def effective_args(self) -> Any:
-        """The arguments that ran, or would have; as the model wrote them if they are invalid."""
+        """The arguments that ran, after an edit the edited ones; else those of the model."""
         if self.run_args is not None:
             return self.run_args
-        return self.raw_args if self.args is None else self.args
+        return self.args if self.ran and self.args is not None else self.raw_args
 
     @property
     def is_edited(self) -> bool:

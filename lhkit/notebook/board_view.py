@@ -133,7 +133,8 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
 
 def _call_line(call: CallRecord, catalog: Catalog) -> str:
     edited = f"({catalog.text('confirm.edited')} {json_or_repr(call.edited)})"
-    words = [call.tool, json_or_repr(call.effective_args), edited if call.is_edited else ""]
+    args = call.effective_args if call.is_edited else call.raw_args
+    words = [call.tool, json_or_repr(args), edited if call.is_edited else ""]
     return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
 
 

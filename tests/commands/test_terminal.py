@@ -107,9 +107,9 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     typed = ["추가해", "걷기 추가", "n", "오늘은 말고", "다시", "e", "water", "y", "/quit"]
     text = await shown(replies, typed, tmp_path)
     for reply, truth in (
-        ("다 했어요!", "변경 없음"),
-        ("추가했어요!", "취소됨: add_habit · daily-walk"),
-        ("바꿨어요!", "저장됨: add_habit · water"),
+        ("다 했어요!", "쓰는 도구는 실행되지 않음"),
+        ("추가했어요!", "실행하지 않음: add_habit · daily-walk"),
+        ("바꿨어요!", '실행함: add_habit · water (수정함: protocol_id "daily-walk" → "water")'),
     ):
         assert f"{reply}\n{truth}\n" in text
     assert "→ 완료" in text
@@ -119,7 +119,7 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
     assert edited.calls[0].edited == {"protocol_id": "water"}
     kept = transcript(record, load_catalog("ko"), max_chars=9_999)
-    assert "바뀐 것: 저장됨: add_habit · water" in kept
+    assert "바뀐 것: 실행함: add_habit · water" in kept
     saved = scenario_from_chat(
         [
             UserMessage(text="하나"),

@@ -21,6 +21,7 @@ from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+from lhkit.chat import claims
 from lhkit.chat.claims import SENTENCE, plain_text, read_part
 
 SIZE = 1 << 20
@@ -30,6 +31,7 @@ SCALES = (1.0, 1.0, 0.5, 2.0)
 """Factors of the groups of features."""
 
 COMMON_BITS = 1 << 15
+MOST_READ = claims.MOST_READ
 _MOST_OF_CALL = 1000
 _FEW = 3
 _TOKEN = re.compile(r"\d+(?:[.:,]\d+)*|[a-z]+(?:'[a-z]+)*|[가-힣]+|[^\s\w]|\w")
