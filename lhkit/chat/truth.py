@@ -237,7 +237,7 @@ def _edits(proposed: Mapping[str, Any], args: Mapping[str, Any]) -> Iterator[str
 
 def _values(args: Mapping[str, Any]) -> Iterator[str]:
     """Yield the ids and names among the arguments, else all texts and numbers, by name."""
-    scalars = {name: _scalars(value) for name, value in sorted(args.items())}
+    scalars = {name: [*_scalars(value)] for name, value in sorted(args.items())}
     named = {name: values for name, values in scalars.items() if _NAMES.search(name)}
     chosen = named if any(named.values()) else scalars
     shown = [
@@ -245,19 +245,20 @@ def _values(args: Mapping[str, Any]) -> Iterator[str]:
         for name, values in chosen.items()
         for value in values
     ]
-    if not shown and args:
-        shown = [_quoted(args)]  # only nested values
     yield from shown[:_VALUES]
     if len(shown) > _VALUES:
         yield f"… (+{len(shown) - _VALUES})"
 
 
-def _scalars(value: Any) -> list[str | int | float]:
-    """Return the texts and numbers of an argument: itself, or those in a list."""
-    items = value if isinstance(value, list | tuple) else [value]
-    return [
-        item for item in items if isinstance(item, str | int | float) and not isinstance(item, bool)
-    ]
+def _scalars(value: Any) -> Iterator[str | int | float]:
+    """Yield the texts and numbers of an argument, also nested ones."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _scalars(item)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield value
 
 
 _IDS = re.compile(r"(?i:(?:^|_)ids?)$|[a-z0-9]I[dD]s?$")
@@ -278,7 +279,10 @@ def _quoted(value: Any) -> str:
     A quote inside is escaped, and so are the backslashes before one; others stay, as on the card.
     """
     if not isinstance(value, str):
-        return one_line(visible(json_or_repr(value)), max_chars=_VALUE_CHARS)
+        text = _visible_line(json_or_repr(value))
+        if len(text) <= _VALUE_CHARS:
+            return text
+        return {"[": "[…]", "{": "{…}"}.get(text[0], f"{text[: _VALUE_CHARS - 1]}…")
     is_long = len(value) > _VALUE_CHARS
     text = _visible_line(f"{value[: _VALUE_CHARS - 1]}…" if is_long else value)
     return f'"{_BEFORE_QUOTE.sub(_escape_quote, text)}"'
