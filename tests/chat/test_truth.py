@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.truth import (
     CompletedCall,
-    TruthKind,
     claim_text,
     find_false_claim,
     truth_line,
