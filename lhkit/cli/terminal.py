@@ -31,7 +31,7 @@ from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _MAX_ARGS_CHARS = 100
 _INDENT = 4
-_TRUTH_STYLES = {TruthKind.FAILED: "yellow"}
+_TRUTH_STYLES = {TruthKind.FAILED: "bold yellow"}
 
 
 class TerminalChat:
@@ -174,7 +174,7 @@ class TerminalChat:
         """Show what the turn wrote, and whether its reply contradicts that."""
         calls = map(completed_call, self._controller.state.transcript.calls_of_this_turn)
         for line in truth_lines(calls, self._catalog):
-            self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "dim"))
+            self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "bold"))
         if claim is not None:
             self._print_indented(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
 
