@@ -41,7 +41,7 @@ def find_false_claims(
                 past.add_call(
                     call.tool,
                     call.outcome,
-                    call.raw_args if call.args is None else call.args,
+                    call.effective_args if call.is_edited or call.args is None else call.args,
                     writes=call.destructive,
                     turn=t,
                     names=[titles[value] for _, value in ids_of(call) if value in titles],
