@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 MAX_ROWS = 10_000
 """A state with more rows is not compared."""
 
-MAX_READ_S = 0.25
+MAX_READ_S = 0.5
 """After a read that took longer, a chat compares no more states."""
 
 _SHOWN_ROWS = 3
