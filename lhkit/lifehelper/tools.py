@@ -199,8 +199,9 @@ def add_habit(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
                 return ToolOk({"habit": _habit_payload(stored)}, changed=True)
             case AlreadyActive():
                 stored = find_active_habit(deps.store, habit.protocol_id, locale=deps.locale)
-                payload = {"habit": _habit_payload(stored), "already_active": True}
-                return ToolOk(payload, changed=False)
+                return ToolOk(
+                    {"habit": _habit_payload(stored), "already_active": True}, changed=False
+                )
             case Refusal():
                 is_unknown = decision.code == "not_found"
                 nearest = nearest_protocols(deps.store, habit.protocol_id) if is_unknown else ()

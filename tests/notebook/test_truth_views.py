@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lhkit.chat.controller import Assistant
 from lhkit.confirm.decision import Edit
 from lhkit.harness.chats import load_chats
 from lhkit.harness.export.inspect_log import _InspectSample
@@ -15,15 +16,20 @@ from lhkit.harness.export.otel import trace_lines
 from lhkit.harness.frames import calls_frame, turns_frame
 from lhkit.harness.html import run_html
 from lhkit.harness.record import decode_record, encode_record
+from lhkit.harness.sample import run_sample
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.transcript import short_lines, transcript, turn_truth
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.locales import load_catalog
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.messages import ClaimFault
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.render import render
 from lhkit.notebook.review import Review
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareSession
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -195,3 +201,59 @@ async def test_records_of_an_older_version_say_no_more_than_they_know(
     assert lines[0] == lines[1] == "Ran: add_habit · caffeine-cutoff"
     assert lines[4] == "Failed, may have changed something: log_tracker_entry · walk"
     assert lines[5] == "Nothing was run that writes"
+
+
+ADD = call("add_habit", protocol_id="caffeine-cutoff", frame_level="identity", **FRAMED["en"])
+
+
+@pytest.mark.parametrize(
+    ("replies", "confirm", "expected", "fault"),
+    [
+        ([ADD, say("I have added it.")], True, "Changed: habits +1 · caffeine-cutoff", None),
+        (
+            [ADD, say("I have added it.")],
+            False,
+            "Not run: add_habit · caffeine-cutoff",
+            ClaimFault.NOT_RUN,
+        ),
+        ([say("I have added it.")], True, "Nothing was run that writes", ClaimFault.NOTHING),
+    ],
+)
+async def test_eval_records_the_lines_of_truth(
+    replies: list[Reply], confirm: bool, expected: str, fault: ClaimFault | None
+) -> None:
+    turn = {"user": "go", "confirm": "accept" if confirm else "reject"}
+    scenario = Scenario.from_data(
+        {"id": "s", "ac": "x", "locale": "en", "world": {"now": f"{DAY}T20:00:00+09:00"}}
+        | {"turns": [turn]}
+    )
+    record = await run_sample(scenario, ScriptedModel(replies), LifeHelperToolset())
+    (turn_record,) = decode_record(json.loads(encode_record(record))).evidence.turns
+    assert turn_truth(turn_record, load_catalog("en")).split("\n")[0] == expected
+    assert (turn_record.claim.fault if turn_record.claim else None) == fault
+
+
+async def test_state_that_waits_for_another_process_is_not_read_in_a_turn() -> None:
+    reads = []
+
+    class Session(BareSession):
+        def state(self) -> Mapping[str, Any]:
+            reads.append(1)
+            return {"rows": []}
+
+    class Waiting:
+        waits = True
+
+        def open(self, _world: Mapping[str, Any], _locale: str) -> Session:
+            tool = echo_tool("write", is_destructive=True)
+            return Session(
+                registry=ToolRegistry([tool]), assistant=Assistant(), today=date(2026, 6, 15)
+            )
+
+    panel = ChatPanel(
+        model=ScriptedModel([call("write"), say(".")]), toolset=Waiting(), opt_in=True, locale="en"
+    )
+    before = len(reads)
+    await panel.send("go", answers=[True])
+    assert len(reads) == before
+    assert "Ran: write" in repr(panel)
