@@ -286,6 +286,7 @@ def test_truth_line_is_not_forged_by_values(values: list[str], names: list[str])
             rest = QUOTED.sub("", line.text.removeprefix(start))
             assert ": " not in rest.replace(catalog.text("truth.edited", edits=""), "")
             assert " · Bo" not in rest
+            assert '"' not in rest  # each quote is closed
 
 
 async def test_two_writes_have_a_line_each_in_their_order() -> None:
