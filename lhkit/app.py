@@ -25,8 +25,8 @@ from lhkit.models.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.responses import ModelIdentity
 from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
-from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import DEFAULT, Session, assistant_of
+from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
+from lhkit.toolset import DEFAULT, Session, assistant_of, watch_state
 
 EMBEDDED = gemma.EMBEDDED
 embedded_name = gemma.embedded_name
@@ -192,9 +192,16 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
 
 
 def open_chat(
-    model: ChatModel, session: Session, confirm: ConfirmGate | None, locale: str
+    model: ChatModel,
+    session: Session,
+    confirm: ConfirmGate | None,
+    locale: str,
+    watch: StateWatch | None = None,
 ) -> ChatController:
-    """Return a chat with the tools of a session, with texts for the user in `locale`."""
+    """Return a chat with the tools of a session, with texts for the user in `locale`.
+
+    `watch` compares the session's state before and after each call, by default `watch_state`.
+    """
     catalog = load_catalog(locale)
     return ChatController(
         model=model,
@@ -202,6 +209,7 @@ def open_chat(
         assistant=assistant_of(session),
         confirm=confirm,
         catalog=catalog,
+        watch=watch or watch_state(session),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from lhkit.messages import SystemMessage, ToolCallMessage, UserMessage
+from lhkit.messages import FalseReplyClaim, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.responses import ModelEvent
 
 
@@ -50,12 +50,14 @@ class TurnEnded:
         error: a sentence for the user, if the turn failed or was too long.
         cause: the type name of the exception, for logs and records.
         detail: the message of the exception, for logs and records.
+        claim: the words of the reply that claim a write which did not happen in the turn.
     """
 
     reason: EndReason
     error: str | None = None
     cause: str | None = None
     detail: str | None = None
+    claim: FalseReplyClaim | None = None
 
 
 @dataclass(frozen=True, slots=True)

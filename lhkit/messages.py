@@ -53,6 +53,49 @@ class GateOutcome(StrEnum):
         return self.is_answer or self is GateOutcome.FAILED
 
 
+class ChangeKind(StrEnum):
+    """How rows of a table differ after a call."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    MODIFIED = "modified"
+    REORDERED = "reordered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """The rows of one table that were added, removed or modified during a call.
+
+    Attributes:
+        table: name of the table.
+        kind: how they differ.
+        count: how many they are.
+        rows: the first of them: the values of the key fields of each, or a name.
+    """
+
+    table: str
+    kind: ChangeKind
+    count: int
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+
+class ClaimFault(StrEnum):
+    """Why the success that a reply claims did not happen."""
+
+    NOTHING = "nothing"  # no write ran
+    NOT_RUN = "not_run"  # the claimed write was not approved, or refused before the question
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FalseReplyClaim:
+    """Words of a reply that claim a write which did not happen in its turn."""
+
+    words: str
+    fault: ClaimFault
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallOutcome:
     """The outcome of one call: its result, the user's decision, the times.
@@ -73,6 +116,8 @@ class ToolCallOutcome:
         validation_s: seconds of validation.
         waiting_s: seconds spent waiting for the user; not part of the tool's latency.
         handler_s: seconds of the handler.
+        changes: the difference of the session's state before and after the handler; empty if
+            nothing changed, None if the state is not available.
     """
 
     result: ToolResult
@@ -89,6 +134,12 @@ class ToolCallOutcome:
     validation_s: float = 0.0
     waiting_s: float = 0.0
     handler_s: float = 0.0
+    changes: tuple[RowChange, ...] | None = None
+
+    @property
+    def effective_args(self) -> Mapping[str, JSON] | None:
+        """The validated arguments that ran, or would have: after an edit the edited ones."""
+        return self.args if self.run_args is None else self.run_args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +198,19 @@ class ToolCallMessage:
     def args(self) -> Any:
         """The arguments as the model wrote them."""
         return self.call.args
+
+    @property
+    def effective_args(self) -> Any:
+        """The arguments that ran, after an edit the edited ones; else those of the model."""
+        outcome = self.outcome
+        if outcome is None or not (outcome.ran or self.is_edited):
+            return self.call.args
+        return outcome.effective_args
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it ran with arguments that the user had edited."""
+        return self.outcome is not None and self.outcome.run_args is not None
 
     @property
     def raw(self) -> str:

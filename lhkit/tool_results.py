@@ -29,11 +29,16 @@ CANCELLED_REASON = "user did not confirm"
 class ToolOk:
     """The tool succeeded; `data` is a JSON object.
 
-    `edited` are the arguments that the user changed, set by the dispatcher; None if none.
+    Attributes:
+        data: what the model reads.
+        edited: the arguments that the user changed, set by the dispatcher; None if none.
+        changed: whether the call changed any data; None if the tool does not say. The user reads
+            it under the reply, the model never does: `ToolOk({"already": True}, changed=False)`.
     """
 
     data: Mapping[str, JSON]
     edited: Mapping[str, JSON] | None = field(default=None, repr=False)
+    changed: bool | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,14 @@ class ToolErr:
         code: a stable identifier, such as `validation` or `r3_quota`.
         reason: a sentence for the model, with what would be accepted.
         edited: as in `ToolOk`.
+        changed: as in `ToolOk`; with False, a refusal after the user approved is not taken for a
+            failure midway.
     """
 
     code: str
     reason: str
     edited: Mapping[str, JSON] | None = field(default=None, repr=False)
+    changed: bool | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +116,11 @@ def serialisable(result: ToolResult) -> ToolResult:
         if isinstance(result, ToolOk):
             if not isinstance(result.data, Mapping):
                 raise NotJsonError(f"data must be an object, not {type(result.data).__name__}")
-            return ToolOk(read_only_json(result.data), _read_only(result.edited))
-        if isinstance(result, ToolErr) and not (type(result.code) is type(result.reason) is str):
+            data, edited = read_only_json(result.data), _read_only(result.edited)
+            return ToolOk(data, edited, _flag(result.changed))
+        if isinstance(result, ToolErr):
             code, reason = _as_text(result.code), _as_text(result.reason)
-            return ToolErr(code, reason, _read_only(result.edited))
+            return ToolErr(code, reason, _read_only(result.edited), _flag(result.changed))
     except NotJsonError as error:
         return ToolErr(code="handler_error", reason=f"the result is not JSON: {error}")
     return result
@@ -119,6 +128,11 @@ def serialisable(result: ToolResult) -> ToolResult:
 
 def _read_only(edited: Mapping[str, JSON] | None) -> Mapping[str, JSON] | None:
     return None if edited is None else read_only_json(edited)
+
+
+def _flag(changed: Any) -> bool | None:
+    """Return True or False only for these very values: anything else says nothing."""
+    return changed if changed is True or changed is False else None
 
 
 def _as_text(value: Any) -> str:

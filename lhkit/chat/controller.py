@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeAlias, assert_never
 
 from lhkit.chat.state import ChatState, Transcript, apply_event
@@ -26,8 +27,9 @@ from lhkit.chat.step import (
     needs_clear_notice,
     next_step,
 )
+from lhkit.chat.truth import completed_call, find_false_claim
 from lhkit.confirm.gate import ConfirmGate, cancellations
-from lhkit.errors import ModelError, StreamBrokenError, error_text
+from lhkit.errors import ModelError, StreamBrokenError, UsageError, error_text
 from lhkit.events import (
     CallCompleted,
     ChatEvent,
@@ -40,6 +42,7 @@ from lhkit.events import (
 from lhkit.json_values import NotJsonError, read_only_json
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import (
+    FalseReplyClaim,
     GateOutcome,
     Message,
     SystemMessage,
@@ -58,7 +61,7 @@ from lhkit.tool_results import (
     encoded_size,
 )
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -118,6 +121,8 @@ class ChatController:
             replaced between turns.
         catalog: texts for the user; Korean by default.
         transcript: a conversation to resume; by default a new one, after the assistant's history.
+        watch: compares the tools' data before and after each call, for the lines of truth:
+            `lhkit.toolset.watch_state(session)`. Without it they say less of what ran.
 
     Example:
         ```
@@ -136,8 +141,10 @@ class ChatController:
         confirm: ConfirmGate | None = None,
         catalog: Catalog | None = None,
         transcript: Transcript | None = None,
+        watch: StateWatch | None = None,
     ) -> None:
         self.confirm = confirm
+        self._watch = watch
         self._model = model
         self._dispatcher = dispatcher
         self._assistant = assistant or Assistant()
@@ -203,7 +210,7 @@ class ChatController:
         finally:
             self._turn = None
             self._cancel_pending()
-            self._emit(ended)
+            self._emit(replace(ended, claim=self._false_claim()))
         if needs_clear_notice(self._state.transcript):
             self._emit(SystemMessage(text=self._catalog.text("chat.clear_hint")))
 
@@ -304,6 +311,7 @@ class ChatController:
                 confirm=self.confirm,
                 deps=self._assistant.deps,
                 observe=outcomes.append,
+                watch=self._watch,
             )
         finally:  # also when stopped, so that a finished write is reported
             for outcome in outcomes:
@@ -330,6 +338,23 @@ class ChatController:
 
     def _refusal(self, code: str) -> ToolErr:
         return ToolErr(code, self._catalog.text(f"dispatch.{code}"))
+
+    def _false_claim(self) -> FalseReplyClaim | None:
+        """Return the words of the reply that claim a write which did not happen in the turn."""
+        transcript, streamed = self._state.transcript, self._state.streaming_text or ""
+        reply = "\n".join(filter(None, [transcript.text_of_this_turn, streamed]))
+        claims = {
+            tool.name: tuple(chain.from_iterable(tool.claims.values()))
+            for tool in self._dispatcher.registry.definitions
+            if tool.claims
+        }
+        try:
+            return find_false_claim(
+                reply, map(completed_call, transcript.calls_of_this_turn), claims
+            )
+        except UsageError:  # a pattern of a tool takes too long
+            _log.warning("the reply is not searched for success claims", exc_info=True)
+            return None
 
     def _turn_ended(self, reason: EndReason) -> TurnEnded:
         if reason is not EndReason.TOO_LONG:

@@ -56,6 +56,13 @@ class Transcript:
         turn = self.messages[self.turn_start :]
         return tuple(message for message in turn if isinstance(message, ToolCallMessage))
 
+    @property
+    def text_of_this_turn(self) -> str:
+        """All text of the model since the last user message."""
+        turn = self.messages[self.turn_start :]
+        texts = (m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage))
+        return "\n".join(filter(None, texts))
+
     def started(self, message: UserMessage | None) -> "Transcript":
         """Start a user turn; None retries the last one."""
         messages = self.messages if message is None else (*self.messages, message)

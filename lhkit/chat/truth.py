@@ -1,15 +1,51 @@
-"""The line of truth under a reply: what a turn wrote, from its calls and not from its words."""
+"""The lines of truth under a reply: what a turn wrote, from its calls and not from its words.
 
-from collections.abc import Iterable, Mapping
+Each call that wrote, or may have, has one line of its own. Values of arguments and rows are
+quoted, so that no title looks like another write.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
+from lhkit.chat.claims import SENTENCE, read_part, success_phrases
+from lhkit.confirm.decision import changed_arguments
+from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import GateOutcome, ToolCallMessage, ToolCallOutcome
-from lhkit.text import one_line, visible
+from lhkit.messages import (
+    ChangeKind,
+    ClaimFault,
+    FalseReplyClaim,
+    GateOutcome,
+    RowChange,
+    ToolCallMessage,
+    ToolCallOutcome,
+)
+from lhkit.text import NOTHING, one_line, visible
 from lhkit.tool_results import ToolCancelled, result_to_dict
 
-_LABEL_CHARS = 60
+_VALUE_CHARS = 40
+_VALUES = 4
+_CLAIM_CHARS = 80
+
+
+class TruthKind(StrEnum):
+    """What is known of a call that writes, and `NOTHING` for a turn without one."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    RAN = "ran"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+    UNASKED = "unasked"
+    NOTHING = "nothing"
+
+    @property
+    def has_written(self) -> bool:
+        """True if a reply may claim the write."""
+        return self in {TruthKind.CHANGED, TruthKind.RAN, TruthKind.UNASKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +58,9 @@ class CompletedCall:
         gate: the decision; None if the call was answered without being dispatched.
         ran: the handler was started.
         outcome: `ok`, `cancelled` or an error code.
+        proposed: the arguments as the model proposed them, if the user edited them.
+        changed: whether the tool says that it changed data; None if it does not say.
+        changes: how the state differs after the call; None if the state is not available.
     """
 
     tool: str
@@ -29,77 +68,232 @@ class CompletedCall:
     gate: GateOutcome | None
     ran: bool
     outcome: str
+    proposed: Mapping[str, Any] | None = None
+    changed: bool | None = None
+    changes: tuple[RowChange, ...] | None = None
+
+    @property
+    def kind(self) -> TruthKind | None:
+        """What is known of the call; None if it is not known to write."""
+        was_asked = self.gate is not None and self.gate.was_asked
+        if not self.ran:
+            return TruthKind.NOT_RUN if was_asked else None
+        if not was_asked:
+            return TruthKind.UNASKED if self.changes or self.changed else None
+        if self.changes:
+            return TruthKind.CHANGED
+        is_unchanged = self.changes is not None and not self.changed
+        if self.outcome == "ok":
+            return TruthKind.UNCHANGED if is_unchanged or self.changed is False else TruthKind.RAN
+        is_refused = self.changed is False or _RULE.fullmatch(self.outcome)
+        return TruthKind.UNCHANGED if is_unchanged or is_refused else TruthKind.FAILED
+
+
+_RULE = re.compile(r"r\d+_\w+")  # the code of a declared rule, which refuses before it writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthLine:
+    """One line: what a call did, or that nothing was run."""
+
+    kind: TruthKind
+    text: str
 
 
 def truth_line(calls: Iterable[ToolCallMessage], catalog: Catalog) -> str:
-    """Return what the calls of a turn wrote, as one line such as `Saved: add_habit · tea`.
+    """Return what the calls of a turn wrote, a line for each, such as `Changed: habits +1 · tea`.
 
     Args:
         calls: the calls of the turn, such as `Transcript.calls_of_this_turn`.
         catalog: texts.
 
     Returns:
-        The writes that ran, those that failed midway and may have written something, and those
-        that the user did not approve; without any of them, that nothing was changed.
+        A line for each call that wrote or may have written, and for each that the user did not
+        approve; without any of them, that nothing was run that writes.
     """
-    return truth_of_calls(map(_completed, calls), catalog)
+    return truth_of_calls(map(completed_call, calls), catalog)
 
 
 def truth_of_calls(calls: Iterable[CompletedCall], catalog: Catalog) -> str:
-    """Return the line of `truth_line` for calls from another source, such as a record."""
-    writes: dict[str, list[str]] = {"saved": [], "unclear": [], "cancelled": []}
-    for call in calls:
-        if (key := _kind(call)) is not None:
-            writes[key].append(_label(call))
-    lines = [
-        catalog.text(f"truth.{key}", writes=", ".join(labels))
-        for key, labels in writes.items()
-        if labels
-    ]
-    return " / ".join(lines) or catalog.text("truth.nothing")
+    """Return the text of `truth_line` for calls from another source, such as a record."""
+    return "\n".join(line.text for line in truth_lines(calls, catalog))
 
 
-def _completed(call: ToolCallMessage) -> CompletedCall:
-    outcome = call.outcome or ToolCallOutcome(result=ToolCancelled())
+def truth_lines(calls: Iterable[CompletedCall], catalog: Catalog) -> tuple[TruthLine, ...]:
+    """Return the lines of `truth_of_calls`, each with its kind; never empty."""
+    lines = tuple(
+        TruthLine(kind=kind, text=catalog.text(f"truth.{kind}", what=_what(call, kind, catalog)))
+        for call in calls
+        if (kind := call.kind) is not None
+    )
+    return lines or (TruthLine(kind=TruthKind.NOTHING, text=catalog.text("truth.nothing")),)
+
+
+def completed_call(message: ToolCallMessage) -> CompletedCall:
+    """Return the call of a message."""
+    outcome = message.outcome or ToolCallOutcome(result=ToolCancelled())
     result = result_to_dict(outcome.result)
     return CompletedCall(
-        tool=call.name,
-        args=outcome.run_args or outcome.args or {},
+        tool=message.name,
+        args=outcome.effective_args or {},
         gate=outcome.gate,
         ran=outcome.ran,
         outcome=result.get("code", result["status"]),
+        proposed=outcome.args if message.is_edited else None,
+        changed=getattr(outcome.result, "changed", None),
+        changes=outcome.changes,
     )
 
 
-def _kind(call: CompletedCall) -> str | None:
-    """Return `saved`, `unclear` or `cancelled`; None for a call that changed nothing."""
-    if call.gate is None or not call.gate.was_asked:
-        return None  # read-only, refused before the question, or not asked
-    if call.gate is not GateOutcome.ACCEPTED:
-        return "cancelled"
-    if call.ran and call.outcome in _UNCLEAR:
-        return "unclear"
-    return "saved" if call.ran and call.outcome == "ok" else None
+def find_false_claim(
+    reply: str, calls: Iterable[CompletedCall], claims: Mapping[str, Sequence[str]]
+) -> FalseReplyClaim | None:
+    """Return the first success phrase in a reply whose write did not happen in its turn.
+
+    A phrase of several tools is true if any of them wrote. If none of them was called, it may be
+    meant for another tool that wrote.
+
+    Args:
+        reply: the text of the turn.
+        calls: the calls of the turn.
+        claims: success phrases, by writing tool.
+
+    Raises:
+        UsageError: a pattern takes too long.
+    """
+    kinds = [(call.tool, call.kind) for call in calls]
+    has_written = any(kind is not None and kind.has_written for _, kind in kinds)
+    for sentence in SENTENCE.split(read_part(reply)):
+        for phrase, tools in success_phrases(sentence, claims):
+            own = [kind for tool, kind in kinds if tool in tools]
+            if any(kind is not None and kind.has_written for kind in own):
+                continue
+            if own or not has_written:
+                words = sentence.strip()
+                words = words if len(words) <= _CLAIM_CHARS else phrase[:_CLAIM_CHARS]
+                fault = _FAULTS.get(own[-1], ClaimFault.NOT_RUN) if own else ClaimFault.NOTHING
+                return FalseReplyClaim(words=words, fault=fault)
+    return None
 
 
-def _label(call: CompletedCall) -> str:
-    """Return the tool, and the arguments that name the thing it wrote."""
-    thing = one_line(visible(_thing(call.args)), max_chars=_LABEL_CHARS)
-    return f"{visible(call.tool)} · {thing}" if thing else visible(call.tool)
+_FAULTS: Mapping[TruthKind | None, ClaimFault] = {
+    TruthKind.UNCHANGED: ClaimFault.UNCHANGED,
+    TruthKind.FAILED: ClaimFault.FAILED,
+}
 
 
-def _thing(args: Mapping[str, Any]) -> str:
-    """Return the ids and names among the arguments, else all texts and numbers, by name."""
-    texts = {
-        name: str(value)
-        for name, value in sorted(args.items())
-        if isinstance(value, str | int | float) and not isinstance(value, bool)
-    }
-    named = [text for name, text in texts.items() if name in _NAMES or name.endswith("_id")]
-    return ", ".join(named or texts.values())
+def claim_text(claim: FalseReplyClaim, catalog: Catalog) -> str:
+    """Return the sentence that marks a reply which contradicts the lines of truth."""
+    words = one_line(visible(claim.words, keep_emoji=True), max_chars=_CLAIM_CHARS)
+    return catalog.text(f"truth.claim_{claim.fault}", words=words)
 
 
-_UNCLEAR = frozenset({"handler_error", "tool_error", "bad_result"})
-"""Codes of failures, also of MCP servers, after which something may have been written."""
+def _what(call: CompletedCall, kind: TruthKind, catalog: Catalog) -> str:
+    """Return what a call did, or would have done, on one line."""
+    changes = "; ".join(_change(change, catalog) for change in call.changes or ())
+    if kind is TruthKind.CHANGED:
+        what, notes = changes, []
+    else:
+        values = ", ".join(_values(call.args))
+        what = " · ".join(filter(None, [_visible_line(call.tool), values]))
+        notes = [changes]
+    if kind in _KNOWN_STATES and call.outcome != "ok":
+        notes.append(_bare(call.outcome))
+    if call.proposed is not None:
+        edits = ", ".join(_edits(call.proposed, call.args))
+        notes.append(catalog.text("truth.edited", edits=edits) if edits else "")
+    return " ".join([what, *(f"({note})" for note in notes if note)])
 
-_NAMES = frozenset({"id", "name", "title", "path"})
+
+_KNOWN_STATES = frozenset({TruthKind.CHANGED, TruthKind.UNCHANGED, TruthKind.UNASKED})
+"""The kinds that do not say whether the call failed."""
+
+
+def _change(change: RowChange, catalog: Catalog) -> str:
+    """Return a change of a table, such as `habits +1 · caffeine-cutoff`."""
+    table = _bare(change.table)
+    if change.kind is ChangeKind.REORDERED:
+        return f"{table} {catalog.text('truth.reordered')}"
+    rows = [" ".join(_bare(value) for value in row) for row in change.rows]
+    more = change.count - len(rows)
+    rows += [f"… (+{more})"] if rows and more > 0 else []
+    names = ", ".join(filter(None, rows))
+    counted = f"{table} {_SIGNS[change.kind]}{change.count}"
+    return f"{counted} · {names}" if names else counted
+
+
+_SIGNS = {ChangeKind.ADDED: "+", ChangeKind.REMOVED: "-", ChangeKind.MODIFIED: "~"}
+
+
+def _edits(proposed: Mapping[str, Any], args: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the user changed, such as `to "Kim" → "Lee"`."""
+    names = [*changed_arguments(proposed, args)]
+    for name in names[:_VALUES]:
+        old, new = (_quoted(each[name]) if name in each else NOTHING for each in (proposed, args))
+        yield f"{_bare(name)} {old} → {new}"
+    if len(names) > _VALUES:
+        yield f"… (+{len(names) - _VALUES})"
+
+
+def _values(args: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids and names among the arguments, else all texts and numbers, by name."""
+    scalars = {name: [*_scalars(value)] for name, value in sorted(args.items())}
+    named = {name: values for name, values in scalars.items() if _NAMES.search(name)}
+    chosen = named if any(named.values()) else scalars
+    shown = [
+        _bare(value) if _IDS.search(name) else _quoted(value)
+        for name, values in chosen.items()
+        for value in values
+    ]
+    yield from shown[:_VALUES]
+    if len(shown) > _VALUES:
+        yield f"… (+{len(shown) - _VALUES})"
+
+
+def _scalars(value: Any) -> Iterator[str | int | float]:
+    """Yield the texts and numbers of an argument, also nested ones."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _scalars(item)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield value
+
+
+_IDS = re.compile(r"(?i:(?:^|_)ids?)$|[a-z0-9]I[dD]s?$")
+_NAMES = re.compile(rf"{_IDS.pattern}|^(?:name|title|path)$")
+_PLAIN = re.compile(r"\w[\w.-]*")
+
+
+def _bare(value: Any) -> str:
+    """Return a plain id or name as it is, anything else quoted."""
+    if isinstance(value, str) and len(value) <= _VALUE_CHARS and _PLAIN.fullmatch(value):
+        return value if visible(value) == value else _quoted(value)
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """Return a value on one line without invisible characters, a text in quotes.
+
+    A quote inside is escaped, and so are the backslashes before one; others stay, as on the card.
+    """
+    if not isinstance(value, str):
+        text = _visible_line(json_or_repr(value))
+        if len(text) <= _VALUE_CHARS:
+            return text
+        return {"[": "[…]", "{": "{…}"}.get(text[0], f"{text[: _VALUE_CHARS - 1]}…")
+    is_long = len(value) > _VALUE_CHARS
+    text = _visible_line(f"{value[: _VALUE_CHARS - 1]}…" if is_long else value)
+    return f'"{_BEFORE_QUOTE.sub(_escape_quote, text)}"'
+
+
+_BEFORE_QUOTE = re.compile(r'(\\*)("|\Z)')
+
+
+def _escape_quote(match: re.Match[str]) -> str:
+    return match[1] * 2 + ('\\"' if match[2] else "")
+
+
+def _visible_line(text: str) -> str:
+    return visible(text).replace("\n", "\\n")

@@ -97,7 +97,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         lines = input_lines()
         gate = GuardedGate(terminal_gate(lines, console, catalog))
         async with open_model(choice, settings) as model:
-            controller = app.open_chat(model, session, gate, settings.locale)
+            controller = app.open_chat(model, session, gate, settings.locale, live.watch())
             chat = TerminalChat(
                 controller,
                 live,

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.chat.controller import ChatController
-from lhkit.chat.truth import truth_line
+from lhkit.chat.truth import TruthKind, claim_text, completed_call, truth_lines
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
 from lhkit.events import CallCompleted, ChatEvent, EndReason, TurnEnded
@@ -24,12 +24,14 @@ from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.sessions import LiveSession
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog
-from lhkit.messages import SystemMessage, ToolCallMessage
+from lhkit.messages import FalseReplyClaim, SystemMessage, ToolCallMessage
 from lhkit.responses import Finished, TextDelta
 from lhkit.text import printable, visible
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _MAX_ARGS_CHARS = 100
+_INDENT = 4
+_TRUTH_STYLES = {TruthKind.FAILED: "bold yellow"}
 
 
 class TerminalChat:
@@ -162,12 +164,29 @@ class TerminalChat:
                 self._show_call(message)
             case SystemMessage(text=text):
                 self._print(text, style="yellow")
-            case TurnEnded(reason=reason, error=error, detail=detail):
+            case TurnEnded(reason=reason, error=error, detail=detail, claim=claim):
                 self._show_end(reason, error, detail)
-                calls = self._controller.state.transcript.calls_of_this_turn
-                self._print(truth_line(calls, self._catalog), style="dim")
+                self._show_truth(claim)
             case _:
                 pass
+
+    def _show_truth(self, claim: FalseReplyClaim | None) -> None:
+        """Show what the turn wrote, and whether its reply contradicts that."""
+        calls = map(completed_call, self._controller.state.transcript.calls_of_this_turn)
+        for line in truth_lines(calls, self._catalog):
+            self._print_indented(line.text, style=_TRUTH_STYLES.get(line.kind, "bold"))
+        if claim is not None:
+            self._print_indented(f"▲ {claim_text(claim, self._catalog)}", style="bold red")
+
+    def _print_indented(self, text: str, *, style: str) -> None:
+        """Print one line; where a terminal wraps it, its rest is no line of its own."""
+        shown = Text(visible(text, keep_emoji=True), style=style)
+        if not self._console.is_terminal:
+            self._console.print(shown, soft_wrap=True)
+            return
+        for number, part in enumerate(shown.wrap(self._console, self._console.width - _INDENT)):
+            indent = " " * _INDENT if number else ""
+            self._console.print(Text(indent).append_text(part), soft_wrap=True)
 
     def _show_call(self, message: ToolCallMessage) -> None:
         self._end_line()
@@ -224,7 +243,7 @@ def _stop_on_interrupt(controller: ChatController) -> Iterator[None]:
 
 def _shown_arguments(message: ToolCallMessage) -> str:
     try:
-        text = compact(message.args) if message.name else message.raw
+        text = compact(message.effective_args) if message.name else message.raw
     except NotJsonError:
         text = message.raw
     return text if len(text) <= _MAX_ARGS_CHARS else text[:_MAX_ARGS_CHARS] + "…"

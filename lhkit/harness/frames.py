@@ -6,7 +6,7 @@ depend on the data: an empty run gives empty frames. Join frames on `scenario`, 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -21,7 +21,7 @@ from lhkit.harness.record import (
     TurnRecord,
     TurnScore,
 )
-from lhkit.harness.transcript import catalog_in, turn_truth
+from lhkit.harness.transcript import catalog_in, completed, turn_truth
 from lhkit.json_values import json_or_repr
 from lhkit.responses import Finished
 
@@ -166,6 +166,15 @@ def _json(path: str) -> Getter:
     return text
 
 
+def _run_args(row: _CallRow) -> str | None:
+    return json_or_repr(row.call.effective_args) if row.call.ran else None
+
+
+def _changes(row: _CallRow) -> str | None:
+    changes = row.call.changes
+    return None if changes is None else json_or_repr([asdict(change) for change in changes])
+
+
 def _score(name: str) -> Getter:
     return lambda row: getattr(row.score, name, None)
 
@@ -269,6 +278,12 @@ TURNS: Columns = (
     Column("user", _TEXT, "turn.user", "message of the user"),
     Column("reply", _TEXT, "turn.reply", "text of the reply"),
     Column("truth", _TEXT, "truth", "what was written, as the user reads it under the reply"),
+    Column(
+        "contradicted",
+        _TEXT,
+        lambda t: t.turn.claim and t.turn.claim.words,
+        "words of the reply that contradict it; missing without any",
+    ),
     Column("false_claim", _TEXT, _false_claim("words"), "flagged text; missing without a flag"),
     Column(
         "claim_probability", _SECONDS, _false_claim("probability"), "missing for success phrases"
@@ -303,6 +318,14 @@ CALLS: Columns = (
     Column("destructive", _BOOL, "call.destructive", "whether the tool changes data"),
     Column("raw_args", _TEXT, _json("call.raw_args"), "arguments as parsed, JSON"),
     Column("args", _TEXT, _json("call.args"), "validated arguments, JSON; may be missing"),
+    Column("run_args", _TEXT, _run_args, "arguments that ran, JSON; missing if none did"),
+    Column(
+        "truth",
+        _TEXT,
+        lambda c: completed(c.call).kind,
+        "what is known of a write, such as changed or failed",
+    ),
+    Column("changes", _TEXT, _changes, "rows that differ after it, JSON; missing if unknown"),
     Column("edited", _TEXT, _json("call.edited"), "arguments that the user changed, JSON"),
     Column("reason", _TEXT, "call.reason", "what the user said with the answer"),
     Column("result", _TEXT, _json("call.result"), "the tool result, JSON"),

@@ -19,7 +19,7 @@ from lhkit.confirm.decision import changed_arguments
 from lhkit.events import EndReason
 from lhkit.harness.tool_specs import TOOL_SPECS
 from lhkit.json_values import compact, parse_json, without_pointers
-from lhkit.messages import GateOutcome
+from lhkit.messages import FalseReplyClaim, GateOutcome, RowChange
 from lhkit.responses import Finished
 
 SCHEMA: Final = 2
@@ -112,6 +112,8 @@ class CallRecord:
         reason: what the user said with the answer, or why the answer was refused.
         shown_args: the arguments that the user edited and approved; None without an edit.
         run_args: the edited arguments that the tool was run with; None without an edit.
+        changed: whether the tool said that it changed data; None if it did not say.
+        changes: the difference of the state before and after the handler; None if unknown.
     """
 
     tool: str
@@ -133,6 +135,15 @@ class CallRecord:
     reason: str = ""
     shown_args: Mapping[str, Any] | None = None
     run_args: Mapping[str, Any] | None = None
+    changed: bool | None = None
+    changes: tuple[RowChange, ...] | None = None
+
+    @property
+    def effective_args(self) -> Any:
+        """The arguments that ran, after an edit the edited ones; else those of the model."""
+        if self.run_args is not None:
+            return self.run_args
+        return self.args if self.ran and self.args is not None else self.raw_args
 
     @property
     def proposed_args(self) -> Any:
@@ -196,6 +207,7 @@ class TurnRecord:
         hint: the notice added by the application.
         state_diff: the changes made in the turn; None if the scenario does not check them.
         new_tools: specs of the tools registered during the turn, as in the manifest.
+        claim: the words of the reply that claim a write which did not happen in the turn.
     """
 
     user: str
@@ -210,6 +222,7 @@ class TurnRecord:
     duration_s: float = 0.0
     state_diff: Mapping[str, TableDiff] | None = None
     new_tools: tuple[Mapping[str, Any], ...] = ()
+    claim: FalseReplyClaim | None = None
 
     @property
     def waiting_s(self) -> float:

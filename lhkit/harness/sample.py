@@ -46,6 +46,7 @@ from lhkit.toolset import (
     open_session,
     opened,
     read_state,
+    watch_state,
 )
 
 _WARM_UP_MESSAGE = "…"
@@ -237,6 +238,8 @@ async def _converse(
         ),
         assistant=replace(assistant_of(session), sampling=sampling),
         catalog=catalog,
+        # without a time limit: a busy machine must not change a record
+        watch=watch_state(session, waits=is_blocking(context.toolset), max_read_s=None),
     )
     log = TimedEvents(context.clock)
     controller.subscribe(log)

@@ -9,17 +9,20 @@ from lhkit.errors import UsageError
 from lhkit.harness.record import BrokenRule, RowKeys, State
 from lhkit.harness.values import hashable_form
 from lhkit.json_values import JSON, plain_json, shown
+from lhkit.tools.dispatcher import StateWatch
 from lhkit.toolset import (
     DEFAULT,
     BareToolset,
     Session,
     Toolset,
     closing_session,
+    is_blocking,
     name_of,
     open_session,
     read_state,
     supported_locales,
     user_code,
+    watch_state,
 )
 
 
@@ -143,6 +146,10 @@ class LiveSession:
             return dict(self._world or {})
         given = {"now": self._present()} if self._given is None else self._given
         return {**given, **{table: list(rows) for table, rows in read_state(self.session).items()}}
+
+    def watch(self) -> StateWatch:
+        """Return the comparison of the session's state before and after a call."""
+        return watch_state(self.session, waits=is_blocking(self._toolset))
 
     def close(self) -> None:
         """Close the session.

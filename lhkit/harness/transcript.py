@@ -5,11 +5,11 @@ HTML, Markdown, JUnit, the terminal and kept chats render the same parts.
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from lhkit.chat.truth import CompletedCall, truth_of_calls
+from lhkit.chat.truth import CompletedCall, TruthLine, claim_text, truth_lines
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, TurnScore
 from lhkit.json_values import json_or_repr
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
@@ -17,7 +17,17 @@ from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
 PartKind: TypeAlias = Literal[
-    "turn", "user", "message", "call", "scores", "reply", "truth", "added_tools", "notice", "fault"
+    "turn",
+    "user",
+    "message",
+    "call",
+    "scores",
+    "reply",
+    "truth",
+    "claim",
+    "added_tools",
+    "notice",
+    "fault",
 ]
 
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,8 +38,8 @@ _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Part:
     """One part of a conversation: the start of a turn, or an event in it.
 
-    `text` is the text of a user message, reply, notice or fault, the line of truth, or the names
-    of added tools.
+    `text` is the text of a user message, reply, notice or fault, the lines of truth, a mark of a
+    reply that contradicts them (`claim`), or the names of added tools.
     `turn`, `message`, `call` and `scores` are set for the kinds of the same name. `number` counts
     turns and the messages of a turn from 1.
     """
@@ -61,7 +71,8 @@ def transcript_parts(record: SampleRecord, catalog: Catalog) -> Iterator[Part]:
             yield Part(kind="scores", scores=score)
         yield Part(kind="reply", text=turn.reply)
         texts: tuple[tuple[PartKind, str], ...] = (
-            ("truth", turn_truth(turn, catalog)),
+            ("truth", "\n".join(line.text for line in turn_truth_lines(turn, catalog))),
+            ("claim", claim_mark(turn, catalog)),
             ("added_tools", ", ".join(str(tool["name"]) for tool in turn.new_tools)),
             ("notice", turn.hint or ""),
             ("fault", " · ".join(filter(None, (turn.error, turn.cause, turn.detail)))),
@@ -83,18 +94,37 @@ def catalog_in(locales: Iterable[str]) -> Catalog:
 
 
 def turn_truth(turn: TurnRecord, catalog: Catalog) -> str:
-    """Return what a recorded turn wrote, as the line that the user reads under the reply."""
-    calls = (
-        CompletedCall(
-            tool=call.tool,
-            args=call.run_args or call.args or {},
-            gate=call.gate,
-            ran=call.ran,
-            outcome=call.outcome,
-        )
-        for call in turn.calls
+    """Return what a recorded turn wrote, as the lines that the user reads under the reply.
+
+    The last one marks a reply that contradicts them.
+    """
+    lines = [line.text for line in turn_truth_lines(turn, catalog)]
+    return "\n".join([*lines, claim_mark(turn, catalog)]).rstrip()
+
+
+def turn_truth_lines(turn: TurnRecord, catalog: Catalog) -> tuple[TruthLine, ...]:
+    """Return the lines of truth of a recorded turn."""
+    return truth_lines(map(completed, turn.calls), catalog)
+
+
+def claim_mark(turn: TurnRecord, catalog: Catalog) -> str:
+    """Return the sentence that marks a reply which contradicts the lines; empty without one."""
+    return claim_text(turn.claim, catalog) if turn.claim is not None else ""
+
+
+def completed(call: CallRecord) -> CompletedCall:
+    """Return a recorded call as the lines of truth read it."""
+    args = call.effective_args
+    return CompletedCall(
+        tool=call.tool,
+        args=args if isinstance(args, Mapping) else {},
+        gate=call.gate,
+        ran=call.ran,
+        outcome=call.outcome,
+        proposed=call.args if call.is_edited else None,
+        changed=call.changed,
+        changes=call.changes,
     )
-    return truth_of_calls(calls, catalog)
 
 
 def short_lines(record: SampleRecord, catalog: Catalog) -> Iterator[str]:
@@ -104,7 +134,7 @@ def short_lines(record: SampleRecord, catalog: Catalog) -> Iterator[str]:
             yield f"> {part.text}"
         elif part.call is not None:
             call = part.call
-            yield f"{call.tool} {json_or_repr(call.raw_args)} → {call.outcome}"
+            yield f"{call.tool} {json_or_repr(call.effective_args)} → {call.outcome}"
         elif part.kind == "reply" and part.text:
             yield f"< {part.text}"
 
@@ -130,12 +160,11 @@ def _lines(part: Part, catalog: Catalog) -> Iterator[str]:
 
 
 def _call_line(call: CallRecord) -> str:
-    args = call.raw_args if call.args is None else call.args
     answer = f": {call.answer}" if call.answer else ""
-    answer += f" edited {_json(call.edited)}" if call.is_edited else ""
+    answer += f" edited, proposed {_json(call.args)}" if call.is_edited else ""
     answer += f" {_json(call.reason)}" if call.reason else ""
     gate = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
-    return f"→ {call.tool}({_json(args)}){gate} → {_json(call.result)}"
+    return f"→ {call.tool}({_json(call.effective_args)}){gate} → {_json(call.result)}"
 
 
 def _json(value: Any) -> str:

@@ -100,6 +100,7 @@ def turn_record(
         reply="\n".join(text for call in model_calls if (text := call.response.text).strip()),
         hint=hint,
         duration_s=ended_s - started_s,
+        claim=end.claim,
     )
 
 
@@ -129,6 +130,8 @@ def _call_record(
         reason=outcome.reason,
         shown_args=outcome.shown_args,
         run_args=outcome.run_args,
+        changed=getattr(outcome.result, "changed", None),
+        changes=outcome.changes,
     )
 
 

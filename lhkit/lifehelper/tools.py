@@ -159,7 +159,7 @@ def log_tracker_entry(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
         payload["already"] = True
     elif before is not None:
         payload["previous"] = before.value
-    return ToolOk(payload)
+    return ToolOk(payload, changed=before != entry)
 
 
 def list_all_habits(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
@@ -196,10 +196,12 @@ def add_habit(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
             case None:
                 habit_id = insert_habit(deps.store, habit, created_on=today)
                 stored = find_habit(deps.store, habit_id, locale=deps.locale)
-                return ToolOk({"habit": _habit_payload(stored)})
+                return ToolOk({"habit": _habit_payload(stored)}, changed=True)
             case AlreadyActive():
                 stored = find_active_habit(deps.store, habit.protocol_id, locale=deps.locale)
-                return ToolOk({"habit": _habit_payload(stored), "already_active": True})
+                return ToolOk(
+                    {"habit": _habit_payload(stored), "already_active": True}, changed=False
+                )
             case Refusal():
                 is_unknown = decision.code == "not_found"
                 nearest = nearest_protocols(deps.store, habit.protocol_id) if is_unknown else ()
@@ -217,7 +219,8 @@ def _habit_not_found(habit_id: str, habit: Habit | None, deps: LifeHelper) -> To
 
 def _refused(refusal: Refusal, deps: LifeHelper, *, nearest: tuple[str, ...] = ()) -> ToolErr:
     values = {**refusal.values, "nearest": ", ".join(nearest) or "-"}
-    return ToolErr(refusal.code, refusal_message(refusal.key, deps.locale, **values))
+    reason = refusal_message(refusal.key, deps.locale, **values)
+    return ToolErr(refusal.code, reason, changed=False)
 
 
 def _habit_payload(habit: Habit | None) -> Payload:

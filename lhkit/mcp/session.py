@@ -98,6 +98,7 @@ class McpSession:
     """A session with its own server process or connection."""
 
     registry: ToolRegistry
+    waits: ClassVar[bool] = True  # for the server, also when its state is read
 
     def __init__(
         self,

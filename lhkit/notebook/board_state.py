@@ -229,9 +229,7 @@ class ReviewState(BoardState):
         say = label.say if label is not None else ""
         if held not in WITH_CALL:
             return Correction(number=number, held=held, say=say)
-        made: tuple[str, Any] = (
-            ("", None) if call is None else (call.tool, call.run_args or call.raw_args)
-        )
+        made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.effective_args)
         if label is not None and label.held is held:
             made = (label.tool, label.args)
         name = tool or made[0]

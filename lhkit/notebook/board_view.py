@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from lhkit.harness.record import CallRecord, SampleRecord
 from lhkit.harness.reviews import Agreement, CallPlace, Label, ReviewComparison
-from lhkit.harness.transcript import turn_truth
+from lhkit.harness.transcript import claim_mark, turn_truth_lines
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.board_state import (
@@ -25,7 +25,7 @@ from lhkit.notebook.board_state import (
     VoteChoice,
 )
 from lhkit.notebook.markdown import escaped, to_html
-from lhkit.notebook.render import FieldEntry, cut, field_html, opt_in_sentences
+from lhkit.notebook.render import FieldEntry, cut, field_html, opt_in_sentences, truth_html
 from lhkit.text import seconds, visible
 
 
@@ -84,7 +84,9 @@ def _parts_in(locale: str) -> Any:
         "json": json_or_repr,
         "markdown": lambda text: Markup(to_html(text)),  # noqa: S704 - escapes by itself
         "prose": lambda text: Markup(escaped(text, keep_emoji=True)),  # noqa: S704 - escaped
-        "truth": lambda turn: turn_truth(turn, catalog),
+        "truth": lambda turn: Markup(  # noqa: S704 - escapes by itself
+            truth_html(turn_truth_lines(turn, catalog), claim_mark(turn, catalog))
+        ),
         "typed": Markup.escape,
         "corrections": _corrections,
     }
@@ -130,8 +132,9 @@ def _facts_of(record: SampleRecord, catalog: Catalog) -> dict[str, str]:
 
 
 def _call_line(call: CallRecord, catalog: Catalog) -> str:
-    edited = f"{catalog.text('confirm.edited')} {json_or_repr(call.edited)}"
-    words = [call.tool, json_or_repr(call.raw_args), edited if call.is_edited else ""]
+    edited = f"({catalog.text('confirm.edited')} {json_or_repr(call.edited)})"
+    args = call.effective_args if call.is_edited else call.raw_args
+    words = [call.tool, json_or_repr(args), edited if call.is_edited else ""]
     return " ".join(filter(None, [*words, "→", call.outcome, call.answer, call.reason]))
 
 

@@ -71,6 +71,7 @@ class PanelConversation:
             confirm=self._confirm,
             catalog=self._catalog,
             transcript=transcript,
+            watch=self.live_session.watch(),
         )
         controller.subscribe(self._on_event)
         return controller

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, assert_never
 
-from lhkit.chat.truth import truth_line
+from lhkit.chat.truth import claim_text, completed_call, truth_lines
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import compact, plain_or_repr
 from lhkit.locales import Catalog
@@ -44,7 +44,7 @@ def _markdown(item: Item, catalog: Catalog) -> str:
         case ToolCallMessage(outcome=outcome):
             result = _fenced(_json_text(result_to_dict(outcome.result))) if outcome else ""
             name = _code(item.name or "?")
-            return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
+            return f"{name}\n\n{_fenced(_json_text(item.effective_args))}\n\n{result}".rstrip()
         case CardItem(request=request):
             parts = [_question(item, catalog, mark="**"), _fenced("\n".join(request.texts))]
             if item.reason:
@@ -56,8 +56,8 @@ def _markdown(item: Item, catalog: Catalog) -> str:
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
             return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
-        case TruthItem(calls=calls):
-            return _code(truth_line(calls, catalog))
+        case TruthItem():
+            return "  \n".join(map(_code, _truth(item, catalog)))
         case OptInRequested():
             return ""
         case _:
@@ -103,19 +103,25 @@ def _line(item: Item, catalog: Catalog) -> str:
             return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
         case ToolCallMessage(outcome=outcome):
             status = result_to_dict(outcome.result)["status"] if outcome else "…"
-            return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
+            return f"{item.name or '?'} {compact(plain_or_repr(item.effective_args))} → {status}"
         case CardItem(reason=reason):
             return f"{_question(item, catalog)}\n{reason}".rstrip()
         case SystemMessage(text=text):
             return text
         case ErrorItem(text=text, detail=detail):
             return f"{text}\n{detail}".rstrip()
-        case TruthItem(calls=calls):
-            return truth_line(calls, catalog)
+        case TruthItem():
+            return "\n".join(_truth(item, catalog))
         case OptInRequested():
             return ""
         case _:
             assert_never(item)
+
+
+def _truth(item: TruthItem, catalog: Catalog) -> list[str]:
+    """Return the lines of truth, and the mark of a reply that contradicts them."""
+    lines = [line.text for line in truth_lines(map(completed_call, item.calls), catalog)]
+    return lines if item.claim is None else [*lines, claim_text(item.claim, catalog)]
 
 
 def to_json(state: PanelState, catalog: Catalog) -> str:
@@ -142,7 +148,8 @@ def _entry(item: Item, catalog: Catalog) -> dict[str, Any]:
             return {
                 "role": "tool",
                 "tool": item.name,
-                "arguments": plain_or_repr(item.args),
+                "arguments": plain_or_repr(item.effective_args),
+                **({"proposed": plain_or_repr(item.args)} if item.is_edited else {}),
                 "result": plain_or_repr(result_to_dict(outcome.result)) if outcome else None,
                 "gate": str(outcome.gate) if outcome and outcome.gate else None,
                 "raw": item.raw,
@@ -165,8 +172,14 @@ def _entry(item: Item, catalog: Catalog) -> dict[str, Any]:
             return {"role": "system", "text": text}
         case ErrorItem(text=text, detail=detail):
             return {"role": "error", "text": text, "detail": detail}
-        case TruthItem(calls=calls):
-            return {"role": "truth", "text": truth_line(calls, catalog)}
+        case TruthItem(calls=calls, claim=claim):
+            lines = truth_lines(map(completed_call, calls), catalog)
+            return {
+                "role": "truth",
+                "text": "\n".join(_truth(item, catalog)),
+                "calls": [str(line.kind) for line in lines],
+                "false_claim": None if claim is None else claim.words,
+            }
         case OptInRequested():
             return {}
         case _:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.chat.truth import truth_line
+from lhkit.chat.truth import TruthLine, claim_text, completed_call, truth_lines
 from lhkit.confirm.decision import changed_arguments
 from lhkit.confirm.form import FieldKind, Form, FormField, hint
 from lhkit.confirm.summary import pretty
@@ -129,12 +129,20 @@ def fragment(item: Item, catalog: Catalog) -> str:
             return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
-        case TruthItem(calls=calls):
-            return f'<div class="lhkit-truth">{escape(truth_line(calls, catalog))}</div>'
+        case TruthItem(calls=calls, claim=claim):
+            lines = truth_lines(map(completed_call, calls), catalog)
+            return truth_html(lines, "" if claim is None else claim_text(claim, catalog))
         case OptInRequested():
             return _opt_in(item, catalog)
         case _:
             assert_never(item)
+
+
+def truth_html(lines: Sequence[TruthLine], claim: str) -> str:
+    """Return the lines of truth under a reply, and the mark of a reply that contradicts them."""
+    shown = [f'<div data-kind="{line.kind}">{escape(line.text)}</div>' for line in lines]
+    shown += [f'<div class="lhkit-claim" role="alert">{escape(claim)}</div>'] if claim else []
+    return f'<div class="lhkit-truth">{"".join(shown)}</div>'
 
 
 def status(state: PanelState, catalog: Catalog) -> str:
@@ -191,7 +199,11 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escaped(item.name or "?")
     result = "" if outcome is None else _pretty(result_to_dict(outcome.result))
-    rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", visible(cut(item.raw)))]
+    rows = [
+        ("arguments", _pretty(item.effective_args)),
+        ("result", result),
+        ("raw", visible(cut(item.raw))),
+    ]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
         f"<pre>{escape(text)}</pre>"
@@ -201,7 +213,7 @@ def _tool(item: ToolCallMessage, catalog: Catalog) -> str:
     return (
         f'<details class="lhkit-message lhkit-tool" data-role="tool" data-status="{state}">'
         f'<summary><span class="lhkit-tool-name">{name}</span>'
-        f'<span class="lhkit-tool-args">{escape(_short(item.args))}</span>'
+        f'<span class="lhkit-tool-args">{escape(_short(item.effective_args))}</span>'
         f'<span class="lhkit-tool-status">{escape(words)}</span>{time}</summary>'
         f"{sections}</details>"
     )

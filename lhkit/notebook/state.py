@@ -16,7 +16,14 @@ from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.events import ChatEvent, EndReason, HistoryCleared, TurnEnded, TurnStarted
 from lhkit.json_values import JSON
-from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.messages import (
+    FalseReplyClaim,
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    UserMessage,
+)
 from lhkit.responses import Finished, ModelIdentity
 
 WHY_CHARS = 500
@@ -96,9 +103,13 @@ class OptedIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthItem:
-    """The line under a turn that says what its calls wrote."""
+    """The lines under a turn that say what its calls wrote.
+
+    `claim` are the words of the reply that contradict them.
+    """
 
     calls: tuple[ToolCallMessage, ...]
+    claim: FalseReplyClaim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +305,8 @@ def _end_turn(before: PanelState, after: PanelState, event: TurnEnded, at_s: flo
         for number, item in after.extras
         if not isinstance(item, TruthItem) or number <= transcript.turn_start
     )
-    after = _with_item(replace(after, extras=extras), TruthItem(calls=calls))
+    truth = TruthItem(calls=calls, claim=event.claim)
+    after = _with_item(replace(after, extras=extras), truth)
     waited_s = sum(call.outcome.waiting_s for call in calls if call.outcome is not None)
     duration_s = max(0.0, at_s - after.started_s - waited_s)
     return replace(

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 from lhkit.confirm.decision import (
     Approve,
@@ -50,7 +50,7 @@ from lhkit.json_values import (
     without_pointers,
 )
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import GateOutcome, ToolCallOutcome
+from lhkit.messages import GateOutcome, RowChange, ToolCallOutcome
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
@@ -59,6 +59,9 @@ from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing,
 _log = logging.getLogger(__name__)
 
 _CANCEL_GRACE_S = 1.0
+
+StateWatch: TypeAlias = Callable[[], Callable[[], tuple[RowChange, ...] | None]]
+"""Reads the state, and returns a function that returns the changes since; None if unknown."""
 
 _MAX_ASKED = 20
 """How often a person is asked again after an invalid edit."""
@@ -110,6 +113,7 @@ class ToolDispatcher:
         deps: Any = None,
         observe: Callable[[ToolCallOutcome], None] | None = None,
         asked: ConfirmRequest | None = None,
+        watch: StateWatch | None = None,
     ) -> ToolResult:
         """Return the result of one call.
 
@@ -122,6 +126,8 @@ class ToolDispatcher:
                 after the handler has started (a started write is finished first).
             asked: the request of the same call that was asked before, if a client brings its
                 answer with a new call: what was filled in there is filled in again.
+            watch: compares the tools' data before and after the handler, such as
+                `lhkit.toolset.watch_state(session)`; must not raise.
 
         Returns:
             `ToolOk`; `ToolErr` with code `unknown_tool`, `validation`, `handler_error` or one of
@@ -140,6 +146,7 @@ class ToolDispatcher:
             confirm=confirm,
             deps=deps,
             asked=asked,
+            watch=watch,
             name=_plain_name(tool_name),
             fields={
                 "result": ToolCancelled(),
@@ -174,6 +181,7 @@ class _Dispatch:
     confirm: ConfirmGate | None
     deps: Any
     asked: ConfirmRequest | None
+    watch: StateWatch | None
     name: str
     fields: dict[str, Any]
 
@@ -360,6 +368,7 @@ class _Dispatch:
         return decision
 
     async def _run_handler(self, tool: ToolDefinition, accepted: Accepted) -> None:
+        changes_since = self.watch() if self.watch is not None else None
         started_s = self.clock()
         # from here on it may have written, so a cancelled caller must not record "not confirmed"
         self.fields.update(ran=True, result=self._handler_error("CancelledError"))
@@ -391,6 +400,11 @@ class _Dispatch:
         waited_s = questions.waited_s  # the user's time is not the tool's
         self.fields["waiting_s"] += waited_s
         self.fields.update(handler_s=self.clock() - started_s - waited_s, result=result)
+        if changes_since is not None:
+            changes = changes_since()
+            if is_late or task.cancelled():  # it may still write
+                changes = changes or None
+            self.fields.update(changes=changes)
         if cancelled is not None:
             raise cancelled
         if isinstance(error, KeyboardInterrupt):

@@ -9,6 +9,7 @@ is `life-helper`.
             return KitchenSession(items)
 
 - `base`: the protocols `Toolset` and `Session`, and `BareToolset` for tools without a state.
+- `changes`: compares a session's state before and after a call.
 - `references`: loads a toolset by its reference.
 - `sessions`: opens, reads and closes sessions, and wraps toolsets.
 
@@ -28,6 +29,7 @@ from lhkit.toolset.base import (
     name_of,
     require_isolated,
 )
+from lhkit.toolset.changes import watch_state
 from lhkit.toolset.references import (
     DEFAULT,
     label_of,
@@ -82,4 +84,5 @@ __all__ = [
     "tool_programs",
     "user_code",
     "user_code_location",
+    "watch_state",
 ]

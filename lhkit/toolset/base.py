@@ -29,6 +29,7 @@ class Session(Protocol):
       `after` breaks and `before` did not.
     - `in_locale(locale)` returns a session over the same data in another language; closing either
       closes both. Without it, a panel that changes its language opens a new state.
+    - `waits = True`: as for a `Toolset`, for its state alone; then a chat does not compare it.
     - `runs_on()` returns the program that the tools run on, such as `{"server": "notes"}`.
     """
 

@@ -6,13 +6,16 @@ import io
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +24,7 @@ from prompt_toolkit.input.defaults import create_input
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+from rich.cells import cell_len
 from rich.console import Console
 
 import lhkit
@@ -43,6 +47,7 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tool_results import ToolCancelled, parse_result
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset
@@ -80,12 +85,16 @@ async def shown(
     replies: Iterable[Reply],
     typed: Iterable[str | type[BaseException]],
     record: Path | None = None,
+    *,
+    tool: ToolDefinition = WRITE,
+    **look: Any,
 ) -> str:
     output = io.StringIO()
-    console = Console(file=output, width=200, highlight=False, markup=False)
+    options: dict[str, Any] = {"width": 200, "highlight": False, "markup": False} | look
+    console = Console(file=output, **options)
     catalog = load_catalog("ko")
     read = lines(typed)
-    registry = ToolRegistry([WRITE])
+    registry = ToolRegistry([tool])
     controller = ChatController(
         model=ScriptedModel(replies),
         dispatcher=ToolDispatcher(registry),
@@ -101,17 +110,48 @@ async def shown(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("typed", "mark"),
+    [
+        (["추가", "n", ""], "▲ 답은 “추가했어요!”라고 하지만, 실행되지 않았어요."),
+        (["추가", "y"], ""),
+    ],
+)
+async def test_terminal_marks_a_reply_that_contradicts_the_truth(
+    typed: list[str], mark: str
+) -> None:
+    claiming = replace(WRITE, claims={"ko": ["추가했"]})
+    replies = [call("add_habit", protocol_id="daily-walk"), say("추가했어요!")]
+    text = await shown(replies, typed, tool=claiming)
+    assert [line for line in text.split("\n") if line.startswith("▲")] == [mark] * bool(mark)
+
+
+@pytest.mark.anyio
+async def test_terminal_indents_the_rest_of_a_wrapped_line_of_truth() -> None:
+    """No part of a long value begins a line on the screen."""
+    replies = [call("add_habit", protocol_id="x " * 8 + "실행함: pay · Bo"), say(".")]
+    look = {"width": 30, "force_terminal": True, "no_color": True}
+    text = await shown(replies, ["추가", "y"], **look)
+    screen = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n")
+    (start,) = (n for n, line in enumerate(screen) if line.startswith("실행함: "))
+    assert screen[start].startswith("실행함: add_habit")
+    assert screen[start + 1].startswith("    ")
+    assert all(cell_len(line) <= 30 for line in screen[start : start + 2])
+
+
+@pytest.mark.anyio
 async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) -> None:
     write = call("add_habit", protocol_id="daily-walk")
     replies = [say("다 했어요!"), write, say("추가했어요!"), write, say("바꿨어요!")]
     typed = ["추가해", "걷기 추가", "n", "오늘은 말고", "다시", "e", "water", "y", "/quit"]
     text = await shown(replies, typed, tmp_path)
     for reply, truth in (
-        ("다 했어요!", "변경 없음"),
-        ("추가했어요!", "취소됨: add_habit · daily-walk"),
-        ("바꿨어요!", "저장됨: add_habit · water"),
+        ("다 했어요!", "쓰는 도구는 실행되지 않음"),
+        ("추가했어요!", "실행하지 않음: add_habit · daily-walk"),
+        ("바꿨어요!", '실행함: add_habit · water (수정함: protocol_id "daily-walk" → "water")'),
     ):
         assert f"{reply}\n{truth}\n" in text
+    assert '⚙ add_habit {"protocol_id":"water"} → 완료' in text
     assert "→ 완료" in text
     assert "→ 취소됨" in text
     (record,) = Run.load(tmp_path).records
@@ -119,7 +159,7 @@ async def test_terminal_shows_the_truth_under_a_reply_that_lies(tmp_path: Path) 
     assert refused.calls[0].result["user_message"] == refused.calls[0].reason == "오늘은 말고"
     assert edited.calls[0].edited == {"protocol_id": "water"}
     kept = transcript(record, load_catalog("ko"), max_chars=9_999)
-    assert "바뀐 것: 저장됨: add_habit · water" in kept
+    assert "바뀐 것: 실행함: add_habit · water" in kept
     saved = scenario_from_chat(
         [
             UserMessage(text="하나"),

@@ -311,29 +311,37 @@ async def test_dispatch_uses_each_decision_once_for_its_own_request(
 @pytest.mark.parametrize(
     ("calls", "english", "korean"),
     [
-        ([], "Nothing was changed", "변경 없음"),
-        ([(ARGS, True)], "Saved: send · 2026-06-15, 1, Kim", "저장됨: send · 2026-06-15, 1, Kim"),
+        ([], "Nothing was run that writes", "쓰는 도구는 실행되지 않음"),
+        (
+            [(ARGS, True)],
+            'Ran: send · "2026-06-15", 1, "Kim"',
+            '실행함: send · "2026-06-15", 1, "Kim"',
+        ),
         (
             [(ARGS, Reject("no"))],
-            "Cancelled: send · 2026-06-15, 1, Kim",
-            "취소됨: send · 2026-06-15, 1, Kim",
+            'Not run: send · "2026-06-15", 1, "Kim"',
+            '실행하지 않음: send · "2026-06-15", 1, "Kim"',
         ),
         (
             [(ARGS, Edit(ARGS | {"to": "Lee"}))],
-            "Saved: send · 2026-06-15, 1, Lee",
-            "저장됨: send · 2026-06-15, 1, Lee",
+            'Ran: send · "2026-06-15", 1, "Lee" (edited: to "Kim" → "Lee")',
+            '실행함: send · "2026-06-15", 1, "Lee" (수정함: to "Kim" → "Lee")',
         ),
-        ([({"to": 1}, True)], "Nothing was changed", "변경 없음"),
-        ([({"to": "nobody"}, True)], "Nothing was changed", "변경 없음"),
+        ([({"to": 1}, True)], "Nothing was run that writes", "쓰는 도구는 실행되지 않음"),
+        (
+            [({"to": "nobody"}, True)],
+            'Ran, nothing changed: send · "nobody" (r1_unknown)',
+            '실행했지만 바뀐 것 없음: send · "nobody" (r1_unknown)',
+        ),
         (
             [({"to": "crash"}, True)],
-            "Not certain, it failed midway: send · crash",
-            "확인 필요 (도중에 실패했어요): send · crash",
+            'Failed, may have changed something: send · "crash"',
+            '실패함, 일부 바뀌었을 수 있음: send · "crash"',
         ),
         (
             [(ARGS, True), ({"to": "a\u3164b\x1b"}, False)],
-            "Saved: send · 2026-06-15, 1, Kim / Cancelled: send · a\\u3164b\\x1b",
-            "저장됨: send · 2026-06-15, 1, Kim / 취소됨: send · a\\u3164b\\x1b",
+            'Ran: send · "2026-06-15", 1, "Kim"\nNot run: send · "a\\u3164b\\x1b"',
+            '실행함: send · "2026-06-15", 1, "Kim"\n실행하지 않음: send · "a\\u3164b\\x1b"',
         ),
     ],
 )

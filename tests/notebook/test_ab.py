@@ -447,10 +447,10 @@ async def test_ab_sides_take_edits_and_reasons(make_ab: MakeAB) -> None:
     right.answer("cancel", reason="not <b>now</b>")
     await left.until(lambda: panel.state.stage is Stage.VOTING)
     read = [str(side.screen._document()[0]) for side in (left, right)]
-    assert "Saved: write" in read[0]
-    assert "Cancelled: write" in read[1]
+    assert "Ran: write · 2 (edited: a 1 → 2)" in read[0]
+    assert "Not run: write" in read[1]
     assert "not &lt;b&gt;now" in read[1]
     panel.vote("left")
     panel.unblind()
-    assert "Edited {&#34;a&#34;:2} → ok run" in shown(panel)
+    assert "write {&#34;a&#34;:2} (Edited {&#34;a&#34;:2}) → ok run" in shown(panel)
     assert "→ cancelled cancel not &lt;b&gt;now" in shown(panel)

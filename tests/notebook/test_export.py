@@ -34,7 +34,7 @@ async def test_repr_contains_the_conversation(
         "  이 작업을 수행할까요? 취소함 (코드로 답함)",
         "  도우미: done",
         "    and said",
-        "  취소됨: write",
+        "  실행하지 않음: write",
     ]
 
 
@@ -66,7 +66,7 @@ async def test_exports_contain_edits_reasons_and_the_line_of_truth(make_panel: M
     assert cards[1]["user_message"] == evil
     markdown = panel.to_markdown()
     assert "**Do this?** Done (answered from code) · Edited" in markdown
-    assert r"`Saved: write · </b><img src=x> *\u202e`" in markdown
-    assert "`Cancelled: write" in markdown
+    assert r"""`Ran: write · "</b><img src=x> *\u202e" (edited: a 1 →""" in markdown
+    assert "`Not run: write · 1`" in markdown
     assert not is_active(re.sub(r"```.*?```|`.*?`", "", markdown, flags=re.DOTALL))
-    assert "Saved: write" in repr(panel)
+    assert "Ran: write" in repr(panel)

@@ -399,7 +399,7 @@ async def test_review_shows_edits_reasons_and_what_was_written(
     await panel.send("two", answers=[Reject("<b>not now</b>")])
     review = Review(tmp_path / "notes", toolset=writing, locale="en")
     read = Elements("".join(map(str, review._parts()))).read
-    for words in ('{"count":3}', "<b>not now</b>", "Saved: note", "Cancelled: note"):
+    for words in ('{"count":3}', "<b>not now</b>", "Ran: note", "Not run: note"):
         assert words in read
     press(review, "judge", "should_be")
     assert review._state.form.typed["count"] == "3"

@@ -30,7 +30,7 @@ from lhkit.harness.record import (
     parse_moment,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.transcript import catalog_in, turn_truth
+from lhkit.harness.transcript import catalog_in, completed, turn_truth
 from lhkit.json_values import compact
 from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
@@ -334,7 +334,9 @@ class _InspectSample:
         if call.gate.was_asked:
             made = _tool_call(call, name)
             modified = (
-                {"modified": made | {"arguments": dict(call.run_args)}} if call.run_args else {}
+                {"modified": made | {"arguments": dict(call.effective_args)}}
+                if call.is_edited
+                else {}
             )
             self._events.append(
                 self._event(
@@ -358,12 +360,17 @@ class _InspectSample:
                 start_s,
                 id=name,
                 function=call.tool,
-                arguments=dict(call.run_args or _tool_call(call, name)["arguments"]),
+                arguments=_arguments(call.effective_args),
                 result=text,
                 completed=self._at(end_s),
                 working_time=call.handler_s,
                 message_id=self._messages[-1]["id"],
-                metadata={"ran": call.ran, "gate": call.gate, "outcome": call.outcome},
+                metadata={
+                    "ran": call.ran,
+                    "gate": call.gate,
+                    "outcome": call.outcome,
+                    "truth": completed(call).kind,
+                },
                 **fields,
             )
         )
@@ -382,9 +389,13 @@ def _tool_call(call: CallRecord, name: str) -> Json:
     return {
         "id": name,
         "function": call.tool,
-        "arguments": dict(call.raw_args) if is_object else {},
+        "arguments": _arguments(call.raw_args),
         **({} if is_object else {"parse_error": compact(call.raw_args)}),
     }
+
+
+def _arguments(args: Any) -> Json:
+    return dict(args) if isinstance(args, Mapping) else {}
 
 
 def _tool_error(call: CallRecord) -> Json | None:

@@ -19,6 +19,7 @@ from lhkit.harness.export.conversation import call_id, json_bytes
 from lhkit.harness.export.inspect_log import start_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
+from lhkit.harness.transcript import catalog_in, completed, turn_truth
 from lhkit.json_values import json_or_repr
 from lhkit.text import whole_unicode
 
@@ -177,6 +178,7 @@ class _Trace:
             "lhkit.ended": str(turn.ended),
             "error.type": turn.cause,
             "lhkit.hint": turn.hint,
+            "lhkit.truth": turn_truth(turn, catalog_in([self._record.locale])),
         }
         ended_s = at_s + turn.duration_s
         span = self._span(f"turn {number + 1}", root, at_s, ended_s, attributes, fault=turn.error)
@@ -258,12 +260,13 @@ class _Trace:
             "gen_ai.tool.name": call.tool,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": name,
-            "gen_ai.tool.call.arguments": json_or_repr(call.raw_args),
+            "gen_ai.tool.call.arguments": json_or_repr(call.effective_args),
             "gen_ai.tool.call.result": json_or_repr(dict(call.result)),
             "error.type": call.outcome if is_error else None,
             "lhkit.outcome": call.outcome,
             "lhkit.ran": call.ran,
             "lhkit.destructive": call.destructive,
+            "lhkit.truth": completed(call).kind,
         }
         fault = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(

@@ -10,7 +10,6 @@ evaluates them on held-out authors.
 import json
 import math
 import re
-import unicodedata
 import zlib
 from array import array
 from collections import Counter
@@ -22,6 +21,9 @@ from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+from lhkit.chat import claims
+from lhkit.chat.claims import SENTENCE, plain_text, read_part
+
 SIZE = 1 << 20
 """Number of weights of each of the two sets, by which features are hashed."""
 
@@ -29,13 +31,10 @@ SCALES = (1.0, 1.0, 0.5, 2.0)
 """Factors of the groups of features."""
 
 COMMON_BITS = 1 << 15
-MOST_READ = 4000
-"""Most characters of a reply that are read: half from its start, half from its end."""
-
+MOST_READ = claims.MOST_READ
 _MOST_OF_CALL = 1000
 _FEW = 3
 _TOKEN = re.compile(r"\d+(?:[.:,]\d+)*|[a-z]+(?:'[a-z]+)*|[가-힣]+|[^\s\w]|\w")
-SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _CLOCK = re.compile(r"(?<![\d:])(\d\d?):(\d\d)(?!\d)")
 _DAYS = tuple(zip(["mon", "tue", "wed", "thu", "fri", "sat", "sun"], "월화수목금토일", strict=True))
@@ -234,20 +233,9 @@ def _place(feature: str) -> int:
     return zlib.crc32(feature.encode("utf-8", "surrogatepass")) % SIZE
 
 
-def plain_text(text: str) -> str:
-    """Return a text in NFC, case-folded, with straight apostrophes."""
-    return unicodedata.normalize("NFC", text).replace("’", "'").casefold()
-
-
 def words_in(text: str) -> list[str]:
     """Return the words, numbers and signs of a text."""
     return _TOKEN.findall(plain_text(text))
-
-
-def read_part(reply: str) -> str:
-    """Return a reply cut to `MOST_READ` characters: its start and its end."""
-    half = MOST_READ // 2
-    return reply if len(reply) <= MOST_READ else f"{reply[:half]}\n{reply[-half:]}"
 
 
 def _spoken_words(value: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Edit and reject in a real JupyterLab, the line of truth, a kernel that dies in an edit.
+"""Edit and reject in a real JupyterLab, the lines of truth, a kernel that dies in an edit.
 
 The scripted assistant lies in its last reply. Two of `runs/screenshots/decisions-*.png` are copied
 to `docs/images`.
@@ -33,7 +33,8 @@ add = call(
 )
 log = call("log_tracker_entry", habit_id="caffeine-cutoff", value="done", date="2026-06-15")
 up = call("add_habit", protocol_id="fixed-wake-time", frame_level="action", framed_text={up!r})
-model = ScriptedModel([add, say("."), log, say({logged!r}), up, say({rejected!r}), say({lie!r})])
+model = ScriptedModel([add, say("."), log, say({logged!r}), up, say({rejected!r}), say({lie!r}),
+    add, say({again!r})])
 panel = ChatPanel(
     model=model, file={database!r}, locale={locale!r}, opt_in=True, record={folder!r},
     now=lambda: datetime.fromisoformat("2026-06-16T20:00:00+09:00"),
@@ -58,10 +59,16 @@ WORDS = {
         "please": "So, did you add it?",
         "edited": "Edited",
         "truth": [
-            "Saved: log_tracker_entry · caffeine-cutoff",
-            "Cancelled: add_habit · fixed-wake-time",
+            "Changed: tracker +1 · caffeine-cutoff 2026-06-16 "
+            '(edited: date "2026-06-15" → "2026-06-16")',
+            "Not run: add_habit · fixed-wake-time",
         ],
-        "nothing": "Nothing was changed",
+        "nothing": "Nothing was run that writes"
+        "The reply says “I have added the habit for you.”, but no such write was run.",
+        "more": "Add the caffeine habit again",
+        "again": "I have added it again.",
+        "unchanged": "Ran, nothing changed: add_habit · caffeine-cutoff"
+        "The reply says “I have added it again.”, but nothing changed.",
     },
     "ko": {
         "when": "오후 2시",
@@ -77,10 +84,16 @@ WORDS = {
         "please": "그래서 추가했어?",
         "edited": "수정함",
         "truth": [
-            "저장됨: log_tracker_entry · caffeine-cutoff",
-            "취소됨: add_habit · fixed-wake-time",
+            "바뀜: tracker +1 · caffeine-cutoff 2026-06-16 "
+            '(수정함: date "2026-06-15" → "2026-06-16")',
+            "실행하지 않음: add_habit · fixed-wake-time",
         ],
-        "nothing": "변경 없음",
+        "nothing": "쓰는 도구는 실행되지 않음"
+        "답은 “습관을 추가했어요.”라고 하지만, 그런 쓰기는 실행되지 않았어요.",
+        "more": "카페인 습관을 다시 추가해줘",
+        "again": "다시 추가했어요.",
+        "unchanged": "실행했지만 바뀐 것 없음: add_habit · caffeine-cutoff"
+        "답은 “다시 추가했어요.”라고 하지만, 바뀐 것은 없어요.",
     },
 }
 
@@ -142,6 +155,8 @@ def test_decisions_in_a_real_notebook(
     say(page, words["please"])
     truth = page.locator(".lhkit-truth")
     expect(truth).to_have_text([*words["truth"], words["nothing"]])
+    expect(truth.last.locator(".lhkit-claim")).to_have_count(1)
+    expect(page.locator(".lhkit-tool-args").first).to_contain_text("2026-06-16")  # what ran
     expect(page.locator('[data-role="assistant"]').last).to_contain_text(words["lie"])
     expect(page.locator(".lhkit-send")).to_be_enabled()
     # the last two turns only
@@ -150,8 +165,14 @@ def test_decisions_in_a_real_notebook(
     )
     shoot(page, shots / f"decisions-truth-{locale}")
 
+    say(page, words["more"])
+    open_card(page).locator(".lhkit-run").press("Enter")
+    expect(truth.last).to_have_text(words["unchanged"])
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    shoot(page, shots / f"decisions-unchanged-{locale}")
+
     assert habits(database) == ["caffeine-cutoff"]
-    (record,) = [each for each in Run.load(folder).records if len(each.evidence.turns) == 3]
+    (record,) = [each for each in Run.load(folder).records if len(each.evidence.turns) == 4]
     logged, added = (turn.calls[0] for turn in record.evidence.turns[:2])
     assert logged.raw_args["date"] == "2026-06-15"
     assert logged.run_args["date"] == "2026-06-16"
