@@ -37,7 +37,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_text_file(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a regular file, with `\\n` for each line end.
+    """Return the text of a regular file, with a line feed for each line end.
 
     Every file that a user names is read by this or by `open_regular`: a pipe without a writer would
     block for ever.
@@ -46,8 +46,8 @@ def read_text_file(path: Path, encoding: str = "utf-8") -> str:
         OSError: as `open_regular`.
         UnicodeDecodeError: it is not text in this encoding.
     """
-    with open_regular(path) as file:
-        return io.TextIOWrapper(file, encoding=encoding).read()
+    with open_regular(path) as file, io.TextIOWrapper(file, encoding=encoding) as text:
+        return text.read()
 
 
 def open_to_append(path: Path) -> BinaryIO:

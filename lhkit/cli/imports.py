@@ -24,11 +24,14 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
 from lhkit.harness.loader import read_sources
 from lhkit.imports.importers import (
+    LEFT_OUT,
+    MAX_LISTED,
     SHIPPED,
     Imported,
     ImportedFile,
     Importer,
     Loss,
+    cut_list,
     find_importers,
     load_importer,
 )
@@ -70,7 +73,7 @@ def find_commands() -> Iterator[Callable[..., Coroutine[Any, Any, int]]]:
 async def import_with(
     name: str, settings: Settings, *, into: Path, as_jsonl: bool = False, **arguments: Any
 ) -> int:
-    """Write what an importer finds as a folder of scenarios; `FAILED` if a scenario is left out.
+    """Write what an importer finds as a folder of scenarios; `FAILED` if any is left out.
 
     Args:
         name: the name of the importer.
@@ -80,7 +83,8 @@ async def import_with(
         arguments: the parameters of the importer.
 
     Raises:
-        UsageError: the source is missing or invalid, or the folder is not empty.
+        UsageError: the source is missing or invalid, nothing of it can be imported, or the folder
+            is not empty.
     """
     _require_empty(into)
     with nullcontext() if name in SHIPPED else user_code(f"importer {name}"):
@@ -123,11 +127,16 @@ def _options_type(name: str, importer: Importer) -> type[ImportOptions]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedSuite:
-    """A written suite, with the lint errors of the scenarios that were left out, by id."""
+    """A written suite.
+
+    `findings` are the lint errors of the scenarios that were left out, by id; `easy` are the
+    scenarios that a model passes by calling every tool.
+    """
 
     suite: ImportedFile
     file: Path
     findings: Mapping[str, Sequence[Finding]]
+    easy: Sequence[str] = ()
 
     @property
     def kept(self) -> int:
@@ -170,14 +179,21 @@ async def _write_scenarios(
                 await _check_suite(suite, into, extension, bar.update) for suite in imported.suites
             ]
         catalog = load_catalog(settings.locale)
+        left_out = list(_left_out_lines(imported, suites, catalog))
+        kept = sum(checked.kept for checked in suites)
+        count = catalog.text("import.count", kept=kept, total=kept + len(left_out))
+        if not kept:
+            raise UsageError("\n".join([count, *cut_list(left_out, MAX_LISTED)]))
         summary = list(_summary_lines(suites, into, catalog))
-        notes = "\n".join((*_note_lines(summary, suites, imported.losses, catalog), ""))
+        easy = [Loss(code="easy", where=name) for checked in suites for name in checked.easy]
+        losses = [loss for loss in (*imported.losses, *easy) if loss.code not in LEFT_OUT]
+        notes = "\n".join((*_note_lines([*summary, count], left_out, losses, catalog), ""))
         _write_files(into, {NOTES_FILE: notes})
-    print_lines([*summary, catalog.text("import.notes", file=into / NOTES_FILE)])
-    is_incomplete = any(suite.findings for suite in suites) or any(
-        loss.code == "invalid" for loss in imported.losses
-    )
-    return ExitCode.FAILED if is_incomplete else ExitCode.OK
+    if left_out:
+        reasons = "; ".join(cut_list(left_out, _MAX_REASONS))
+        count = catalog.text("import.count_left_out", count=count, n=len(left_out), reasons=reasons)
+    print_lines([*summary, catalog.text("import.notes", file=into / NOTES_FILE), count])
+    return ExitCode.FAILED if left_out else ExitCode.OK
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -194,23 +210,27 @@ async def _check_suite(
     file = into / name
     _write_files(into, {name: write(suite.scenarios)})
     errors: dict[str, list[Finding]] = defaultdict(list)
+    easy = []
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
     sources = read_sources([file])
     for finding in await lint(sources, toolset, tick=tick) if suite.scenarios else ():
         if finding.level is Level.ERROR and finding.code not in suite.accepted_findings:
             errors[finding.scenario].append(finding)
+        elif finding.code == "easy":
+            easy.append(finding.scenario)
     valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]
     if not valid:
         await asyncio.to_thread(file.unlink)
     elif errors:
         _write_files(into, {name: write(valid)})
-    return _CheckedSuite(suite=suite, file=file, findings=errors)
+    kept_easy = [name for name in easy if name not in errors]
+    return _CheckedSuite(suite=suite, file=file, findings=errors, easy=kept_easy)
 
 
 def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog) -> Iterator[str]:
     for checked in suites:
         total = len(checked.suite.scenarios)
-        yield catalog.text("import.scenarios", file=checked.file, kept=checked.kept, total=total)
+        yield catalog.text("import.scenarios", file=checked.file, count=checked.kept)
         yield catalog.text("import.golds", golds=checked.golds, total=total)
         if checked.suite.needs_judge:
             yield catalog.text("import.needs_judge", file=checked.file)
@@ -219,22 +239,30 @@ def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog
             yield f"lhkit eval {checked.file} --toolset {reference} --model gold"
 
 
+def _left_out_lines(
+    imported: Imported, suites: Sequence[_CheckedSuite], catalog: Catalog
+) -> Iterator[str]:
+    """Yield the place and the reason of everything that was left out."""
+    for loss in imported.losses:
+        if loss.code in LEFT_OUT:
+            reason = loss.detail or catalog.text(f"import.loss.{loss.code}")
+            yield _place(Loss(code=loss.code, where=loss.where, detail=reason))
+    for name, findings in ((n, f) for suite in suites for n, f in suite.findings.items()):
+        messages = list(dict.fromkeys(finding.message for finding in findings))
+        reason = "; ".join(cut_list(messages, _MAX_REASONS))
+        yield _place(Loss(code="", where=name, detail=reason))
+
+
 def _note_lines(
-    summary: Sequence[str],
-    suites: Sequence[_CheckedSuite],
-    losses: Sequence[Loss],
-    catalog: Catalog,
+    summary: Sequence[str], left_out: Sequence[str], losses: Sequence[Loss], catalog: Catalog
 ) -> Iterator[str]:
     """Yield the lines of the notes, in Markdown."""
     yield f"# {catalog.text('import.title')}"
     yield ""
     yield from (f"- {line}" for line in summary)
-    left_out = [(name, found) for suite in suites for name, found in suite.findings.items()]
     if left_out:
         yield from ("", f"## {catalog.text('import.left_out')}", "")
-    for name, findings in left_out:
-        messages = list(dict.fromkeys(finding.message for finding in findings))
-        yield f"- {name}: {'; '.join(messages[:_MAX_REASONS])}"
+        yield from (f"- {line}" for line in left_out)
     by_code: dict[str, list[Loss]] = defaultdict(list)
     for loss in losses:
         by_code[loss.code].append(loss)

@@ -34,6 +34,19 @@ class Loss:
     detail: str = ""
 
 
+LEFT_OUT = frozenset({"invalid", "no_user", "unscored"})
+"""Codes of losses that leave out a whole conversation: one loss a conversation."""
+
+MAX_LISTED = 10
+"""How many conversations that are left out are listed on the terminal."""
+
+
+def cut_list(lines: Sequence[str], limit: int) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - limit
+    return [*lines[:limit], f"… {more:,} more"] if more > 0 else list(lines)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
     """Scenarios of one file.
