@@ -45,6 +45,7 @@ TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
 _MAX_REASONS = 3
+_MAX_PLACES = 1_000
 _MAX_QUOTED_CHARS = 300
 
 _WRITERS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
@@ -247,10 +248,11 @@ def _left_out_lines(
         if loss.code in LEFT_OUT:
             reason = loss.detail or catalog.text(f"import.loss.{loss.code}")
             yield _place(Loss(code=loss.code, where=loss.where, detail=reason))
-    for name, findings in ((n, f) for suite in suites for n, f in suite.findings.items()):
-        messages = list(dict.fromkeys(finding.message for finding in findings))
-        reason = "; ".join(cut_list(messages, _MAX_REASONS))
-        yield _place(Loss(code="", where=name, detail=reason))
+    for checked in suites:
+        for name, findings in checked.findings.items():
+            messages = list(dict.fromkeys(finding.message for finding in findings))
+            reason = "; ".join(cut_list(messages, _MAX_REASONS))
+            yield _place(Loss(code="", where=checked.suite.places.get(name, name), detail=reason))
 
 
 def _note_lines(
@@ -271,7 +273,8 @@ def _note_lines(
         places = [loss for loss in same if loss.where]
         count = f" ({len(places)})" if places else ""
         yield f"- {catalog.text(f'import.loss.{code}')}{count}"
-        yield from (f"  - {_place(loss)}" for loss in places)
+        lines = cut_list([_place(loss) for loss in places], _MAX_PLACES)
+        yield from (f"  - {line}" for line in lines)
     if not by_code:
         yield catalog.text("import.nothing_lost")
 

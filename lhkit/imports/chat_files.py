@@ -18,6 +18,7 @@ from lhkit.imports.decoding import decode_json, to_utf8_json
 from lhkit.imports.functions import build_registry, replay_handler
 from lhkit.imports.importers import MAX_LISTED, cut_list
 from lhkit.imports.tool_shapes import ToolList, read_tools
+from lhkit.json_values import compact
 
 _NO_TOOLS = ToolList(functions=(), repairs={})
 
@@ -42,6 +43,9 @@ class ChatFile:
     chats: tuple[RecordedChat, ...]
     comments: tuple[str, ...] = ()
 
+
+MAX_BYTES = 1_000_000_000
+"""Limit of a file; it is read as a whole."""
 
 _FORMAT = 'give a list of messages, or objects with "messages", as JSON or JSON lines'
 _MESSAGE_KEYS = (
@@ -69,7 +73,8 @@ def read_chat_file(file: Path) -> ChatFile:
     if len(entries) > 1 and all(_is_message(entry.value) for entry in entries):
         messages = [entry.value for entry in entries]  # one conversation, a message a line
         entries = [_Entry(where=file.name, value=messages)]
-    chats = tuple(map(_read_entry, entries))
+    valid: set[str] = set()
+    chats = tuple(_read_entry(entry, valid) for entry in entries)
     if all(chat.error for chat in chats):
         lines = [f"{chat.where}: {chat.error}." for chat in chats]
         raise UsageError("\n".join(cut_list(lines, MAX_LISTED)))
@@ -79,9 +84,11 @@ def read_chat_file(file: Path) -> ChatFile:
 def _read_text(file: Path) -> str:
     try:
         with open_regular(file) as opened:
-            content = opened.read()
+            content = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{file} is larger than {MAX_BYTES:,} bytes: split the file.")
     encoding = json.detect_encoding(content)  # by a byte order mark, or where the zeros are
     try:
         return content.decode(encoding).removeprefix("\ufeff")
@@ -224,11 +231,12 @@ def _unwrapped(content: Any) -> Any:
     return content
 
 
-def _read_entry(entry: _Entry) -> RecordedChat:
+def _read_entry(entry: _Entry, valid: set[str]) -> RecordedChat:
+    """Return the conversation of an entry; `valid` are the tools that are known to be valid."""
     if entry.error:
         return RecordedChat(where=entry.where, error=entry.error)
     try:
-        return _to_chat(entry.value, entry.where)
+        return _to_chat(entry.value, entry.where, valid)
     except UnicodeEncodeError:
         reason = "it contains a lone surrogate"
     except RecursionError:
@@ -238,14 +246,17 @@ def _read_entry(entry: _Entry) -> RecordedChat:
     return RecordedChat(where=entry.where, error=f"not a valid conversation: {reason}")
 
 
-def _to_chat(entry: Any, where: str) -> RecordedChat:
+def _to_chat(entry: Any, where: str, valid: set[str]) -> RecordedChat:
     to_utf8_json(entry)
     messages, described = _find_messages(entry)
     if not all(map(_is_message, messages)):
         raise UsageError(_FORMAT)
     tools = read_tools(described) if described else _NO_TOOLS
     for function in tools.functions:
-        build_registry([function], replay_handler)
+        text = compact(function)
+        if text not in valid:
+            build_registry([function], replay_handler)
+            valid.add(text)
     return RecordedChat(where=where, messages=tuple(messages), tools=tools)
 
 
@@ -270,6 +281,9 @@ def _find_messages(entry: Any) -> tuple[list[Any], Any]:
             raise UsageError(f"{_FORMAT}; this has {_listed(entry)}")
         messages, inner_tools = _find_messages(part)
         described = described or inner_tools
+    if described is None and messages and isinstance(messages[0], Mapping):
+        listed = (decode_json(messages[0].get(key)) for key in ("tools", "functions"))
+        described = next((tools for tools in listed if isinstance(tools, list)), None)
     if _awaits_reply(messages):
         messages = [*messages, *_read_replies(entry)]
     texts = (entry.get(key) for key in _INSTRUCTION_KEYS)

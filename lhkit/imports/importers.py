@@ -57,6 +57,7 @@ class ImportedFile:
         file: the name of the file, without suffix.
         needs_judge: only a judge of prose can score the replies, so the file is not for a rate.
         accepted_findings: codes of lint errors that do not leave a scenario out.
+        places: where a scenario stands in the source, by its id, for one that is left out.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ImportedFile:
     file: str = "scenarios"
     needs_judge: bool = False
     accepted_findings: frozenset[str] = frozenset()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

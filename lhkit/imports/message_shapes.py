@@ -209,7 +209,8 @@ def _message_calls(message: Mapping[str, Any]) -> Iterator[WrittenCall]:
             yield from _read_calls(source[key], key)
         for key, value in source.items():
             is_other = key not in _CALL_KEYS and not key.lower().endswith(("id", "ids"))
-            if value and is_other and _CALL_LIKE.search(key):
+            is_empty = isinstance(value, bool | int | float) or not value
+            if is_other and not is_empty and _CALL_LIKE.search(key):
                 raise UsageError(f"calls of a form that is not known: {key}")
         if found:
             return

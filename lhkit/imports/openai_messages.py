@@ -32,7 +32,7 @@ from lhkit.imports.importers import (
 from lhkit.imports.padding import drop_padding
 from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
 from lhkit.imports.tool_shapes import ToolList, read_tools
-from lhkit.json_values import json_or_repr
+from lhkit.json_values import compact, json_or_repr
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, result_to_dict
 from lhkit.tools.registry import ToolRegistry
@@ -68,6 +68,8 @@ async def import_messages(
 ) -> Imported:
     """Import recorded chats with tool calls, one scenario each.
 
+    The exit code is 0 if all conversations came in, 1 if some were left out, 2 if none came in.
+
     Args:
         file: the chats (`read_chat_file`).
         tools: JSON file with the value of `tools` in OpenAI's API; by default the tools in `file`.
@@ -101,6 +103,7 @@ async def import_messages(
         assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most_calls + 2)),
     )
     scenarios = []
+    places = {}
     for number, reader in readers.items():
         name = f"{_slug(file)}-{number + 1:0{len(str(len(source.chats)))}}"
         converter = _Converter(reader=reader, toolset=toolset, replays=handlers is None)
@@ -114,9 +117,10 @@ async def import_messages(
             losses.append(Loss(code="invalid", where=reader.where, detail=detail))
         else:
             losses += [*reader.losses, *found]
+            places[name] = reader.where
     return Imported(
         toolset=_toolset_code(toolset, handlers, data),
-        suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
+        suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios), places=places),),
         losses=tuple(losses),
         files={
             TOOLS_FILE: json.dumps({"tools": described}, ensure_ascii=False, indent=1) + "\n",
@@ -334,9 +338,18 @@ def _replayed(recorded: RecordedCall) -> Any:
     """Return a result as the replay returns it: an error, a decoded object or list, or as it is."""
     result = recorded.result
     if not recorded.is_error or (isinstance(result, str) and result.startswith("Error")):
-        return decode_json(result)
+        decoded = decode_json(result)
+        return compact(decoded) if _has_date(decoded) else decoded
     reason = result if isinstance(result, str) else json_or_repr(result)
     return result_to_dict(ToolErr("error", reason))
+
+
+def _has_date(value: Any) -> bool:
+    """Return whether a value has an object that an initial state takes for a relative date."""
+    if isinstance(value, Mapping):
+        is_date = len(value) == 1 and isinstance(value.get("date"), str)
+        return is_date or any(map(_has_date, value.values()))
+    return isinstance(value, list) and any(map(_has_date, value))
 
 
 def _toolset_code(toolset: FunctionToolset, functions: str | None, data: Path | None) -> str:

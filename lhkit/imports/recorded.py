@@ -29,7 +29,7 @@ class RecordedCall:
 
 @dataclass(slots=True, kw_only=True)
 class RecordedTurn:
-    """A user message with the calls and assistant texts up to the next user message."""
+    """A user message, the calls up to the next one, and the replies of messages without calls."""
 
     user: str
     calls: list[RecordedCall] = field(default_factory=list)
@@ -103,6 +103,8 @@ class TurnReader:
                     self._read_user(written.text)
             case "assistant":
                 self._assign_results()
+                if not written.text.strip() and not written.calls:
+                    self._add_loss("blank_reply")
                 self._read_assistant(written.text, written.calls)
             case other:
                 self._add_loss("role", other)
@@ -116,6 +118,7 @@ class TurnReader:
             self._add_loss("blank")
         elif self.turns and not self.turns[-1].replies and not self.turns[-1].calls:
             self.turns[-1].user += f"\n{text}"
+            self._add_loss("joined", text)
         else:
             self.turns.append(RecordedTurn(user=text))
 
@@ -128,10 +131,12 @@ class TurnReader:
             self._add_loss("opening", text or names)
             return
         turn = self.turns[-1]
-        if text.strip():
+        if text.strip() and calls:
+            self._add_loss("words_before_calls", text)
+        elif text.strip():
+            if turn.replies:
+                self._add_loss("earlier_reply", turn.replies[-1])
             turn.replies.append(text)
-            if calls:
-                self._add_loss("words_before_calls", text)
         if len(calls) > 1:
             self._add_loss("parallel", names)
         for written in calls:

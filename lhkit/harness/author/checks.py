@@ -303,5 +303,8 @@ _FACT = re.compile(r'\d+|"[^"]+"|\{[^}]*\}')
 
 _IS_LANGUAGE: Mapping[str, Callable[[str], bool]] = {
     "ko": lambda user: _HANGUL.search(user) is not None,
-    "en": lambda user: len(_LATIN.findall(user)) > len(_HANGUL.findall(user)),
+    # a number, or a language that has no locale, is not in Korean
+    "en": lambda user: (
+        not _HANGUL.search(user) or len(_LATIN.findall(user)) > len(_HANGUL.findall(user))
+    ),
 }
