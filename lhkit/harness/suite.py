@@ -95,6 +95,8 @@ def load_suite(path: FilePath) -> Suite:
         ) from error
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is not valid TOML: {error}") from error
+    if not data:  # every field has a default, but an empty file is a mistake
+        raise UsageError(f"{path} is empty. Give a suite such as evals/smoke.toml.")
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
