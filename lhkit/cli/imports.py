@@ -5,7 +5,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable, signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -22,6 +22,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
+from lhkit.harness.documents import MAX_FILE_BYTES
 from lhkit.harness.loader import read_sources
 from lhkit.imports.importers import (
     LEFT_OUT,
@@ -176,10 +177,14 @@ async def _write_scenarios(
         _write_files(into, {**imported.files, TOOLSET_FILE: imported.toolset})
         total = sum(len(suite.scenarios) for suite in imported.suites)
         with tqdm(total=total, unit="scenario", disable=None) as bar:
+            unwritten: list[Loss] = []
             suites = [
-                await _check_suite(suite, into, extension, bar.update) for suite in imported.suites
+                await _check_suite(part, text, into, extension, bar.update)
+                for suite in imported.suites
+                for part, text in _split(suite, extension, unwritten)
             ]
         catalog = load_catalog(settings.locale)
+        imported = replace(imported, losses=(*imported.losses, *unwritten))
         left_out = list(_left_out_lines(imported, suites, catalog))
         kept = sum(checked.kept for checked in suites)
         count = catalog.text("import.count", kept=kept, total=kept + len(left_out))
@@ -203,13 +208,50 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def _split(
+    suite: ImportedFile, extension: str, unwritten: list[Loss]
+) -> Iterator[tuple[ImportedFile, str]]:
+    """Yield the files of a suite with their texts; each is small enough to be read again.
+
+    Scenarios that no file can contain are added to `unwritten`.
+    """
+    parts = _written(suite.scenarios, extension, suite.places, unwritten)
+    for number, (scenarios, text) in enumerate(parts, start=1):
+        name = suite.file if number == 1 else f"{suite.file}-{number}"
+        yield replace(suite, scenarios=tuple(scenarios), file=name), text
+
+
+def _written(
+    scenarios: Sequence[Mapping[str, Any]],
+    extension: str,
+    places: Mapping[str, str],
+    unwritten: list[Loss],
+) -> Iterator[tuple[Sequence[Mapping[str, Any]], str]]:
+    """Yield groups of scenarios and their text: all of them, or halves of those that do not fit."""
+    size = sum(len(compact(scenario).encode(errors="replace")) for scenario in scenarios)
+    fault = f"larger than {MAX_FILE_BYTES:,} bytes"
+    try:
+        text = _WRITERS[extension](scenarios) if size <= MAX_FILE_BYTES else None
+    except UsageError as error:
+        text, fault = None, str(error)
+    if text is not None and len(text.encode()) <= MAX_FILE_BYTES:
+        yield scenarios, text
+    elif len(scenarios) > 1:
+        middle = len(scenarios) // 2
+        for part in (scenarios[:middle], scenarios[middle:]):
+            yield from _written(part, extension, places, unwritten)
+    else:
+        (name,) = (scenario["id"] for scenario in scenarios)
+        unwritten.append(Loss(code="invalid", where=places.get(name, name), detail=fault))
+
+
 async def _check_suite(
-    suite: ImportedFile, into: Path, extension: str, tick: Callable[[], object]
+    suite: ImportedFile, text: str, into: Path, extension: str, tick: Callable[[], object]
 ) -> _CheckedSuite:
     """Write a suite, lint it, and write it again without the scenarios that have errors."""
     name, write = f"{suite.file}.{extension}", _WRITERS[extension]
     file = into / name
-    _write_files(into, {name: write(suite.scenarios)})
+    _write_files(into, {name: text})
     errors: dict[str, list[Finding]] = defaultdict(list)
     easy = []
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from lhkit.cli import imports
 from lhkit.cli.imports import import_with
 from lhkit.errors import UsageError
 from lhkit.harness.author.checks import Level
@@ -690,3 +691,30 @@ async def test_import_messages_imports_all_shapes_of_one_file_or_names_them(
     left_out = result.notes.partition("## Left out")[2].partition("##")[0]
     places = [f"c.jsonl:{number}" for number in range(1 + len(MESSAGES), len(inputs) + 1)]
     assert sorted(re.findall(r"^- ([^ ]+): ", left_out, re.MULTILINE)) == sorted(places)
+
+
+async def test_import_messages_splits_scenarios_into_files_that_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "MAX_FILE_BYTES", 4_000)
+    huge = chat(CALLS, {**DONE, "content": "milk " * 1_000})
+    lines = [*(chat(CALLS, DONE) for _ in range(9)), huge]
+    file, into = tmp_path / "c.jsonl", tmp_path / "parts"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert await import_with("openai-messages", load_settings(), file=file, into=into) == 1
+    parts = sorted(into.glob("scenarios*.yaml"))
+    assert len(parts) > 1
+    assert all(part.stat().st_size <= 4_000 for part in parts)
+    ids = [scenario.id for scenario in read_sources([into]).scenarios]
+    assert sorted(ids) == [f"c-{number:02}" for number in range(1, 10)]
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert "\n- c.jsonl:10: larger than 4,000 bytes\n" in notes
+
+
+async def test_import_messages_leaves_out_only_the_conversation_that_yaml_cannot_contain(
+    import_file: Any,
+) -> None:
+    odd = chat(called({"k" * 2_000: 1}), DONE, tools=[])
+    odd["tools"] = [function("add_note", {"type": "object", "additionalProperties": True})]
+    result = await import_file("\n".join(map(json.dumps, [chat(CALLS, DONE), odd])))
+    assert "c-1" in [scenario.id for scenario in result.scenarios]
