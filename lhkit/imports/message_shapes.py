@@ -74,7 +74,9 @@ _CALL_KEYS = (
     *("tool_calls", "toolCalls", "function_calls", "functionCalls"),
     *("function_call", "functionCall", "tool_call", "toolCall"),
 )
-_CALL_LIKE = re.compile(r"(tool|function|mcp|action).?(call|use|invo)|^(actions?|invocations?)$")
+_CALL_LIKE = re.compile(
+    r"(tool|function|mcp|action).?(call|use|invo)|^(actions?|invocations?)$", re.IGNORECASE
+)
 _NAME_KEYS = ("name", "tool_name", "tool", "function_name", "recipient_name")
 _ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params", "kwargs")
 _ID_KEYS = (
@@ -100,6 +102,9 @@ _ABOUT_RESULT = frozenset(
     | {"additional_kwargs", "response_metadata", "example", "tool_calls", "function_call"}
 )
 _TEXT_KEYS = ("text", "refusal")
+_MEDIA_KEYS = frozenset(
+    {"inlineData", "inline_data", "fileData", "file_data", "image_url", "image", "audio", "file"}
+)
 _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
 _THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
 _PART_TYPES = frozenset(
@@ -145,6 +150,12 @@ def read_message(message: Mapping[str, Any], tools: Collection[str] = ()) -> Wri
     known = {call_id for call in written.calls for call_id in call.ids}
     written.calls += [call for call in calls if not call.ids & known]  # LangChain writes both
     written.omitted += [("reasoning", "") for key in _THINKING_KEYS if message.get(key)]
+    if not written.calls and _looks_like_call(message):  # or the name of a participant
+        call = _read_call(message, "the message")
+        if call.name in tools:
+            written.calls.append(call)
+        elif not written.text.strip():
+            raise UsageError(f"a call of a form that is not known: {shown(message)}")
     if not written.calls:
         _read_text_calls(written, tools)
     return written
@@ -185,10 +196,24 @@ def _read_block(block: Mapping[str, Any], written: WrittenMessage) -> str | None
         return None
     if (text := _text_of(block)) is not None:
         return text
-    if _CALL_LIKE.search(kind) or any(map(_CALL_LIKE.search, keys)) or kind.endswith("_call"):
+    if _looks_like_call(block) and not kind:
+        written.calls.append(_read_call(block, "a content block"))
+        return None
+    inner = [block, *(value for value in block.values() if isinstance(value, Mapping))]
+    is_named = any(map(_CALL_LIKE.search, (kind, *keys))) or kind.endswith("_call")
+    is_known = kind in _PART_TYPES or not keys or not _MEDIA_KEYS.isdisjoint(keys)
+    is_unknown_answer = written.role == "assistant" and not is_known  # which may be a call
+    if is_named or is_unknown_answer or any(map(_looks_like_call, inner)):
         raise UsageError(f"a call of a form that is not known: {shown(block)}")
     written.omitted.append(("part", kind or ", ".join(map(str, keys))))
     return None
+
+
+def _looks_like_call(value: Mapping[str, Any]) -> bool:
+    """Return whether an object has the name of a tool and arguments."""
+    return any(isinstance(value.get(key), str) for key in _NAME_KEYS) and any(
+        key in value for key in _ARGUMENT_KEYS
+    )
 
 
 def _text_of(part: Mapping[str, Any]) -> str | None:
@@ -218,9 +243,13 @@ def _message_calls(message: Mapping[str, Any]) -> Iterator[WrittenCall]:
 
 def _is_given(value: Any) -> bool:
     """Return whether a value is more than the padding of a table: an object of nulls is not."""
+    return value not in ("", [], {}) and not _is_null(value)
+
+
+def _is_null(value: Any) -> bool:
     if isinstance(value, Mapping) and value:
-        return any(map(_is_given, value.values()))
-    return value is not None and value not in ("", [], {})
+        return all(map(_is_null, value.values()))
+    return value is None
 
 
 def _read_calls(value: Any, key: str) -> Iterator[WrittenCall]:
@@ -235,6 +264,8 @@ def _read_calls(value: Any, key: str) -> Iterator[WrittenCall]:
         return
     if not isinstance(calls, list):
         raise UsageError(f"{key} must be a list of calls: {shown(calls)}")
+    if calls and all(call is None for call in calls):
+        raise UsageError(f"{key} has only null")
     for number, call in enumerate(calls):
         if call is not None:  # the padding of a table
             yield _read_call(decode_json(call), f"{key}[{number}]")

@@ -16,6 +16,8 @@ from lhkit.json_values import canonical, json_or_repr
 from lhkit.messages import ToolCall
 from lhkit.tools.registration import NAME_PATTERN
 
+_SHOWN_CHARS = 80
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
@@ -51,7 +53,8 @@ class TurnReader:
 
     `tools` are the names of its tools. `pending` are the calls without a result, oldest first;
     those from `latest` on belong to the last assistant messages. `results` are the results since
-    the last other message: they are assigned together.
+    the last other message: they are assigned together. `without_call` are results in turns without
+    any call: there was one, so the turn does not expect none.
     """
 
     where: str
@@ -62,6 +65,7 @@ class TurnReader:
     pending: list[_PendingCall] = field(default_factory=list)
     latest: int = 0
     results: list[WrittenResult] = field(default_factory=list)
+    without_call: list[str] = field(default_factory=list)
     is_calling: bool = False
 
     def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -77,6 +81,8 @@ class TurnReader:
             except UsageError as error:
                 raise UsageError(f"messages[{number}]: {error}") from error
         self._assign_results()
+        if self.without_call:
+            raise UsageError(f"a result without a call, which is missing: {self.without_call[0]}")
 
     def omit_unanswered(self) -> None:
         """Omit a last user message without calls and replies: nothing says what was expected."""
@@ -218,7 +224,10 @@ class TurnReader:
                 break
         for result in results:
             value = result.value
-            self._add_loss("stray_result", value if isinstance(value, str) else json_or_repr(value))
+            text = value if isinstance(value, str) else json_or_repr(value)
+            self._add_loss("stray_result", text)
+            if self.turns and not self.turns[-1].calls:
+                self.without_call.append(text[:_SHOWN_CHARS])
 
     def _assign(self, index: int, result: WrittenResult) -> None:
         call = self.pending.pop(index)

@@ -121,6 +121,10 @@ MESSAGES: dict[str, Chat] = {
         assistant(tool_calls=[{"name": "add_note", "args": ARGS, "id": "a", "type": "tool_call"}]),
         DONE,
     ),
+    "block without a type": block_chat(
+        [{"name": "add_note", "input": ARGS, "id": "a"}], "ok", role="tool"
+    ),
+    "keys of the message": chat(assistant(name="add_note", arguments=ARGS), DONE),
     "additional_kwargs": chat(
         assistant(content="", additional_kwargs={"tool_calls": [CALL]}), DONE
     ),
@@ -411,6 +415,10 @@ REFUSED: dict[str, Any] = {
     "python that is no literal": assistant(content="add_note(text=tea)"),
     "fenced python": assistant(content="```tool_code\nadd_note(text=tea)\n```"),
     "in a user's message": {"role": "user", "content": "x", "tool_calls": [CALL]},
+    "only null": assistant(tool_calls=[None]),
+    "unknown block of the assistant": assistant(content=[{"type": "act", "name": "add_note"}]),
+    "unknown block with arguments": assistant(content=[{"x": {"name": "add_note", "args": ARGS}}]),
+    "lost": assistant(content="Wait."),
     "unknown role": {"role": "planner", "content": "", "tool_calls": [CALL]},
 }
 
