@@ -299,11 +299,11 @@ def _listed(entry: Mapping[str, Any]) -> str:
 
 
 def _awaits_reply(messages: Sequence[Any]) -> bool:
-    last = messages[-1] if messages else {}
-    role = last.get("role", last.get("from")) if isinstance(last, Mapping) else None
-    return role in {"user", "human", "tool", "function"} or (
-        isinstance(last, Mapping) and last.get("type") == "function_call_output"
-    )
+    last = messages[-1] if messages else None
+    if not isinstance(last, Mapping):
+        return False
+    role = str(last.get("role") or last.get("from") or last.get("type")).lower()
+    return role in {"user", "human", "tool", "function", "function_call_output"}
 
 
 def _read_replies(entry: Mapping[str, Any]) -> list[Any]:

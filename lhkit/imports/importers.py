@@ -44,7 +44,7 @@ MAX_LISTED = 10
 def cut_list(lines: Sequence[str], limit: int) -> list[str]:
     """Return the first lines, and how many more there are."""
     more = len(lines) - limit
-    return [*lines[:limit], f"… {more:,} more"] if more > 0 else list(lines)
+    return [*lines[:limit], f"… +{more:,}"] if more > 0 else list(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ _ID_KEYS = (
 )
 _VALUE_KEYS = (
     *("content", "output", "result", "response", "value", "return_value", "returned", "data"),
-    *("text", "parts", "observation", "answer"),
+    *("text", "parts", "observation", "answer", "error"),
 )
 _ABOUT_RESULT = frozenset(
     {*_ID_KEYS, *_NAME_KEYS, "id", "role", "from", "type", "index", "status", "is_error", "isError"}
@@ -382,17 +382,20 @@ def _result_of(message: Mapping[str, Any], key: str, problem: str) -> WrittenRes
     ids = (_parse_id(message.get(id_key)) for id_key in _ID_KEYS)
     names = (message.get(name_key) for name_key in _NAME_KEYS)
     about = [value for other, value in message.items() if other not in {key, "id", *_NAME_KEYS}]
-    own_id = _parse_id(message.get("id"))  # often the message's own
+    inner = decode_json(message.get(key))
+    inner_ids = [inner.get(id_key) for id_key in _ID_KEYS] if isinstance(inner, Mapping) else []
+    possible = [message.get("id"), *inner_ids]  # the first is often the message's own
     status = str(message.get("status", "")).lower()
     return WrittenResult(
         id=next(filter(None, ids), None),
-        mentions=frozenset([*_texts_in(about), *([own_id] if own_id else [])]),
+        mentions=frozenset([*_texts_in(about), *filter(None, map(_parse_id, possible))]),
         name=next((name for name in names if isinstance(name, str) and name), None),
         key=key,
         problem=problem,
         is_error=message.get("is_error") is True
         or message.get("isError") is True
-        or status == "error",
+        or status in {"error", "failed"}
+        or key == "error",
     )
 
 

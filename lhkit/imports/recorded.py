@@ -183,6 +183,8 @@ class TurnReader:
         for result in results:
             if same_id := self._with_id(result):
                 same_name = [i for i in same_id if self.pending[i].name == result.name]
+                if len(same_name or same_id) > 1:
+                    self._add_loss("by_order", result.name or self.pending[same_id[0]].name)
                 self._assign((same_name or same_id)[0], result)
             else:
                 groups.setdefault((result.name, result.id is not None), []).append(result)
