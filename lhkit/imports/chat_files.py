@@ -17,6 +17,7 @@ from lhkit.files import open_regular
 from lhkit.imports.decoding import decode_json, to_utf8_json
 from lhkit.imports.functions import build_registry, replay_handler
 from lhkit.imports.importers import MAX_LISTED, cut_list
+from lhkit.imports.message_shapes import is_message
 from lhkit.imports.tool_shapes import ToolList, read_tools
 from lhkit.json_values import compact
 
@@ -208,11 +209,8 @@ def _split_list(text: str) -> list[str]:
 
 
 def _is_message(entry: Any) -> bool:
-    """Return whether this is a message: of a role, from a sender, or an item with a type."""
-    if not isinstance(entry, Mapping) or any(key in entry for key in _MESSAGE_KEYS):
-        return False
-    keys = entry.keys()
-    return "role" in keys or {"from", "value"} <= keys or ("type" in keys and len(keys) > 1)
+    """Return whether this is a message, not a conversation."""
+    return is_message(entry) and not any(isinstance(entry.get(key), list) for key in _MESSAGE_KEYS)
 
 
 def _is_conversation(entry: Any) -> bool:

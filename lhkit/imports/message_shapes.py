@@ -113,6 +113,15 @@ _PART_TYPES = frozenset(
 )
 
 
+def is_message(entry: Any) -> bool:
+    """Return whether this is a message: of a role, from a sender, or an item of a known type."""
+    if not isinstance(entry, Mapping):
+        return False
+    kind = str(entry.get("type")).strip().lower()
+    is_item = kind in _ROLES or kind.endswith(("_call", "_call_output"))
+    return "role" in entry or {"from", "value"} <= entry.keys() or is_item
+
+
 def read_message(message: Mapping[str, Any], tools: Collection[str] = ()) -> WrittenMessage:
     """Read a message.
 

@@ -623,6 +623,7 @@ LINE = json.dumps(chat(CALLS, DONE))
         (f"{json.dumps(TRUTH)}\n{json.dumps(TRUTH)}", ["c-1", "c-2"]),
         ("\n".join(map(json.dumps, TRUTH)), ["c-1"]),
         (f'{{"version": 2}}\n{LINE}', ["c-2"]),
+        (f'{{"type": "chat", "log": []}}\n{{"type": "chat", "log": []}}\n{LINE}', ["c-3"]),
         (f"{LINE},\n{LINE}", ["c-2"]),
         (f"{LINE}\n{LINE[:-1]},}}", ["c-1"]),
         (f"[{LINE},]", ["c-1"]),
