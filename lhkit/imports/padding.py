@@ -32,12 +32,15 @@ def _without(
     if not isinstance(value, Mapping):
         return value
     required = {name for part in parts for name in part.get("required", ())}
-    is_described = any("properties" in part for part in parts)
+    declared = {name for part in parts for name in part.get("properties", ())}
+    is_described = not path or any("properties" in part for part in parts)  # else it is data
     kept: dict[str, Any] = {}
     for name, item in value.items():
         at = f"{path}{name}"
         inner = [schema for part in parts for schema in property_schemas(part, name)]
-        if item is None and is_described and not (name in required and _takes_null(inner, root)):
+        is_entry = name not in declared and any(isinstance(s, Mapping) and s for s in inner)
+        may_be_null = (name in required or is_entry) and _takes_null(inner, root)
+        if item is None and is_described and not may_be_null:
             dropped.append(at)
             continue
         kept[name] = _without(item, inner, root, f"{at}.", dropped)

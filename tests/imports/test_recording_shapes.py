@@ -364,6 +364,12 @@ async def test_import_messages_reads_the_tools_of_each_shape(import_file: Any, n
             {"o": {"k": None}},
             {"o": {"k": None}},
         ),
+        (
+            {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+            {"a": None},
+            {"a": None},
+        ),
+        ({"type": "object"}, {"text": None}, {}),
         (None, {"text": "tea", "title": None}, ARGS),
     ],
 )
