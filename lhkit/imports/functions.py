@@ -23,6 +23,8 @@ from lhkit.locales import available_locales
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import ABSENT, SchemaNode
+from lhkit.tools.validation import value_fault
 from lhkit.toolset import day_of, load_named
 
 Function: TypeAlias = Callable[..., Any]
@@ -85,6 +87,19 @@ def build_registry(
     )
 
 
+def _with_null_arguments(tool: ToolDefinition) -> ToolDefinition:
+    """Return a tool whose optional arguments may be null instead of left out, as in a replay."""
+    schema = tool.parameters
+    required = {name for b in SchemaNode.of(schema).branches() for name in b.get("required", ())}
+    optional = (item for item in schema.get("properties", {}).items() if item[0] not in required)
+    implied = {
+        name: None
+        for name, inner in optional
+        if SchemaNode(inner, schema).default() is ABSENT and value_fault(schema, name, None) is None
+    }
+    return replace(tool, implied=implied)
+
+
 def to_tool_result(value: Any) -> ToolResult:
     """Convert the return value of a function to a tool result.
 
@@ -116,11 +131,11 @@ def replay_handler(name: str) -> Handler:
     """Return a handler that replays the recorded results of equal calls; the last one repeats."""
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
-        key = name, hashable_form(plain_json(args))
+        key = name, _call_key(plain_json(args))
         rows = [
             row
             for row in data.get(RECORDED, [])
-            if (row["tool"], hashable_form(row.get("args", {}))) == key
+            if (row["tool"], _call_key(row.get("args", {}))) == key
         ]
         if not rows:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
@@ -131,6 +146,11 @@ def replay_handler(name: str) -> Handler:
         return parse_result(recorded) or to_tool_result(recorded)
 
     return handle
+
+
+def _call_key(args: Mapping[str, Any]) -> Any:
+    """Return a hashable form of arguments, in which null is an omission."""
+    return hashable_form({name: value for name, value in args.items() if value is not None})
 
 
 def to_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -245,8 +265,9 @@ def function_toolset(
     start = {} if data is None else read_json(data)
     if not isinstance(start, Mapping):
         raise UsageError(f"{data} must be a JSON object of tables.")
+    registry = build_registry(described, handler, reads)
     return FunctionToolset(
-        registry=build_registry(described, handler, reads),
+        registry=registry if functions is not None else registry.mapped(_with_null_arguments),
         start=compact(start),
         assistant=assistant or Assistant(),
     )

@@ -19,7 +19,9 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.reference import gold_model
 from lhkit.harness.loader import read_sources
 from lhkit.harness.run import replay
+from lhkit.harness.sample import run_sample
 from lhkit.harness.scenario import Scenario
+from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load
 
@@ -753,3 +755,32 @@ async def test_import_messages_leaves_out_only_the_conversation_that_yaml_cannot
     odd["tools"] = [function("add_note", {"type": "object", "additionalProperties": True})]
     result = await import_file("\n".join(map(json.dumps, [chat(CALLS, DONE), odd])))
     assert "c-1" in [scenario.id for scenario in result.scenarios]
+
+
+@pytest.mark.parametrize("args", [ARGS, {"text": "tea", "title": None}])
+async def test_replayed_tool_takes_null_for_an_omission(
+    import_file: Any, tmp_path: Path, args: Any
+) -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "title": {"type": ["string", "null"]}},
+        "required": ["text"],
+    }
+    tools = [function("add_note", parameters)]
+    result = await import_file(json.dumps(chat(called(PADDED), DONE, tools=tools)))
+    model = ScriptedModel([call("add_note", **args), say("Done.")])
+    record = await run_sample(
+        result.scenarios[0], model, load(f"{tmp_path / 'mine'}/toolset.py:toolset")
+    )
+    assert record.is_passed
+    assert record.evidence.turns[0].calls[0].result["data"] == {"result": "ok"}
+
+
+@pytest.mark.parametrize("inner", [{"type": 3}, {"anyOf": 3}, {"type": ["string", 3]}, 3, []])
+async def test_import_messages_names_a_conversation_with_an_invalid_tool(
+    import_file: Any, inner: Any
+) -> None:
+    odd = function("odd", {"type": "object", "properties": {"x": inner}, "required": ["x"]})
+    lines = [chat(CALLS, DONE), chat(CALLS, DONE, tools=[*TOOLS, odd])]
+    result = await import_file("\n".join(map(json.dumps, lines)))
+    assert "\n- c.jsonl:2: not a valid conversation: tool 'odd': " in result.notes
