@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from inspect import isawaitable, signature
+from inspect import cleandoc, isawaitable, signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -45,6 +45,9 @@ from lhkit.toolset import load, user_code
 TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
+_EXIT_CODES = (
+    f"Exit code: 0 if all came in, 1 if some is left out ({NOTES_FILE}), 2 if none came in."
+)
 _MAX_REASONS = 3
 _MAX_PLACES = 1_000
 _MAX_QUOTED_CHARS = 300
@@ -109,7 +112,8 @@ def _import_command(name: str, importer: Importer) -> Callable[..., Coroutine[An
         return await import_with(name, settings, **dict(options))
 
     run.__annotations__["options"] = _options_type(name, importer)
-    run.__doc__ = importer.__doc__ or f"Import with {name}."
+    summary = cleandoc(importer.__doc__ or f"Import with {name}.").partition("\n\n")[0]
+    run.__doc__ = f"{summary}\n{_EXIT_CODES}"
     source = next(iter(signature(importer).parameters), "").upper()
     return command(f"lhkit import {name} {source} --into mine", name=name)(run)
 

@@ -68,8 +68,6 @@ async def import_messages(
 ) -> Imported:
     """Import recorded chats with tool calls, one scenario each.
 
-    The exit code is 0 if all conversations came in, 1 if some were left out, 2 if none came in.
-
     Args:
         file: the chats (`read_chat_file`).
         tools: JSON file with the value of `tools` in OpenAI's API; by default the tools in `file`.
