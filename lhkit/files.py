@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import os
 import secrets
 import stat
@@ -16,6 +17,13 @@ DRAFT: Final = ".lhkit-draft-"
 """Prefix of the names of temporary files."""
 
 _NOT_REGULAR = "not a regular file"
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -26,6 +34,20 @@ def open_regular(path: Path) -> BinaryIO:
         OSError: it is a pipe, a device, a socket or a folder, or cannot be read.
     """
     return _wrap_regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path, "rb")
+
+
+def read_text_file(path: Path, encoding: str = "utf-8") -> str:
+    """Return the text of a regular file, with a line feed for each line end.
+
+    Every file that a user names is read by this or by `open_regular`: a pipe without a writer would
+    block for ever.
+
+    Raises:
+        OSError: as `open_regular`.
+        UnicodeDecodeError: it is not text in this encoding.
+    """
+    with open_regular(path) as file, io.TextIOWrapper(file, encoding=encoding) as text:
+        return text.read()
 
 
 def open_to_append(path: Path) -> BinaryIO:
@@ -39,9 +61,11 @@ def open_to_append(path: Path) -> BinaryIO:
 
 
 def _wrap_regular(descriptor: int, path: Path, mode: str) -> BinaryIO:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    file_mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(file_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, _NOT_REGULAR, str(path))
+        kind = _KINDS.get(stat.S_IFMT(file_mode), "special")
+        raise OSError(errno.EINVAL, f"{kind}, {_NOT_REGULAR}", str(path))
     return cast(BinaryIO, os.fdopen(descriptor, mode, buffering=-1 if mode == "rb" else 0))
 
 

@@ -30,6 +30,7 @@ from lhkit.cli.typed import InputLines, input_lines
 from lhkit.confirm.gate import GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import UsageError
+from lhkit.files import read_text_file
 from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.sessions import LiveSession
@@ -149,7 +150,7 @@ def open_live_session(
 
 def _read_world(file: Path) -> dict[str, Any]:
     try:
-        document = read_yaml(file.read_text(encoding="utf-8"))
+        document = read_yaml(read_text_file(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--world {file} cannot be read ({error}): give a YAML file") from error
     if document.faults:

@@ -12,6 +12,7 @@ from lhkit import app, scale
 from lhkit.cli.options import apply_server_options
 from lhkit.cli.progress import open_model, setup_progress
 from lhkit.errors import RunError, UsageError
+from lhkit.files import read_text_file
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.plan import ModelSource, Plan, plan_run
 from lhkit.harness.results import Run
@@ -306,7 +307,7 @@ def parse_addresses(values: Iterable[str]) -> tuple[str, ...]:
 
 def _read_addresses(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text_file(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"--base-url @{path} cannot be read ({error}): give a file with one address a line"

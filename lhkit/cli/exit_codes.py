@@ -8,7 +8,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """A threshold was missed, a violation occurred, or a check found an error."""
+    """A threshold was missed, a violation occurred, a check found an error, or an import left
+    something out."""
     USAGE = 2
     """The command line, a file or a setting is invalid, or an optional package is missing."""
     INFRASTRUCTURE = 3

@@ -5,8 +5,8 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from inspect import isawaitable, signature
+from dataclasses import dataclass, replace
+from inspect import cleandoc, isawaitable, signature
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -22,13 +22,17 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.scenario_yaml import yaml_text
+from lhkit.harness.documents import MAX_FILE_BYTES
 from lhkit.harness.loader import read_sources
 from lhkit.imports.importers import (
+    LEFT_OUT,
+    MAX_LISTED,
     SHIPPED,
     Imported,
     ImportedFile,
     Importer,
     Loss,
+    cut_list,
     find_importers,
     load_importer,
 )
@@ -41,7 +45,11 @@ from lhkit.toolset import load, user_code
 TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
+_EXIT_CODES = (
+    f"Exit code: 0 if all came in, 1 if some is left out ({NOTES_FILE}), 2 if none came in."
+)
 _MAX_REASONS = 3
+_MAX_PLACES = 1_000
 _MAX_QUOTED_CHARS = 300
 
 _WRITERS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
@@ -70,7 +78,7 @@ def find_commands() -> Iterator[Callable[..., Coroutine[Any, Any, int]]]:
 async def import_with(
     name: str, settings: Settings, *, into: Path, as_jsonl: bool = False, **arguments: Any
 ) -> int:
-    """Write what an importer finds as a folder of scenarios; `FAILED` if a scenario is left out.
+    """Write what an importer finds as a folder of scenarios; `FAILED` if any is left out.
 
     Args:
         name: the name of the importer.
@@ -80,7 +88,8 @@ async def import_with(
         arguments: the parameters of the importer.
 
     Raises:
-        UsageError: the source is missing or invalid, or the folder is not empty.
+        UsageError: the source is missing or invalid, nothing of it can be imported, or the folder
+            is not empty.
     """
     _require_empty(into)
     with nullcontext() if name in SHIPPED else user_code(f"importer {name}"):
@@ -103,7 +112,8 @@ def _import_command(name: str, importer: Importer) -> Callable[..., Coroutine[An
         return await import_with(name, settings, **dict(options))
 
     run.__annotations__["options"] = _options_type(name, importer)
-    run.__doc__ = importer.__doc__ or f"Import with {name}."
+    summary = cleandoc(importer.__doc__ or f"Import with {name}.").partition("\n\n")[0]
+    run.__doc__ = f"{summary}\n{_EXIT_CODES}"
     source = next(iter(signature(importer).parameters), "").upper()
     return command(f"lhkit import {name} {source} --into mine", name=name)(run)
 
@@ -123,11 +133,16 @@ def _options_type(name: str, importer: Importer) -> type[ImportOptions]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedSuite:
-    """A written suite, with the lint errors of the scenarios that were left out, by id."""
+    """A written suite.
+
+    `findings` are the lint errors of the scenarios that were left out, by id; `easy` are the
+    scenarios that a model passes by calling every tool.
+    """
 
     suite: ImportedFile
     file: Path
     findings: Mapping[str, Sequence[Finding]]
+    easy: Sequence[str] = ()
 
     @property
     def kept(self) -> int:
@@ -166,18 +181,29 @@ async def _write_scenarios(
         _write_files(into, {**imported.files, TOOLSET_FILE: imported.toolset})
         total = sum(len(suite.scenarios) for suite in imported.suites)
         with tqdm(total=total, unit="scenario", disable=None) as bar:
+            unwritten: list[Loss] = []
             suites = [
-                await _check_suite(suite, into, extension, bar.update) for suite in imported.suites
+                await _check_suite(part, text, into, extension, bar.update)
+                for suite in imported.suites
+                for part, text in _split(suite, extension, unwritten)
             ]
         catalog = load_catalog(settings.locale)
+        imported = replace(imported, losses=(*imported.losses, *unwritten))
+        left_out = list(_left_out_lines(imported, suites, catalog))
+        kept = sum(checked.kept for checked in suites)
+        count = catalog.text("import.count", kept=kept, total=kept + len(left_out))
+        if not kept:
+            raise UsageError("\n".join([count, *cut_list(left_out, MAX_LISTED)]))
         summary = list(_summary_lines(suites, into, catalog))
-        notes = "\n".join((*_note_lines(summary, suites, imported.losses, catalog), ""))
+        easy = [Loss(code="easy", where=name) for checked in suites for name in checked.easy]
+        losses = [loss for loss in (*imported.losses, *easy) if loss.code not in LEFT_OUT]
+        notes = "\n".join((*_note_lines([*summary, count], left_out, losses, catalog), ""))
         _write_files(into, {NOTES_FILE: notes})
-    print_lines([*summary, catalog.text("import.notes", file=into / NOTES_FILE)])
-    is_incomplete = any(suite.findings for suite in suites) or any(
-        loss.code == "invalid" for loss in imported.losses
-    )
-    return ExitCode.FAILED if is_incomplete else ExitCode.OK
+    if left_out:
+        reasons = "; ".join(cut_list(left_out, _MAX_REASONS))
+        count = catalog.text("import.count_left_out", count=count, n=len(left_out), reasons=reasons)
+    print_lines([*summary, catalog.text("import.notes", file=into / NOTES_FILE), count])
+    return ExitCode.FAILED if left_out else ExitCode.OK
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:
@@ -186,31 +212,72 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
+def _split(
+    suite: ImportedFile, extension: str, unwritten: list[Loss]
+) -> Iterator[tuple[ImportedFile, str]]:
+    """Yield the files of a suite with their texts; each is small enough to be read again.
+
+    Scenarios that no file can contain are added to `unwritten`.
+    """
+    parts = _written(suite.scenarios, extension, suite.places, unwritten)
+    for number, (scenarios, text) in enumerate(parts, start=1):
+        name = suite.file if number == 1 else f"{suite.file}-{number}"
+        yield replace(suite, scenarios=tuple(scenarios), file=name), text
+
+
+def _written(
+    scenarios: Sequence[Mapping[str, Any]],
+    extension: str,
+    places: Mapping[str, str],
+    unwritten: list[Loss],
+) -> Iterator[tuple[Sequence[Mapping[str, Any]], str]]:
+    """Yield groups of scenarios and their text: all of them, or halves of those that do not fit."""
+    size = sum(len(compact(scenario).encode(errors="replace")) for scenario in scenarios)
+    fault = f"larger than {MAX_FILE_BYTES:,} bytes"
+    try:
+        text = _WRITERS[extension](scenarios) if size <= MAX_FILE_BYTES else None
+    except UsageError as error:
+        text, fault = None, str(error)
+    if text is not None and len(text.encode()) <= MAX_FILE_BYTES:
+        yield scenarios, text
+    elif len(scenarios) > 1:
+        middle = len(scenarios) // 2
+        for part in (scenarios[:middle], scenarios[middle:]):
+            yield from _written(part, extension, places, unwritten)
+    else:
+        (name,) = (scenario["id"] for scenario in scenarios)
+        unwritten.append(Loss(code="invalid", where=places.get(name, name), detail=fault))
+
+
 async def _check_suite(
-    suite: ImportedFile, into: Path, extension: str, tick: Callable[[], object]
+    suite: ImportedFile, text: str, into: Path, extension: str, tick: Callable[[], object]
 ) -> _CheckedSuite:
     """Write a suite, lint it, and write it again without the scenarios that have errors."""
     name, write = f"{suite.file}.{extension}", _WRITERS[extension]
     file = into / name
-    _write_files(into, {name: write(suite.scenarios)})
+    _write_files(into, {name: text})
     errors: dict[str, list[Finding]] = defaultdict(list)
+    easy = []
     toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
     sources = read_sources([file])
     for finding in await lint(sources, toolset, tick=tick) if suite.scenarios else ():
         if finding.level is Level.ERROR and finding.code not in suite.accepted_findings:
             errors[finding.scenario].append(finding)
+        elif finding.code == "easy":
+            easy.append(finding.scenario)
     valid = [scenario for scenario in suite.scenarios if scenario["id"] not in errors]
     if not valid:
         await asyncio.to_thread(file.unlink)
     elif errors:
         _write_files(into, {name: write(valid)})
-    return _CheckedSuite(suite=suite, file=file, findings=errors)
+    kept_easy = [name for name in easy if name not in errors]
+    return _CheckedSuite(suite=suite, file=file, findings=errors, easy=kept_easy)
 
 
 def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog) -> Iterator[str]:
     for checked in suites:
         total = len(checked.suite.scenarios)
-        yield catalog.text("import.scenarios", file=checked.file, kept=checked.kept, total=total)
+        yield catalog.text("import.scenarios", file=checked.file, count=checked.kept)
         yield catalog.text("import.golds", golds=checked.golds, total=total)
         if checked.suite.needs_judge:
             yield catalog.text("import.needs_judge", file=checked.file)
@@ -219,22 +286,31 @@ def _summary_lines(suites: Sequence[_CheckedSuite], into: Path, catalog: Catalog
             yield f"lhkit eval {checked.file} --toolset {reference} --model gold"
 
 
+def _left_out_lines(
+    imported: Imported, suites: Sequence[_CheckedSuite], catalog: Catalog
+) -> Iterator[str]:
+    """Yield the place and the reason of everything that was left out."""
+    for loss in imported.losses:
+        if loss.code in LEFT_OUT:
+            reason = loss.detail or catalog.text(f"import.loss.{loss.code}")
+            yield _place(Loss(code=loss.code, where=loss.where, detail=reason))
+    for checked in suites:
+        for name, findings in checked.findings.items():
+            messages = list(dict.fromkeys(finding.message for finding in findings))
+            reason = "; ".join(cut_list(messages, _MAX_REASONS))
+            yield _place(Loss(code="", where=checked.suite.places.get(name, name), detail=reason))
+
+
 def _note_lines(
-    summary: Sequence[str],
-    suites: Sequence[_CheckedSuite],
-    losses: Sequence[Loss],
-    catalog: Catalog,
+    summary: Sequence[str], left_out: Sequence[str], losses: Sequence[Loss], catalog: Catalog
 ) -> Iterator[str]:
     """Yield the lines of the notes, in Markdown."""
     yield f"# {catalog.text('import.title')}"
     yield ""
     yield from (f"- {line}" for line in summary)
-    left_out = [(name, found) for suite in suites for name, found in suite.findings.items()]
     if left_out:
         yield from ("", f"## {catalog.text('import.left_out')}", "")
-    for name, findings in left_out:
-        messages = list(dict.fromkeys(finding.message for finding in findings))
-        yield f"- {name}: {'; '.join(messages[:_MAX_REASONS])}"
+        yield from (f"- {line}" for line in left_out)
     by_code: dict[str, list[Loss]] = defaultdict(list)
     for loss in losses:
         by_code[loss.code].append(loss)
@@ -243,7 +319,8 @@ def _note_lines(
         places = [loss for loss in same if loss.where]
         count = f" ({len(places)})" if places else ""
         yield f"- {catalog.text(f'import.loss.{code}')}{count}"
-        yield from (f"  - {_place(loss)}" for loss in places)
+        lines = cut_list([_place(loss) for loss in places], _MAX_PLACES)
+        yield from (f"  - {line}" for line in lines)
     if not by_code:
         yield catalog.text("import.nothing_lost")
 

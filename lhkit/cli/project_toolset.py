@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
+from lhkit.files import read_text_file
 from lhkit.settings import DEFAULT_TOOLSET
 
 PROJECT = "lhkit.toml"
@@ -30,7 +31,7 @@ def find_project_toolset(values: Any) -> Any:
 
 def _read_project(file: Path) -> str:
     try:
-        project = tomllib.loads(file.read_text(encoding="utf-8"))
+        project = tomllib.loads(read_text_file(file))
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} is invalid: {error}") from error
     toolset = project.pop("toolset", None)

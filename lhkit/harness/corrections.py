@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import UsageError
+from lhkit.files import read_text_file
 from lhkit.harness.author.from_chat import WrittenAnswer, confirm_answer, scenario_from_chat
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, LabelKind, Labels
@@ -202,7 +203,7 @@ def read_conversations(path: Path) -> tuple[CorrectedConversation, ...]:
         UsageError: the file cannot be read, or a line is invalid.
     """
     try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = read_text_file(path).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read: {error}. Write it with Review.to_training."

@@ -20,6 +20,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError
+from lhkit.files import read_text_file
 from lhkit.harness.faults import Fault, Path, paths_in
 from lhkit.json_values import parse_json, plain_json
 
@@ -211,7 +212,7 @@ def read_document(file: FilePath) -> Document:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
         read = _FORMATS.get(file.suffix.lower(), read_yaml)
-        return read(file.read_text(encoding="utf-8-sig"))
+        return read(read_text_file(file, "utf-8-sig"))
     except FileNotFoundError as error:
         raise ScenarioError(f"{file}: no such file") from error
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
+from lhkit.files import read_text_file
 from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.harness.scenario import User
@@ -87,13 +88,15 @@ def load_suite(path: FilePath) -> Suite:
             one line for each fault.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(read_text_file(path))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}). Give a suite such as evals/smoke.toml."
         ) from error
     except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
         raise UsageError(f"{path} is not valid TOML: {error}") from error
+    if not data:  # every field has a default, but an empty file is a mistake
+        raise UsageError(f"{path} is empty. Give a suite such as evals/smoke.toml.")
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
@@ -164,7 +167,7 @@ def _text(text: str | PromptFile, folder: FilePath) -> str:
     if isinstance(text, str):
         return text
     try:
-        return (folder / text.file).read_text(encoding="utf-8").rstrip("\n")
+        return read_text_file(folder / text.file).rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"The prompt file {folder / text.file} cannot be read ({error})."

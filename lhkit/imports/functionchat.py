@@ -17,18 +17,18 @@ import typer
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import literal
+from lhkit.imports.decoding import decode_json
 from lhkit.imports.functions import (
     INSTRUCTIONS,
     RECORDED,
     FunctionSession,
     build_registry,
-    decode_json,
-    parse_tools,
     replay_handler,
     to_tool_result,
 )
 from lhkit.imports.importers import NOT_EMPTY, Imported, ImportedFile, Loss
-from lhkit.imports.recorded import RecordedTurn, TurnReader
+from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
+from lhkit.imports.tool_shapes import parse_tools
 from lhkit.json_values import JSON, compact
 from lhkit.messages import Message, ModelMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.tool_results import ToolOk, ToolResult
@@ -127,7 +127,12 @@ def import_functionchat(
     scenarios: dict[str, list[dict[str, Any]]] = {}
     for item in read_items(path):
         file = COMPLETIONS if item.kind == "completion" else item.part
-        scenarios.setdefault(file, []).append(item.scenario(losses))
+        try:
+            scenario = item.scenario(losses)
+        except UsageError as error:  # a call that cannot be taken
+            losses.append(Loss(code="invalid", where=item.id, detail=str(error)))
+        else:
+            scenarios.setdefault(file, []).append(scenario)
     return Imported(
         toolset=_TOOLSET_CODE,
         suites=tuple(
@@ -187,7 +192,11 @@ class Item:
             world[HISTORY] = history
         if self.kind == "completion":
             world[RECORDED] = [
-                {"tool": item.call.name, "args": item.call.args, "result": item.content or ""}
+                {
+                    "tool": item.call.name,
+                    "args": item.call.args,
+                    "result": item.result if item.has_result else "",
+                }
                 for item in last.calls
             ]
         return {
@@ -258,9 +267,18 @@ def _value_matcher(value: Any) -> Any:
 def _history_rows(turn: RecordedTurn) -> Iterator[dict[str, Any]]:
     yield {"user": turn.user}
     for item in turn.calls:
-        yield {"tool": item.call.name, "args": item.call.args, "result": item.content or ""}
+        yield {
+            "tool": item.call.name,
+            "args": item.call.args,
+            "result": item.result if item.has_result else "",
+        }
     for text in turn.replies[-1:]:
         yield {"assistant": text}
+
+
+def _recorded_row(recorded: RecordedCall) -> dict[str, Any]:
+    result = recorded.result if recorded.has_result else ""
+    return {"tool": recorded.call.name, "args": recorded.call.args, "result": result}
 
 
 def read_items(path: Path) -> tuple[Item, ...]:

@@ -16,11 +16,15 @@ from typing import Any, TypeAlias
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.values import hashable_form
+from lhkit.imports.decoding import decode_json, read_json
+from lhkit.imports.tool_shapes import parse_tools
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import ABSENT, SchemaNode
+from lhkit.tools.validation import value_fault
 from lhkit.toolset import day_of, load_named
 
 Function: TypeAlias = Callable[..., Any]
@@ -54,46 +58,6 @@ def guess_read_tools(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if _READS.match(snake_case(name)))
 
 
-def parse_tools(tools: Any) -> tuple[dict[str, Any], ...]:
-    """Return the functions (name, description, parameters) of a `tools` array.
-
-    Args:
-        tools: the array, with or without `{"type": "function", "function": …}` around each entry,
-            or an object with the array under `tools` or `functions`. Tools of the provider
-            (`builtin_tools`) are skipped.
-
-    Raises:
-        UsageError: the array is invalid; the message names the entry.
-    """
-    entries = tools
-    if isinstance(tools, Mapping):
-        entries = tools.get("tools", tools.get("functions"))
-    if not isinstance(entries, Sequence) or isinstance(entries, str):
-        raise UsageError('tools must be a list such as [{"type": "function", "function": {…}}].')
-    functions = []
-    for number, entry in enumerate(entries):
-        if _builtin_type(entry):
-            continue
-        function = entry.get("function", entry) if isinstance(entry, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise UsageError(f"tools[{number}] has no function with a name: use OpenAI's format.")
-        functions.append(dict(function))
-    return tuple(functions)
-
-
-def builtin_tools(tools: Any) -> tuple[str, ...]:
-    """Return the types of a provider's own tools in a `tools` array, such as `web_search`."""
-    entries = tools.get("tools") if isinstance(tools, Mapping) else tools
-    return tuple(filter(None, map(_builtin_type, entries if isinstance(entries, list) else ())))
-
-
-def _builtin_type(entry: Any) -> str:
-    """Return the type of a tool that the provider runs itself; empty for a function."""
-    kind = entry.get("type") if isinstance(entry, Mapping) else None
-    is_named = isinstance(entry, Mapping) and ("function" in entry or "name" in entry)
-    return kind if isinstance(kind, str) and kind != "function" and not is_named else ""
-
-
 def build_registry(
     functions: Sequence[Mapping[str, Any]],
     handler: Callable[[str], Handler],
@@ -123,6 +87,19 @@ def build_registry(
     )
 
 
+def _with_null_arguments(tool: ToolDefinition) -> ToolDefinition:
+    """Return a tool whose optional arguments may be null instead of left out, as in a replay."""
+    schema = tool.parameters
+    required = {name for b in SchemaNode.of(schema).branches() for name in b.get("required", ())}
+    optional = (item for item in schema.get("properties", {}).items() if item[0] not in required)
+    implied = {
+        name: None
+        for name, inner in optional
+        if SchemaNode(inner, schema).default() is ABSENT and value_fault(schema, name, None) is None
+    }
+    return replace(tool, implied=implied)
+
+
 def to_tool_result(value: Any) -> ToolResult:
     """Convert the return value of a function to a tool result.
 
@@ -136,31 +113,6 @@ def to_tool_result(value: Any) -> ToolResult:
             return ToolErr("error", value)
         value = decode_json(value)
     return ToolOk(value if isinstance(value, Mapping) else {"result": value})
-
-
-def to_utf8_json(value: Any) -> Any:
-    """Return `value` as plain JSON that can be encoded as UTF-8.
-
-    Raises:
-        ValueError: it contains a lone surrogate or is not JSON (NotJsonError).
-    """
-    plain = plain_json(value)
-    json.dumps(plain, ensure_ascii=False).encode()
-    return plain
-
-
-def decode_json(value: Any) -> Any:
-    """Return the object or list that a JSON string encodes; any other value unchanged.
-
-    Invalid JSON (NaN, lone surrogates, too deep nesting) stays a string.
-    """
-    if not isinstance(value, str):
-        return value
-    try:
-        decoded = to_utf8_json(json.loads(value))
-    except (ValueError, RecursionError):
-        return value
-    return decoded if isinstance(decoded, dict | list) else value
 
 
 def function_handler(function: Function) -> Handler:
@@ -179,11 +131,11 @@ def replay_handler(name: str) -> Handler:
     """Return a handler that replays the recorded results of equal calls; the last one repeats."""
 
     def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
-        key = name, hashable_form(plain_json(args))
+        key = name, _call_key(plain_json(args))
         rows = [
             row
             for row in data.get(RECORDED, [])
-            if (row["tool"], hashable_form(row.get("args", {}))) == key
+            if (row["tool"], _call_key(row.get("args", {}))) == key
         ]
         if not rows:
             return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
@@ -194,6 +146,11 @@ def replay_handler(name: str) -> Handler:
         return parse_result(recorded) or to_tool_result(recorded)
 
     return handle
+
+
+def _call_key(args: Mapping[str, Any]) -> Any:
+    """Return a hashable form of arguments, in which null is an omission."""
+    return hashable_form({name: value for name, value in args.items() if value is not None})
 
 
 def to_rows(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -308,8 +265,9 @@ def function_toolset(
     start = {} if data is None else read_json(data)
     if not isinstance(start, Mapping):
         raise UsageError(f"{data} must be a JSON object of tables.")
+    registry = build_registry(described, handler, reads)
     return FunctionToolset(
-        registry=build_registry(described, handler, reads),
+        registry=registry if functions is not None else registry.mapped(_with_null_arguments),
         start=compact(start),
         assistant=assistant or Assistant(),
     )
@@ -323,17 +281,3 @@ def _find_function(source: Any, name: str, reference: str) -> Function:
     if not callable(function):
         raise UsageError(f"{reference} has no function {name!r}: add one with (data, **args).")
     return function  # type: ignore[no-any-return]
-
-
-def read_json(file: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        UsageError: the file cannot be read or is not valid JSON.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise UsageError(f"{file} is not valid JSON: {error}.") from error

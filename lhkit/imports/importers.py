@@ -34,6 +34,19 @@ class Loss:
     detail: str = ""
 
 
+LEFT_OUT = frozenset({"invalid", "no_user", "unscored"})
+"""Codes of losses that leave out a whole conversation: one loss a conversation."""
+
+MAX_LISTED = 10
+"""How many conversations that are left out are listed on the terminal."""
+
+
+def cut_list(lines: Sequence[str], limit: int) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - limit
+    return [*lines[:limit], f"… +{more:,}"] if more > 0 else list(lines)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
     """Scenarios of one file.
@@ -44,6 +57,7 @@ class ImportedFile:
         file: the name of the file, without suffix.
         needs_judge: only a judge of prose can score the replies, so the file is not for a rate.
         accepted_findings: codes of lint errors that do not leave a scenario out.
+        places: where a scenario stands in the source, by its id, for one that is left out.
     """
 
     name: str
@@ -51,6 +65,7 @@ class ImportedFile:
     file: str = "scenarios"
     needs_judge: bool = False
     accepted_findings: frozenset[str] = frozenset()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,19 +14,13 @@ from pydantic import ValidationError
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
-from lhkit.harness.author.reference import gold_model
+from lhkit.harness.author.reference import fault_text, gold_model
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals
 from lhkit.harness.sample import run_sample
 from lhkit.harness.sessions import read_row_keys
-from lhkit.imports.functions import (
-    INSTRUCTIONS,
-    RECORDED,
-    FunctionToolset,
-    decode_json,
-    function_toolset,
-    parse_tools,
-    read_json,
-)
+from lhkit.imports.chat_files import RecordedChat, read_chat_file
+from lhkit.imports.decoding import decode_json, read_json
+from lhkit.imports.functions import INSTRUCTIONS, RECORDED, FunctionToolset, function_toolset
 from lhkit.imports.importers import (
     NOT_EMPTY,
     Imported,
@@ -35,8 +29,13 @@ from lhkit.imports.importers import (
     reference_calls,
     to_scenario,
 )
-from lhkit.imports.recorded import RecordedTurn, TurnReader, read_chats
+from lhkit.imports.padding import drop_padding
+from lhkit.imports.recorded import RecordedCall, RecordedTurn, TurnReader
+from lhkit.imports.tool_shapes import ToolList, read_tools
+from lhkit.json_values import compact, json_or_repr
 from lhkit.messages import ToolCall
+from lhkit.tool_results import ToolErr, result_to_dict
+from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted
 from lhkit.toolset import opened
 
@@ -70,7 +69,7 @@ async def import_messages(
     """Import recorded chats with tool calls, one scenario each.
 
     Args:
-        file: the chats (`read_chats`).
+        file: the chats (`read_chat_file`).
         tools: JSON file with the value of `tools` in OpenAI's API; by default the tools in `file`.
             Tools without a description get a schema that is inferred from their calls.
         handlers: `FILE.py:NAME` of functions `(data, **args)` that implement the tools; by
@@ -83,36 +82,17 @@ async def import_messages(
     """
     if data is not None and handlers is None:
         raise UsageError("--data is what --handlers begin with: give both")
-    chats = read_chats(file)
-    losses: list[Loss] = []
-    readers: dict[int, TurnReader] = {}
-    tool_sources = []
-    for number, chat in enumerate(chats, start=1):
-        reader = TurnReader(where=chat.where)
-        try:
-            reader.read(chat.messages)
-            error_text = chat.error
-        except UsageError as error:
-            error_text = str(error)
-        if error_text:
-            losses.append(Loss(code="invalid", where=chat.where, detail=error_text))
-        else:
-            readers[number] = reader
-            tool_sources.append((chat.where, chat.tools))
+    source = read_chat_file(file)
+    given = None if tools is None else read_tools(read_json(tools))
+    losses = [Loss(code="comment", where=place) for place in source.comments]
+    readers = _read_turns(source.chats, given, losses)
+    lists = [(reader.where, source.chats[n].tools) for n, reader in readers.items()]
+    if given is not None:
+        lists.append((str(tools), given))
     turns = [turn for reader in readers.values() for turn in reader.turns]
-    if losses and not turns:
-        raise UsageError(losses[0].detail)
-    losses += [loss for reader in readers.values() for loss in reader.losses]
-    losses += [
-        Loss(code="builtin_tool", where=chat.where, detail=name)
-        for chat in chats
-        for name in chat.builtin_tools
-    ]
-    if tools:
-        tool_sources.append((str(tools), parse_tools(read_json(tools))))
-    described = _describe_tools(turns, tool_sources, losses)
+    described = _describe_tools(turns, lists, losses)
     all_instructions = Counter(reader.instructions for reader in readers.values())
-    instructions = all_instructions.most_common(1)[0][0]
+    instructions = next((text for text, _ in all_instructions.most_common(1)), "")
     most_calls = max((len(turn.calls) for turn in turns), default=0)
     toolset = function_toolset(
         described,
@@ -121,22 +101,24 @@ async def import_messages(
         assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most_calls + 2)),
     )
     scenarios = []
+    places = {}
     for number, reader in readers.items():
-        if not reader.turns:
-            losses.append(Loss(code="no_user", where=reader.where))
-            continue
-        name = f"{_slug(file)}-{number:0{len(str(len(chats)))}}"
+        name = f"{_slug(file)}-{number + 1:0{len(str(len(source.chats)))}}"
         converter = _Converter(reader=reader, toolset=toolset, replays=handlers is None)
+        found: list[Loss] = []
         try:
-            scenarios.append(await converter.convert(name, _slug(file), losses))
-        except (ValueError, RecursionError) as error:  # a text that scenarios do not allow
+            scenarios.append(await converter.convert(name, _slug(file), found))
+        except (UsageError, ValueError, RecursionError) as error:  # or a text not allowed there
             detail = str(error)
             if isinstance(error, ValidationError):
                 detail = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
             losses.append(Loss(code="invalid", where=reader.where, detail=detail))
+        else:
+            losses += [*reader.losses, *found]
+            places[name] = reader.where
     return Imported(
         toolset=_toolset_code(toolset, handlers, data),
-        suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
+        suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios), places=places),),
         losses=tuple(losses),
         files={
             TOOLS_FILE: json.dumps({"tools": described}, ensure_ascii=False, indent=1) + "\n",
@@ -145,15 +127,51 @@ async def import_messages(
     )
 
 
+def _read_turns(
+    chats: Sequence[RecordedChat], tools: ToolList | None, losses: list[Loss]
+) -> dict[int, TurnReader]:
+    """Return the conversations with a turn that can be scored, by index; the others are losses."""
+    readers: dict[int, TurnReader] = {}
+    left_out: list[Loss] = []
+    shared = [] if tools is None else [tool["name"] for tool in tools.functions]
+    for number, chat in enumerate(chats):
+        names = {tool["name"] for tool in chat.tools.functions}.union(shared)
+        reader = TurnReader(where=chat.where, tools=names)
+        error_text = chat.error
+        try:
+            reader.read(chat.messages)
+        except UsageError as error:
+            error_text = str(error)
+        had_user = bool(reader.turns)
+        reader.omit_unanswered()
+        if error_text:
+            left_out.append(Loss(code="invalid", where=chat.where, detail=error_text))
+        elif not reader.turns:
+            code = "unscored" if had_user else "no_user"
+            left_out.append(Loss(code=code, where=chat.where))
+        else:
+            readers[number] = reader
+            losses += [
+                Loss(code="builtin_tool", where=chat.where, detail=name)
+                for name in chat.tools.builtin
+            ]
+    losses += left_out
+    return readers
+
+
 def _describe_tools(
     turns: Sequence[RecordedTurn],
-    sources: Iterable[tuple[str, Sequence[dict[str, Any]]]],
+    sources: Iterable[tuple[str, ToolList]],
     losses: list[Loss],
 ) -> list[dict[str, Any]]:
     """Return all described or called tools; missing descriptions are inferred from the calls."""
     described: dict[str, dict[str, Any]] = {}
     for where, tools in sources:
-        for tool in tools:
+        for name, repairs in tools.repairs.items():
+            losses.append(
+                Loss(code="tool_repaired", where=where, detail=f"{name}: {', '.join(repairs)}")
+            )
+        for tool in tools.functions:
             if described.get(tool["name"], tool) != tool:
                 losses.append(Loss(code="tool_changed", where=where, detail=tool["name"]))
             described[tool["name"]] = tool
@@ -167,10 +185,14 @@ def _describe_tools(
 
 
 def _infer_schema(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a schema that accepts all these arguments; required are those in every call."""
-    names = dict.fromkeys(name for args in calls for name in args)
+    """Return a schema that accepts all these arguments; required are those in every call.
+
+    A null says nothing: tables fill the arguments of other calls with it.
+    """
+    given = [{name: v for name, v in args.items() if v is not None} for args in calls]
+    names = dict.fromkeys(name for args in given for name in args)
     types = {
-        name: {_JSON_TYPES.get(type(args[name])) for args in calls if name in args}
+        name: {_JSON_TYPES.get(type(args[name])) for args in given if name in args}
         for name in names
     }
     return {
@@ -179,7 +201,7 @@ def _infer_schema(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             name: {"type": options.pop()} if len(options) == 1 and None not in options else {}
             for name, options in types.items()
         },
-        "required": [name for name in names if all(name in args for args in calls)],
+        "required": [name for name in names if all(name in args for args in given)],
     }
 
 
@@ -200,13 +222,18 @@ def _slug(file: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Converter:
-    """Converts one recorded conversation into a scenario."""
+    """Converts one recorded conversation into a scenario.
+
+    A conversation whose calls the tools refuse raises a UsageError.
+    """
 
     reader: TurnReader
     toolset: FunctionToolset
     replays: bool
 
     async def convert(self, name: str, criterion: str, losses: list[Loss]) -> dict[str, Any]:
+        for turn in self.reader.turns:
+            turn.calls[:] = self._fit_calls(turn.calls, losses)
         world: dict[str, Any] = {}
         if self.reader.instructions not in {"", self.toolset.assistant.instructions}:
             world[INSTRUCTIONS] = [{"text": self.reader.instructions}]
@@ -237,11 +264,10 @@ class _Converter:
     def _recorded_results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
         for recorded in (recorded for turn in self.reader.turns for recorded in turn.calls):
             call = recorded.call
-            if recorded.content is None:
+            if not recorded.has_result:
                 losses.append(Loss(code="no_result", where=self.reader.where, detail=call.name))
             else:
-                result = decode_json(recorded.content)
-                yield {"tool": call.name, "args": call.args, "result": result}
+                yield {"tool": call.name, "args": call.args, "result": _replayed(recorded)}
 
     def _convert_turn(self, recorded: RecordedTurn, losses: list[Loss]) -> dict[str, Any]:
         turn: dict[str, Any] = {"user": recorded.user}
@@ -259,14 +285,69 @@ class _Converter:
             losses.append(Loss(code="unanswered", where=self.reader.where, detail=recorded.user))
         return turn
 
+    def _fit_calls(
+        self, calls: Sequence[RecordedCall], losses: list[Loss]
+    ) -> Iterator[RecordedCall]:
+        """Yield the calls of a turn without padding.
+
+        Raises:
+            UsageError: a tool refuses a call, and no later call of the turn corrects it: whether
+                the call or the tool is wrong is not known, and a turn without it would expect none.
+        """
+        fitting = []
+        for recorded in calls:
+            name = recorded.call.name
+            args, dropped = drop_padding(recorded.call.args, self._registry[name].parameters)
+            if dropped:
+                detail = f"{name}: {', '.join(dropped)}"
+                losses.append(Loss(code="padding", where=self.reader.where, detail=detail))
+            fitting.append(replace(recorded, call=replace(recorded.call, args=args)))
+        accepted = [self._refusal(recorded.call) is None for recorded in fitting]
+        for number, recorded in enumerate(fitting):
+            is_corrected = any(
+                accepted[later] and fitting[later].call.name == recorded.call.name
+                for later in range(number + 1, len(fitting))
+            )
+            if not accepted[number] and not is_corrected:
+                raise UsageError(self._refusal(recorded.call))
+            yield recorded
+
+    @property
+    def _registry(self) -> ToolRegistry:
+        return self.toolset.registry
+
+    def _refusal(self, call: ToolCall) -> str | None:
+        """Return why the tool refuses a call; None if it accepts it."""
+        verdict = self._registry.validator(call.name).check(call.args)
+        if isinstance(verdict, Accepted):
+            return None
+        return f"{call.name} refuses its arguments: {fault_text(verdict)}"
+
     def _expected_call(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:
-        """Return an expected call; optional if the tool's schema refuses it."""
+        """Return an expected call; optional if the tool refuses it, as a later call corrects it."""
         expected: dict[str, Any] = {"tool": call.name, "args": literals(call.args)}
-        checked = self.toolset.registry.validator(call.name).check(call.args)
-        if isinstance(checked, Accepted):
+        if self._refusal(call) is None:
             return expected
         losses.append(Loss(code="refused", where=self.reader.where, detail=call.name))
         return expected | {"result": "validation", "optional": True}
+
+
+def _replayed(recorded: RecordedCall) -> Any:
+    """Return a result as the replay returns it: an error, a decoded object or list, or as it is."""
+    result = recorded.result
+    if not recorded.is_error or (isinstance(result, str) and result.startswith("Error")):
+        decoded = decode_json(result)
+        return compact(decoded) if _has_date(decoded) else decoded
+    reason = result if isinstance(result, str) else json_or_repr(result)
+    return result_to_dict(ToolErr("error", reason))
+
+
+def _has_date(value: Any) -> bool:
+    """Return whether a value has an object that an initial state takes for a relative date."""
+    if isinstance(value, Mapping):
+        is_date = len(value) == 1 and isinstance(value.get("date"), str)
+        return is_date or any(map(_has_date, value.values()))
+    return isinstance(value, list) and any(map(_has_date, value))
 
 
 def _toolset_code(toolset: FunctionToolset, functions: str | None, data: Path | None) -> str:

@@ -23,7 +23,7 @@ from pydantic_core import to_jsonable_python
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import expected_changes, literals
-from lhkit.imports.functions import KEY, build_registry, parse_tools, to_rows, to_tool_result
+from lhkit.imports.functions import KEY, build_registry, to_rows, to_tool_result
 from lhkit.imports.importers import (
     NOT_EMPTY,
     Imported,
@@ -32,6 +32,7 @@ from lhkit.imports.importers import (
     import_from,
     reference_calls,
 )
+from lhkit.imports.tool_shapes import parse_tools
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.messages import ToolCall
 from lhkit.tool_results import ToolErr, ToolResult

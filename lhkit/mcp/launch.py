@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
+from lhkit.files import read_text_file
 from lhkit.redaction import MIN_SECRET_CHARS
 from lhkit.settings import read_variable
 
@@ -81,7 +82,7 @@ def parse_server(reference: str, base: Path | None) -> Launch | Remote:
 def _read_entry(file: Path, name: str) -> Launch | Remote:
     """Read an entry under `mcpServers` (Claude, Cursor) or `servers` (VS Code)."""
     try:
-        content = _parse_jsonc(file.read_text(encoding="utf-8-sig"))
+        content = _parse_jsonc(read_text_file(file, "utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {USAGE}") from error
     except (ValueError, RecursionError) as error:

@@ -24,6 +24,7 @@ from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.summary import pretty
 from lhkit.errors import RegistrationError, UsageError, importing
+from lhkit.files import read_text_file
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
 from lhkit.mcp.launch import (
@@ -372,7 +373,7 @@ def label_of(reference: str) -> str:
 
 def _read_declaration(file: Path) -> McpToolset:
     try:
-        declared = tomllib.loads(file.read_text(encoding="utf-8"))
+        declared = tomllib.loads(read_text_file(file))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {USAGE}") from error
     except (ValueError, RecursionError) as error:

@@ -52,7 +52,8 @@ LEVELS: Mapping[str, Level] = {
     "violation": Level.ERROR,  # the reference calls break a rule
     "broken_tool": Level.ERROR,  # a tool raises in the reference calls unexpectedly
     "silent": Level.ERROR,  # the silent model passes
-    "always_call": Level.ERROR,  # the always-call model passes
+    "always_call": Level.ERROR,  # the always-call model passes, with a write that nobody expects
+    "easy": Level.WARNING,  # it passes, as its calls only read or are expected
     "not_isolated": Level.WARNING,  # no tool was called, so checks that need calls are skipped
     "unused_fault": Level.WARNING,  # a `faults` entry that no reference call reaches
     "unchecked_reply": Level.WARNING,  # an empty reply passes
@@ -302,5 +303,8 @@ _FACT = re.compile(r'\d+|"[^"]+"|\{[^}]*\}')
 
 _IS_LANGUAGE: Mapping[str, Callable[[str], bool]] = {
     "ko": lambda user: _HANGUL.search(user) is not None,
-    "en": lambda user: len(_LATIN.findall(user)) > len(_HANGUL.findall(user)),
+    # a number, or a language that has no locale, is not in Korean
+    "en": lambda user: (
+        not _HANGUL.search(user) or len(_LATIN.findall(user)) > len(_HANGUL.findall(user))
+    ),
 }

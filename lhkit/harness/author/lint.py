@@ -49,6 +49,7 @@ _RUN_CHECKS = (
     "broken_tool",
     "silent",
     "always_call",
+    "easy",
     "unused_fault",
     "unknown_id",
 )
@@ -287,6 +288,19 @@ async def _trivial_model_remarks(scenario: Scenario, toolset: Toolset) -> list[R
             Remark("silent", (), "a model that does nothing passes: require text in the reply")
         )
     if calling.is_passed:
-        message = "a model that calls every tool and claims success passes: forbid or exclude more"
-        remarks.append(Remark("always_call", (), message))
+        text = "a model that calls every tool and claims success passes"
+        if _has_unexpected_write(scenario, calling):
+            remarks.append(Remark("always_call", (), f"{text}: forbid or exclude more"))
+        else:
+            message = f"{text}, without an unexpected write: its calls cannot tell models apart"
+            remarks.append(Remark("easy", (), message))
     return remarks
+
+
+def _has_unexpected_write(scenario: Scenario, record: SampleRecord) -> bool:
+    """Return whether a tool that may write was called in a turn that does not expect it."""
+    return any(
+        call.destructive and call.tool not in {expected.tool for expected in turn.expect.calls}
+        for turn, recorded in zip(scenario.turns, record.evidence.turns, strict=False)
+        for call in recorded.calls
+    )

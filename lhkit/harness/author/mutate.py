@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lhkit.errors import ScenarioError
+from lhkit.files import read_text_file
 from lhkit.harness.author.mistakes import KINDS, Mistake, Untried
 from lhkit.harness.author.reference import trace_model
 from lhkit.harness.author.reference_run import ReferenceRun, run_reference
@@ -183,9 +184,11 @@ def read_survivors(file: Path) -> Survivors:
         ScenarioError: the file is invalid; the message names the entry.
     """
     try:
-        entries = tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", [])
+        entries = tomllib.loads(read_text_file(file)).get("survivor", [])
     except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise ScenarioError(f"{file} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # also invalid UTF-8, or too long a number
         raise ScenarioError(f"{file} is not valid TOML: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.author.checks import LEVELS, Finding
+from lhkit.harness.author.checks import LEVELS, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
@@ -15,7 +15,7 @@ from lhkit.testing import object_schema
 from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset
+from lhkit.toolset import Toolset, WrappedToolset
 from tests.harness.build import PlainSession
 
 pytestmark = pytest.mark.anyio
@@ -229,6 +229,36 @@ async def test_lint_suggests_matchers(found: Findings, value: str, message: str)
 
 async def test_lint_reports_scenario_that_always_call_passes(found: Findings) -> None:
     assert {each.code for each in await found(LAX)} == {"always_call"}
+
+
+async def test_lint_warns_where_always_call_only_reads(found: Findings) -> None:
+    text = """\
+- id: a-en-01
+  ac: AC-12
+  locale: en
+  world: {now: "2026-06-17T20:00:00+09:00"}
+  turns:
+    - user: "My habits?"
+      expect: {calls: [{tool: list_habits}], extra: reads}
+      reply: {matches: '\\S'}
+"""
+    assert "easy" not in {each.code for each in await found(text)}
+    toolset = WrappedToolset(
+        inner=LifeHelperToolset(), registry=lambda session, _: only_reads(session.registry)
+    )
+    (finding,) = [each for each in await found(text, toolset) if each.code != "echo"]
+    assert (finding.code, finding.level) == ("easy", Level.WARNING)
+
+
+def only_reads(registry: ToolRegistry) -> ToolRegistry:
+    return ToolRegistry([tool for tool in registry.definitions if not tool.is_destructive])
+
+
+@pytest.mark.parametrize("user", ["7", "👍", "今日は何をしましょうか", "Что сегодня?"])
+async def test_lint_leaves_a_message_in_neither_language_alone(found: Findings, user: str) -> None:
+    text = MUTE.replace("a-ko-01", "a-en-01").replace("안녕!", user)
+    text = text.replace("  ac:", "  locale: en\n  ac:")
+    assert "locale" not in {each.code for each in await found(text)}
 
 
 async def test_lint_reports_scenario_that_silent_passes(found: Findings) -> None:

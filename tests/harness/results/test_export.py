@@ -23,9 +23,9 @@ from lhkit.harness.results import Run
 from lhkit.harness.resume import select_records
 from lhkit.harness.run import replay
 from lhkit.harness.store import RECORDS
+from lhkit.imports.chat_files import read_chat_file
 from lhkit.imports.importers import to_scenario
 from lhkit.imports.openai_messages import import_messages
-from lhkit.imports.recorded import read_chats
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
@@ -94,7 +94,7 @@ async def test_openai_messages_export_round_trips_through_import(
     run = await record_run((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
     first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
     await exported(run, openai_messages=first)
-    assert [[*each.messages] for each in read_chats(first)] == [
+    assert [[*each.messages] for each in read_chat_file(first).chats] == [
         each["messages"] for each in lines(first)
     ]
     imported = await import_messages(first)

@@ -1,0 +1,326 @@
+"""Read a file of conversations into their messages and tools, whatever its form.
+
+A file is one conversation or many, as JSON, as JSON lines, or as JSON values one after another. A
+conversation is a list of messages, or an object with them under `messages` or another known key. An
+invalid conversation does not affect the others.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lhkit.errors import LhkitError, UsageError
+from lhkit.files import open_regular
+from lhkit.imports.decoding import decode_json, to_utf8_json
+from lhkit.imports.functions import build_registry, replay_handler
+from lhkit.imports.importers import MAX_LISTED, cut_list
+from lhkit.imports.message_shapes import is_message
+from lhkit.imports.tool_shapes import ToolList, read_tools
+from lhkit.json_values import compact
+
+_NO_TOOLS = ToolList(functions=(), repairs={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChat:
+    """The messages and tools of one conversation; `where` is its position in the file.
+
+    `error` is the reason why it cannot be read; it has no messages then.
+    """
+
+    where: str
+    messages: tuple[Mapping[str, Any], ...] = ()
+    tools: ToolList = _NO_TOOLS
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFile:
+    """The conversations of a file, and the positions of the comments between them."""
+
+    chats: tuple[RecordedChat, ...]
+    comments: tuple[str, ...] = ()
+
+
+MAX_BYTES = 1_000_000_000
+"""Limit of a file; it is read as a whole."""
+
+_FORMAT = 'give a list of messages, or objects with "messages", as JSON or JSON lines'
+_MESSAGE_KEYS = (
+    *("messages", "conversation", "conversations", "chat", "dialog", "dialogue"),
+    *("history", "turns", "contents", "input", "prompt"),
+)
+_REPLY_KEYS = ("completion", "response", "output", "choices")
+_INNER_KEYS = ("request", "body", "row", "data")
+_LIST_KEYS = ("conversations", "chats", "dialogs", "dialogues", "data", "rows", "records", "items")
+_INSTRUCTION_KEYS = ("system", "system_prompt", "instructions", "systemInstruction")
+
+
+def read_chat_file(file: Path) -> ChatFile:
+    """Read the conversations of a file, including the errors of invalid ones.
+
+    Raises:
+        UsageError: the file cannot be read or has no valid conversation; the message names the
+            position.
+    """
+    text = _read_text(file)
+    if not text.strip():
+        raise UsageError(f"{file} is empty: {_FORMAT}.")
+    comments: list[str] = []
+    entries = list(_split(file, text, comments))
+    if len(entries) > 1 and all(_is_message(entry.value) for entry in entries):
+        messages = [entry.value for entry in entries]  # one conversation, a message a line
+        entries = [_Entry(where=file.name, value=messages)]
+    valid: set[str] = set()
+    chats = tuple(_read_entry(entry, valid) for entry in entries)
+    if all(chat.error for chat in chats):
+        lines = [f"{chat.where}: {chat.error}." for chat in chats]
+        raise UsageError("\n".join(cut_list(lines, MAX_LISTED)))
+    return ChatFile(chats=chats, comments=tuple(comments))
+
+
+def _read_text(file: Path) -> str:
+    try:
+        with open_regular(file) as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{file} is larger than {MAX_BYTES:,} bytes: split the file.")
+    encoding = json.detect_encoding(content)  # by a byte order mark, or where the zeros are
+    try:
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        name = "UTF-8" if encoding.startswith("utf-8") else encoding.upper()
+        raise UsageError(f"{file} is not valid {name}: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A decoded entry of a file, or the reason why it cannot be decoded."""
+
+    where: str
+    value: Any = None
+    error: str = ""
+
+
+def _split(file: Path, text: str, comments: list[str]) -> Iterator[_Entry]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        yield from _split_invalid(file, text, error, comments)
+        return
+    entries = _unwrapped(content)
+    if isinstance(content, Mapping) and entries is content:
+        entries = [content]
+    elif _is_conversation(entries):
+        entries = [entries]
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{file} has no conversation: {_FORMAT}.")
+    for number, entry in enumerate(entries):
+        yield _Entry(where=f"{file.name}[{number}]", value=entry)
+
+
+def _split_invalid(
+    file: Path, text: str, error: Exception, comments: list[str]
+) -> Iterator[_Entry]:
+    """Yield the parts of a text that is not valid JSON as a whole."""
+    numbered = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = [(n, line) for n, line in numbered if not _COMMENT.match(line)]
+    if elements := _split_list(text):
+        for number, element in enumerate(elements):
+            yield _decode(element, f"{file.name}[{number}]")
+        return
+    decoded = [_decode(line, f"{file.name}:{number}") for number, line in lines]
+    if any(isinstance(entry.value, dict | list) for entry in decoded):
+        comments += [f"{file.name}:{n}" for n, line in numbered if _COMMENT.match(line)]
+        yield from decoded
+        return
+    values = list(_values_in_sequence(file, text))
+    if not values:
+        raise UsageError(f"{file} is not valid JSON: {_reason(error)}.") from error
+    yield from values
+
+
+_COMMENT = re.compile(r"\s*(//|#)")
+
+
+def _decode(text: str, where: str) -> _Entry:
+    try:
+        return _Entry(where=where, value=json.loads(text))
+    except (ValueError, RecursionError) as error:
+        reason = _reason(error, is_line="\n" not in text.strip())
+        return _Entry(where=where, error=f"not valid JSON: {reason}")
+
+
+def _reason(error: Exception, *, is_line: bool = False) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        place = f"column {error.colno}" if is_line else f"line {error.lineno} column {error.colno}"
+        return f"{error.msg} at {place}"
+    return "too deeply nested" if isinstance(error, RecursionError) else str(error)
+
+
+def _values_in_sequence(file: Path, text: str) -> Iterator[_Entry]:
+    """Yield JSON values that follow each other, each over several lines."""
+    decoder, at = json.JSONDecoder(), 0
+    while rest := _NEXT_VALUE.match(text, at):
+        at = rest.end()
+        where = f"{file.name}:{text.count(chr(10), 0, at) + 1}"
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            if at:
+                yield _Entry(where=where, error=f"not valid JSON: {_reason(error)}")
+            return
+        if not isinstance(value, dict | list):
+            return
+        yield _Entry(where=where, value=value)
+
+
+_NEXT_VALUE = re.compile(r"\s*(?=\S)")
+_JSON_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+
+
+def _split_list(text: str) -> list[str]:
+    """Return the texts of the elements of a JSON list that cannot be parsed as a whole.
+
+    Empty if the text is not a list of conversations or its brackets do not match.
+    """
+    elements: list[str] = []
+    depth = begin = 0
+    if not text.lstrip().startswith("["):
+        return []
+    for match in _JSON_TOKEN.finditer(text):
+        symbol = match.group()
+        if symbol in {"[", "{"}:
+            depth += 1
+            begin = match.end() if depth == 1 else begin
+        elif depth == 1 and symbol in {",", "]", "}"}:
+            elements.append(text[begin : match.start()])
+            begin = match.end()
+            depth -= symbol != ","
+        elif symbol in {"]", "}"}:
+            depth -= 1
+    is_messages = any(re.match(r'\s*\{\s*"role"', element) for element in elements)
+    return [] if depth or is_messages or text[begin:].strip() else elements
+
+
+def _is_message(entry: Any) -> bool:
+    """Return whether this is a message, not a conversation."""
+    return is_message(entry) and not any(isinstance(entry.get(key), list) for key in _MESSAGE_KEYS)
+
+
+def _is_conversation(entry: Any) -> bool:
+    return isinstance(entry, list) and any(map(_is_message, entry))
+
+
+def _unwrapped(content: Any) -> Any:
+    """Return the list of conversations that an object has under a key; else the content."""
+    if not isinstance(content, Mapping) or _is_message(content):
+        return content
+    for key in _LIST_KEYS:
+        entries = decode_json(content.get(key))
+        is_list = isinstance(entries, list) and all(isinstance(e, dict | list) for e in entries)
+        if is_list and entries and not _is_conversation(entries):
+            return entries
+    return content
+
+
+def _read_entry(entry: _Entry, valid: set[str]) -> RecordedChat:
+    """Return the conversation of an entry; `valid` are the tools that are known to be valid."""
+    if entry.error:
+        return RecordedChat(where=entry.where, error=entry.error)
+    try:
+        return _to_chat(entry.value, entry.where, valid)
+    except UnicodeEncodeError:
+        reason = "it contains a lone surrogate"
+    except RecursionError:
+        reason = "too deeply nested"
+    except (LhkitError, ValueError) as error:
+        reason = str(error).rstrip(".")
+    return RecordedChat(where=entry.where, error=f"not a valid conversation: {reason}")
+
+
+def _to_chat(entry: Any, where: str, valid: set[str]) -> RecordedChat:
+    to_utf8_json(entry)
+    messages, described = _find_messages(entry)
+    if not all(map(_is_message, messages)):
+        raise UsageError(_FORMAT)
+    tools = read_tools(described) if described else _NO_TOOLS
+    for function in tools.functions:
+        text = compact(function)
+        if text not in valid:
+            build_registry([function], replay_handler)
+            valid.add(text)
+    return RecordedChat(where=where, messages=tuple(messages), tools=tools)
+
+
+def _find_messages(entry: Any) -> tuple[list[Any], Any]:
+    """Return the messages of a conversation, and its tools as they are written.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if isinstance(entry, list):
+        return entry, None
+    if not isinstance(entry, Mapping):
+        raise UsageError(_FORMAT)
+    described = next(
+        filter(None, (decode_json(entry.get(k)) for k in ("tools", "functions"))), None
+    )
+    found = (decode_json(entry.get(key)) for key in _MESSAGE_KEYS)
+    messages = next((value for value in found if isinstance(value, list)), None)
+    if messages is None:
+        inner = (decode_json(entry.get(key)) for key in _INNER_KEYS)
+        if (part := next((value for value in inner if isinstance(value, Mapping)), None)) is None:
+            raise UsageError(f"{_FORMAT}; this has {_listed(entry)}")
+        messages, inner_tools = _find_messages(part)
+        described = described or inner_tools
+    if described is None and messages and isinstance(messages[0], Mapping):
+        listed = (decode_json(messages[0].get(key)) for key in ("tools", "functions"))
+        described = next((tools for tools in listed if isinstance(tools, list)), None)
+    if _awaits_reply(messages):
+        messages = [*messages, *_read_replies(entry)]
+    texts = (entry.get(key) for key in _INSTRUCTION_KEYS)
+    if text := next(filter(None, texts), None):
+        content = text.get("parts", text) if isinstance(text, Mapping) else text
+        messages = [{"role": "system", "content": content}, *messages]
+    return messages, described
+
+
+def _listed(entry: Mapping[str, Any]) -> str:
+    names = [str(key)[:30] for key in entry]
+    return ", ".join(names[:5]) or "no keys"
+
+
+def _awaits_reply(messages: Sequence[Any]) -> bool:
+    last = messages[-1] if messages else None
+    if not isinstance(last, Mapping):
+        return False
+    role = str(last.get("role") or last.get("from") or last.get("type")).lower()
+    return role in {"user", "human", "tool", "function", "function_call_output"}
+
+
+def _read_replies(entry: Mapping[str, Any]) -> list[Any]:
+    """Return the messages of a response that is stored apart from its request."""
+    for key in _REPLY_KEYS:
+        value = decode_json(entry.get(key))
+        if isinstance(value, Mapping) and isinstance(value.get("body"), Mapping):  # OpenAI's batch
+            value = value["body"]
+        if isinstance(value, Mapping) and not _is_message(value):
+            value = next((value[k] for k in ("choices", "output", "message") if k in value), value)
+        listed = value if isinstance(value, list) else [value]
+        if all(isinstance(item, Mapping) and _maps(item.get("message")) for item in listed):
+            listed = [item["message"] for item in listed[:1]]  # of several choices the first
+        if listed and all(map(_is_message, listed)):
+            return listed
+        if isinstance(value, str) and value:
+            return [{"role": "assistant", "content": value}]
+    return []
+
+
+def _maps(value: Any) -> bool:
+    return isinstance(value, Mapping)
