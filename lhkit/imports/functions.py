@@ -20,10 +20,10 @@ from lhkit.imports.decoding import decode_json, read_json
 from lhkit.imports.tool_shapes import parse_tools
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
+from lhkit.schema import ABSENT, SchemaNode
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, parse_result
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema import ABSENT, SchemaNode
 from lhkit.tools.validation import value_fault
 from lhkit.toolset import day_of, load_named
 

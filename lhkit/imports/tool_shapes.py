@@ -10,7 +10,7 @@ from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.imports.decoding import decode_json
-from lhkit.tools.schema import with_subschemas
+from lhkit.schema import with_subschemas
 
 _LIST_KEYS = ("tools", "functions")
 _GROUP_KEYS = ("functionDeclarations", "function_declarations")  # Gemini: several in an entry
