@@ -137,6 +137,7 @@ _DOTTED_THOUSANDS = re.compile(  # 1.000.000 and 1.000,50, but not 1.000
 _DECIMAL = re.compile(r"(?<!\d)(?<!\d[.,])(\d+)(?:\.(\d+)|,(\d{1,2}))(?![.,]?\d)")
 _VERSION_BEFORE = re.compile(r"(?:\bv|\bver\.?|\bversion|버전)\s?\Z", re.IGNORECASE)
 _TIME_AFTER = re.compile(r"\s?(?:[ap]\.?m\b|o'clock\b|\.?\s?\([월화수목금토일])", re.IGNORECASE)
+_GROUP = 3  # digits between thousands marks
 _LONGEST_BEFORE = 8  # characters of a word that `_VERSION_BEFORE` finds, with its blank
 _CHAIN = re.compile(r"\d+(?:[.,]\d+){2,}")
 _MINUS = re.compile(r"(?<![\w.,)\]%-])-(?=[$€£¥₩]?\d)")  # a hyphen follows a word or a number
@@ -177,8 +178,8 @@ def _split_chain(chain: str) -> str:
 def decimals_by_value(text: str) -> str:
     """Return a normalised text with one spelling of each decimal: `1.50` and `1,50` are `1.5`.
 
-    Marked as no value: versions, times and days (`v1.10`, `7.30 pm`, `1.10(화)`), and three decimals
-    behind at most three digits (`1.500`), which may be thousands.
+    Marked as no value: versions, times and days (`v1.10`, `7.30 pm`, `1.10(화)`), and three
+    decimals behind at most three digits (`1.500`), which may be thousands.
     """
     return _DECIMAL.sub(_decimal_by_value, text)
 
@@ -186,7 +187,7 @@ def decimals_by_value(text: str) -> str:
 def _decimal_by_value(match: re.Match[str]) -> str:
     whole, decimals, text = match[1], match[2] or match[3], match.string
     before = text[max(0, match.start() - _LONGEST_BEFORE) : match.start()]
-    may_be_thousands = len(decimals) == 3 and len(whole) <= 3 and not whole.startswith("0")  # noqa: PLR2004
+    may_be_thousands = len(decimals) == _GROUP >= len(whole) and not whole.startswith("0")
     if may_be_thousands or _VERSION_BEFORE.search(before) or _TIME_AFTER.match(text, match.end()):
         return AS_WRITTEN_MARK + match[0]
     decimals = decimals.rstrip("0")

@@ -30,6 +30,7 @@ from lhkit.notebook.state import (
     TurnDropped,
 )
 from lhkit.settings import Settings, load_settings
+from lhkit.tools.notices import tool_notices
 from lhkit.toolset import (
     DEFAULT,
     ToolsetSource,
@@ -111,6 +112,8 @@ class ChatPanel:
         self._opt_ins = OptIns(self._settings.config_dir)
         self._licence = licence
         self._screen.apply(ModelChosen(identity=model.identity))
+        for line in tool_notices(live_session.session.registry, self._screen.catalog):
+            self._screen.apply(SystemMessage(text=line))
         self._show_record_folder()
         if not (opt_in or self._opt_ins.has(model.identity)):
             self._ask_opt_in()

@@ -3,16 +3,17 @@
 Texts compare in NFC, case-folded, with white space collapsed, without emphasis marks, in plain
 characters (straight quotes, ASCII digits and hyphens, nothing invisible).
 
-A phrase consists of whole words: "no" is not in "know", nor "sent" in "presented". `cancel*` with an
-asterisk is the beginning of a word, and "n't" the end of one. Scripts without spaces between words
-have no such edges, nor has Korean, where particles follow: "습관" is in "습관을", "tea" in "tea를".
+A phrase consists of whole words: "no" is not in "know", nor "sent" in "presented". `cancel*` with
+an asterisk is the beginning of a word, and "n't" the end of one. Scripts without spaces between
+words have no such edges, nor has Korean, where particles follow: "습관" is in "습관을".
 
 A phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
 "1,100", nor "5" in "-5". A minus follows neither a word nor a number, so "-5" is not in "3-5".
 Numbers compare by value: with or without thousands marks (a comma, an apostrophe, a no-break or
-thin space; dots, where there are several or a decimal comma follows), with a decimal point or comma,
-with or without zeros at the end: "1000" is in "$1,000.00", "1.5" in "1,50". "1.000" may be one or
-a thousand and equals only itself. An ordinary space marks no thousands: "1 000" may be two numbers.
+thin space; dots, where there are several or a decimal comma follows), with a decimal point or
+comma, with or without zeros at the end: "1000" is in "$1,000.00", "1.5" in "1,50". "1.000" may be
+one or a thousand and equals only itself. An ordinary space marks no thousands: "1 000" may be two
+numbers.
 
 With `ignore: spaces` white space does not count: "물 마시기" is "물마시기".
 """
@@ -107,7 +108,9 @@ def _expressions(
     is_stem = stem != phrase
     wanted = normalize_reply(stem)
     written, by_value = (
-        regex.compile(_before(text) + _spelled(text, is_spaceless) + _after(text, is_stem), regex.V1)
+        regex.compile(
+            _before(text) + _spelled(text, is_spaceless) + _after(text, is_stem), regex.V1
+        )
         for text in (wanted, decimals_by_value(wanted))
     )
     return written, by_value

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from lhkit.errors import UsageError
 from lhkit.json_values import compact
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_spec
+from lhkit.tools.schema import NOTED_FORMAT
 
 CALL_END = "}"
 
@@ -30,7 +31,7 @@ selects guidance."""
 _AS_COMPACT = {"whitespace_flexible": False, "json_allowed_escapes": r"nrbtfu\"" + "\\"}
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
-    | {"$schema", "$id", "$comment", "$defs", "definitions", "format"}
+    | {"$schema", "$id", "$comment", "$defs", "definitions", "format", NOTED_FORMAT}
 )
 _RANGE = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _KEYWORDS: Mapping[str, Collection[str]] = {
