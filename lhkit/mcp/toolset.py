@@ -26,7 +26,6 @@ from lhkit.errors import UsageError, importing
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
 from lhkit.mcp.launch import (
-    ENTRY,
     FOLDER_PLACEHOLDER,
     USAGE,
     Launch,
@@ -35,10 +34,14 @@ from lhkit.mcp.launch import (
     resolve_server,
     server_label,
     server_secrets,
+    server_text,
+    split_entry,
+    written_secrets,
 )
 from lhkit.mcp.names import ToolNames, shortened_names
 from lhkit.mcp.results import usable_schema
 from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
+from lhkit.redaction import hide, masked_repr, without_secrets
 from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
@@ -123,6 +126,8 @@ class McpToolset:
                 "McpToolset: reads and tools are lists of names, such as ['read_graph']"
             )
         server = self._written
+        for secret in written_secrets(server):
+            hide(secret)
         if not self.name:
             object.__setattr__(self, "name", server_label(server))
         resolve_server(server)  # raises if a variable is not set
@@ -159,11 +164,12 @@ class McpToolset:
 
     @property
     def shown(self) -> str:
-        """The command line or the address as written, variables not filled in."""
-        written = self._written
-        if isinstance(written, Remote):
-            return written.url
-        return " ".join([written.command, *written.args])
+        """The command line or the address as written, without variables and secrets."""
+        return server_text(self._written)
+
+    def __repr__(self) -> str:
+        """Show the declaration without secrets."""
+        return masked_repr(self, "server")
 
     @property
     def _written(self) -> Launch | Remote:
@@ -375,14 +381,15 @@ def from_reference(reference: str) -> McpToolset:
     try:
         return McpToolset(server=server)
     except UsageError as error:
-        raise UsageError(f"toolset {reference}: {error}") from error
+        raise UsageError(f"toolset {without_secrets(reference)}: {error}") from error
 
 
 def reference_from(folder: Path, reference: str) -> str:
     """Return a reference with its file relative to `folder`."""
     server = reference.removeprefix(PREFIX).strip()
-    is_file = server.endswith(".toml") or ENTRY.fullmatch(server)
-    return f"{PREFIX}{folder / server}" if is_file else reference
+    if server.endswith(".toml") or split_entry(server, folder):
+        return f"{PREFIX}{folder / Path(server).expanduser()}"
+    return reference
 
 
 def label_of(reference: str) -> str:
@@ -390,8 +397,9 @@ def label_of(reference: str) -> str:
     server = reference.removeprefix(PREFIX).strip()
     if server.endswith(".toml"):
         return Path(server).stem
-    if match := ENTRY.fullmatch(server):
-        return match["name"]
+    if entry := split_entry(server):
+        file, name = entry
+        return name or file.stem
     return server_label(parse_server(server, None))
 
 
