@@ -96,11 +96,13 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-LETTER = (
-    r"[\p{L}\p{M}--[\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Bopomofo}"
-    r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}]]"
+_UNSPACED = (
+    r"(?![\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Bopomofo}"
+    r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}])"
 )
-"""A letter of a script with spaces between words, for `regex.V1`; Korean has particles instead."""
+LETTER = rf"(?:{_UNSPACED}[\p{{L}}\p{{M}}])"
+"""A letter of a script with spaces between words, for `regex`; Korean has particles instead."""
+LETTER_OR_DIGIT = rf"(?:{_UNSPACED}[\p{{L}}\p{{M}}\p{{N}}])"
 
 
 def remove_spaces(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,44 @@ def test_panel_shows_notices(tmp_path: Path) -> None:
     shown = str(panel.state)
     assert "the tool book is left out: no schema" in shown
     assert "20,000 characters" in shown
+
+
+CONSTRAINED = (
+    TOOLS
+    + '''
+
+@registry.tool()
+def count(numbers: dict[str, int]) -> dict:
+    """Count."""
+    return {}
+'''
+)
+
+
+@pytest.mark.parametrize("locale", ["en", "ko"])
+def test_command_names_tools_that_a_constraint_leaves_out(
+    lhkit: Lhkit, tmp_path: Path, locale: str
+) -> None:
+    (tmp_path / "tools.py").write_text(CONSTRAINED, encoding="utf-8")
+    words = ("eval", "look.yaml", "--toolset", "tools.py:registry", "--model", "gold")
+    code, printed, errors = lhkit(locale, *words, "--constrain", "auto", "--name", "x")
+    assert code == 0, printed + errors
+    (line,) = [line for line in errors.splitlines() if "count" in line]
+    assert line.startswith(
+        load_catalog(locale).text("tools.unconstrained", tool="count", reason="")
+    )
+    assert "additionalProperties" in line or "properties" in line
+
+
+def test_panel_names_tools_that_a_constraint_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(CONSTRAINED, encoding="utf-8")
+    for constraint, count in (("off", 0), ("auto", 1)):
+        model = ScriptedModel([])
+        identity = replace(model.identity, dialect="json", constraint=constraint)
+        panel = ChatPanel(
+            model=ScriptedModel([], identity=identity),
+            toolset=load_toolset(f"{tmp_path / 'tools.py'}:registry"),
+            locale="en",
+            opt_in=True,
+        )
+        assert str(panel.state).count("count cannot be called with --constrain") == count

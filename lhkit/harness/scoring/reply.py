@@ -119,7 +119,7 @@ def _expressions(
 def _before(phrase: str) -> str:
     if phrase[:1].isdigit():
         return _NO_DIGIT_BEFORE
-    if phrase.startswith("n't") or not regex.match(LETTER, phrase, regex.V1):
+    if phrase.startswith("n't") or not regex.match(LETTER, phrase):
         return ""
     return _NO_LETTER_BEFORE
 
@@ -129,7 +129,7 @@ def _after(phrase: str, is_stem: bool) -> str:
         return ""
     if phrase[-1:].isdigit():
         return _NO_DIGIT_AFTER
-    if not regex.match(LETTER, phrase[-1:], regex.V1):
+    if not regex.match(LETTER, phrase[-1:]):
         return ""
     return _NO_LETTER_AFTER + (_NOT_CONTRACTED if phrase.endswith("n") else "")
 

@@ -22,6 +22,7 @@ from lhkit.harness.scoring.claim_model import (
     shipped_model,
 )
 from lhkit.harness.scoring.violations import ids_of
+from lhkit.harness.values import LETTER_OR_DIGIT
 
 _PATTERN_CPU_S = 2.0
 
@@ -174,4 +175,5 @@ def _find_phrase(pattern: str, sentence: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _whole_words(pattern: str) -> "regex.Pattern[str]":
-    return regex.compile(rf"(?<![a-z0-9])(?:{pattern})(?![a-z0-9])", regex.IGNORECASE)
+    edges = f"(?<!{LETTER_OR_DIGIT})(?:{pattern})(?!{LETTER_OR_DIGIT})"
+    return regex.compile(edges, regex.IGNORECASE)
