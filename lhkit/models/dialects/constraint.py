@@ -165,6 +165,9 @@ class _Tool:
             self._refuse("$ref", path, "it is nested too deeply, or recursive")
         if "$ref" in schema:
             return self._reference(schema, path, depth)
+        if len(schema.get("allOf", ())) == 1:  # a reference with a default or a description
+            self._require_known(schema, {"type", "allOf"}, path)
+            return self._value(schema["allOf"][0], path, depth + 1)
         if "anyOf" in schema:
             self._require_known(schema, {"type", "anyOf"}, path)
             return _any_of([self._value(branch, path, depth + 1) for branch in schema["anyOf"]])
