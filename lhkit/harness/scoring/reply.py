@@ -117,7 +117,7 @@ def _expressions(
 
 
 def _before(phrase: str) -> str:
-    if phrase[:1].isdigit():
+    if regex.match(r"[.,]?\d", phrase):
         return _NO_DIGIT_BEFORE
     if phrase.startswith("n't") or not regex.match(LETTER, phrase):
         return ""
@@ -129,6 +129,8 @@ def _after(phrase: str, is_stem: bool) -> str:
         return ""
     if phrase[-1:].isdigit():
         return _NO_DIGIT_AFTER
+    if regex.search(r"\d[.,]\Z", phrase):
+        return r"(?!\d)"
     if not regex.match(LETTER, phrase[-1:]):
         return ""
     return _NO_LETTER_AFTER + (_NOT_CONTRACTED if phrase.endswith("n") else "")

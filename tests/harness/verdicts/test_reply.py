@@ -122,6 +122,9 @@ def test_reply_finds_a_number_and_no_part_of_one(
         ("1.10", ["v1.10", "version 1.10", "1.10(화)"], ["v1.1", "1.11"]),
         ("1.1", ["v1.1", "1.10 kg"], ["v1.10", "version 1.10", "1.10(월)"]),
         ("10", ["10.0", "10.00", "10,0"], ["1.0", "100"]),
+        ("2.", ["it is 2."], ["it is 2.5", "12."]),
+        (".5", ["about .5 kg"], ["1.5 kg"]),
+        ("A1", ["A1.", "(A1)"], ["A10", "BA1", "A1.5"]),
     ],
 )  # fmt: skip
 def test_reply_numbers_compare_by_value(
