@@ -23,6 +23,7 @@ from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights_hash import weights_sha256
+from lhkit.redaction import masked_repr
 from lhkit.responses import ModelIdentity
 from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
 from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
@@ -53,6 +54,10 @@ class ModelChoice:
     dialect: str = "json"
     constraint: Constraint = "off"
     tools: Sequence[ToolSpec] = ()
+
+    def __repr__(self) -> str:
+        """Show the choice without keys."""
+        return masked_repr(self, "base_url", "more_urls")
 
     @property
     def is_embedded(self) -> bool:

@@ -18,6 +18,9 @@ from lhkit.patterns import matches
 ABSENT: Any = object()
 """Returned where a schema has no default, since `None` may be one."""
 
+NOTED_FORMAT = "x-format"
+"""The `format` of a server's schema: a note for the model, which only the server checks."""
+
 _SCHEMA_KEYWORDS = (
     "additionalItems",
     "additionalProperties",

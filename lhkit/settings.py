@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.precision import Dtype
+from lhkit.redaction import without_secrets
 
 Runtime: TypeAlias = Literal["vllm", "llama.cpp"]
 """An engine that serves embedded models."""
@@ -74,6 +75,11 @@ class Settings(BaseSettings):
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ValueError(f"{name!r} is not an IANA time zone such as Asia/Seoul") from error
         return name
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield what `repr` shows, without the password in an address."""
+        for name, value in super().__repr_args__():
+            yield name, without_secrets(value) if name == "base_url" and value else value
 
     @property
     def now(self) -> Callable[[], datetime]:

@@ -42,7 +42,8 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-_INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Co", "Zs"}  # fonts define private use
+# fonts define private use, and draw unassigned characters as they like
+_INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Cn", "Co", "Zs"}
 _BLANK = frozenset(
     map(
         chr,
@@ -52,13 +53,23 @@ _BLANK = frozenset(
             *((0x3164,), range(0xFE00, 0xFE10), (0xFFA0,), range(0xFFF0, 0xFFF9)),
             range(0xE0000, 0xE1000),
             # drawn as nothing by most fonts, though Unicode does not call them ignorable
-            (0x2800, 0xFFFC, 0x16FE4, 0x1D159),
+            (0x2800, 0x2D7F, 0xFFFC, 0x1107F, 0x16FE4, 0x1D159),
             # noncharacters
             range(0xFDD0, 0xFDF0),
             *((plane + 0xFFFE, plane + 0xFFFF) for plane in range(0, 0x110000, 0x10000)),
         ),
     )
 )
+_STACKERS = frozenset(  # draw nothing, but join two letters of their script: Khmer, Burmese, …
+    map(
+        chr,
+        (
+            *(0x1039, 0x17D2, 0x1A60, 0x1BAB, 0xAAF6, 0x10A3F, 0x11133, 0x113D0, 0x1193E),
+            *(0x11A47, 0x11A99, 0x11D45, 0x11D97, 0x11F42),
+        ),
+    )
+)
+_BLOCK = 7  # bits of a code point within a block of scripts
 _PICTURE = (
     "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27bf\u2900-\u297f\u2b00-\u2bff"
     "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
@@ -67,16 +78,28 @@ _IN_EMOJI = (
     f"(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)"
     f"|(?<={_PICTURE})\u200d(?={_PICTURE})|(?<={_PICTURE}\ufe0f)\u200d(?={_PICTURE})"
 )
+_NEW_EMOJI = re.compile("[\U0001f6d8-\U0001f6ff\U0001fa70-\U0001faff]")  # of a newer Unicode
 _SUSPECT = "[^\n\x20-\x7e\uac00-\ud7a3]"
 _SUSPECTS = re.compile(_SUSPECT)
 _SUSPECTS_BUT_EMOJI = re.compile(f"(?P<emoji>{_IN_EMOJI})|{_SUSPECT}")
+
+
+_UNSPACED = (
+    r"(?![\p{Hangul}\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Bopomofo}"
+    r"\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}])"
+)
+LETTER = rf"(?:{_UNSPACED}[\p{{L}}\p{{M}}])"
+"""A letter of a script with spaces between words, for `regex`; Korean has particles instead."""
+LETTER_OR_DIGIT = rf"(?:{_UNSPACED}[\p{{L}}\p{{M}}\p{{N}}])"
 
 
 def visible(text: str, *, keep_emoji: bool = False) -> str:
     """Return `text` with all invisible characters as escapes.
 
     Escaped are control and direction characters, all spaces but the ASCII one, zero-width and
-    filler characters, variation selectors, tags and private use. Line feeds stay.
+    filler characters, joiners, variation selectors, tags, private use, and what Unicode has not
+    assigned. Line feeds stay, and combining marks. Joiners are escaped also in scripts that use
+    them (Persian, Hindi): two arguments that look the same are to be the same.
 
     Args:
         text: the text to show.
@@ -84,13 +107,20 @@ def visible(text: str, *, keep_emoji: bool = False) -> str:
     """
     if keep_emoji:
         return _SUSPECTS_BUT_EMOJI.sub(
-            lambda match: match[0] if match["emoji"] else _visible_char(match[0]), text
+            lambda match: match[0] if match["emoji"] else _visible_char(match), text
         )
-    return _SUSPECTS.sub(lambda match: _visible_char(match[0]), text)
+    return _SUSPECTS.sub(_visible_char, text)
 
 
-def _visible_char(char: str) -> str:
-    is_invisible = char in _BLANK or unicodedata.category(char) in _INVISIBLE_CATEGORIES
+def _visible_char(match: re.Match[str]) -> str:
+    char, before = match[0], match.string[max(0, match.start() - 1) : match.start()]
+    if char in _STACKERS:
+        joins = before != "" and ord(before) >> _BLOCK == ord(char) >> _BLOCK and before.isalpha()
+        return char if joins else _escaped(char)
+    category = unicodedata.category(char)
+    if category == "Cn" and _NEW_EMOJI.match(char):
+        return char
+    is_invisible = char in _BLANK or category in _INVISIBLE_CATEGORIES
     return _escaped(char) if is_invisible else char
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 import regex
 
 from lhkit.errors import UsageError
+from lhkit.text import LETTER_OR_DIGIT
 
 MOST_READ = 4000
 """Most characters of a reply that are read: half from its start, half from its end."""
@@ -83,4 +84,5 @@ def _find_phrase(pattern: str, sentence: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _whole_words(pattern: str) -> "regex.Pattern[str]":
-    return regex.compile(rf"(?<![a-z0-9])(?:{pattern})(?![a-z0-9])", regex.IGNORECASE)
+    edges = f"(?<!{LETTER_OR_DIGIT})(?:{pattern})(?!{LETTER_OR_DIGIT})"
+    return regex.compile(edges, regex.IGNORECASE)

@@ -37,6 +37,7 @@ from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
+from lhkit.redaction import without_secrets
 from lhkit.scale import Placement, Resources
 from lhkit.settings import Settings, process_age_s
 from lhkit.text import printable
@@ -70,7 +71,7 @@ async def run_eval(options: EvalOptions, settings: Settings, *, start_s: float |
         run = await _run(evaluation, opened, start_s, catalog)
     result = check_thresholds(run, options, catalog, baseline=baseline)
     console = wide_console()
-    console.print(summary_view(run.summary(), catalog, toolset=options.toolset))
+    console.print(summary_view(run.summary(), catalog, toolset=without_secrets(options.toolset)))
     _print_failures(run, folder, console, catalog)
     counts = {"played": len(run.records) - run.kept, "kept": run.kept}
     print_lines([catalog.text("eval.records", path=folder, **counts)])
@@ -141,7 +142,7 @@ async def _run(
     """Run the missing samples; on Ctrl-C, print how to resume."""
     provenance = replace(
         await read_provenance(evaluation.settings),
-        command=("lhkit", *sys.argv[1:]),
+        command=("lhkit", *map(without_secrets, sys.argv[1:])),
         setup_s=time.perf_counter() - start_s - opened.server_s,
         server_s=opened.server_s,
     )

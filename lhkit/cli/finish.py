@@ -3,8 +3,8 @@
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -58,7 +58,8 @@ def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]
         settings = load_settings()
         hide(settings.api_key)
         log = log_to_file(settings)
-        code = run(command(settings))
+        with _printed_notices(settings.locale):
+            code = run(command(settings))
     except (UsageError, MissingPackageError) as error:  # another try would end the same
         code = _print_error(error, ExitCode.USAGE)
     except LhkitError as error:
@@ -75,6 +76,38 @@ def finish(run: Runner, command: Callable[["Settings"], Coroutine[Any, Any, int]
     except BaseException as error:  # noqa: BLE001 - also SystemExit of a user's module, a stray cancel
         code = _report_unexpected(error, log)
     raise typer.Exit(code)
+
+
+class _NoticePrinter(logging.Handler):
+    """Prints each notice about tools once, on standard error, in the user's language."""
+
+    def __init__(self, locale: str) -> None:
+        super().__init__(logging.WARNING)
+        self._locale = locale
+        self._printed: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the notice of a record, if it has one."""
+        from lhkit.locales import load_catalog
+        from lhkit.tools.notices import NOTICE
+
+        notice = getattr(record, NOTICE, None)
+        text = load_catalog(self._locale).text(notice[0], **notice[1]) if notice else ""
+        if text and text not in self._printed:
+            self._printed.add(text)
+            line = Text(printable(masked(text)), style="yellow")
+            with suppress(OSError):
+                Console(stderr=True).print(line, soft_wrap=True)
+
+
+@contextmanager
+def _printed_notices(locale: str) -> Iterator[None]:
+    printer, logger = _NoticePrinter(locale), logging.getLogger("lhkit")
+    logger.addHandler(printer)
+    try:
+        yield
+    finally:
+        logger.removeHandler(printer)
 
 
 def log_to_file(settings: "Settings") -> _LogFile | None:

@@ -131,9 +131,6 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     catalog = load_catalog(settings.locale)
     console.print(Text(printable(text)), soft_wrap=True)
     console.print(_table(parts, catalog))
-    for name, reason in prompt.left_out.items():
-        warning = catalog.text("prompt.left_out", tool=name, reason=reason)
-        console.print(Text(printable(warning), style="yellow"), soft_wrap=True)
     if options.dialect == OPENAI:
         console.print(catalog.text("prompt.server_renders"), soft_wrap=True)
     if count_tokens is None:

@@ -206,7 +206,11 @@ class Expect(StrictModel):
 class ReplyPart(StrictModel):
     """Text that a reply must (not) contain, in any case and width of white space."""
 
-    contains_any: _Phrases = Field(default=(), description="At least one of these.")
+    contains_any: _Phrases = Field(
+        default=(),
+        description="At least one of these phrases: whole words, or the beginning of one "
+        "(`cancel*`).",
+    )
     contains_all: _Phrases = Field(default=(), description="Every one of these.")
     excludes: _Phrases = Field(default=(), description="None of these.")
     matches: SearchPattern | None = Field(

@@ -5,7 +5,8 @@ compares in Unicode NFC, arrays in order, objects key by key; a key that one sid
 equals the schema's `default`. Nothing here validates: both values may be invalid and still equal.
 
 In replies and phrases, a chain of digits with two or more of one separator is a list or a date,
-whose parts are numbers; any other chain is one number.
+whose parts are numbers; any other chain is one number. `1.000` may be one or a thousand, so it
+equals only itself.
 """
 
 import re
@@ -117,30 +118,33 @@ _EMPHASIS = re.compile(
     r"|(?<!\w)(?P<line>_{1,2})(?=\S)(?P<lined>[^_\n]+)(?<=\S)(?P=line)(?!\w)"
     r"|(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)"
 )
-_SEPARATOR = re.compile("[,\u00a0\u202f\u2009]")
+_SEPARATOR = re.compile("[,'\u00a0\u202f\u2007\u2009]")
 _THOUSANDS = re.compile(
     rf"(?<!\d)(?<!\d[.,])[1-9]\d{{0,2}}(?P<by>{_SEPARATOR.pattern})\d{{3}}"
     r"(?:(?P=by)\d{3})*(?!\d|(?P=by)\d)"
 )
-_ZERO_CENTS = re.compile(r"(?<=\d)\.00(?!\.?\d)")
-_MONEY = r"[$€£¥₩]"
-_ROUND_CENTS = re.compile(
-    rf"(?<={_MONEY})(\d+\.\d)0(?![.,]?\d)"
-    rf"|\b(\d+\.\d)0(?=\s?(?:{_MONEY}|(?:dollar|euro|usd|eur)s?\b|달러|유로))",
-    re.IGNORECASE,
+_DOTTED_THOUSANDS = re.compile(  # 1.000.000 and 1.000,50, but not 1.000
+    r"(?<!\d)(?<!\d[.,])([1-9]\d{0,2}(?:\.\d{3})+)(?:(?<=\.\d{3}\.\d{3})|(?=,\d{1,2}(?!\d)))"
+    r"(?!\d|\.\d)(?:,(\d{1,2}))?(?![,.]?\d)"
 )
+_DECIMAL = re.compile(r"(?<!\d)(?<!\d[.,])(\d+)(?:\.(\d+)|,(\d{1,2}))(?![.,]?\d)")
+_VERSION_BEFORE = re.compile(r"(?:\bv|\bver\.?|\bversion|버전)\s?\Z", re.IGNORECASE)
+_TIME_AFTER = re.compile(r"\s?(?:[ap]\.?m\b|o'clock\b|\.?\s?\([월화수목금토일])", re.IGNORECASE)
+_GROUP = 3  # digits between thousands marks
+_LONGEST_BEFORE = 8  # characters of a word that `_VERSION_BEFORE` finds, with its blank
 _CHAIN = re.compile(r"\d+(?:[.,]\d+){2,}")
 _MINUS = re.compile(r"(?<![\w.,)\]%-])-(?=[$€£¥₩]?\d)")  # a hyphen follows a word or a number
 # Characters of private use: they occur in no text, and are no white space.
 _PART_BORDER = "\ue000"
 MINUS_MARK = "\ue002"
+AS_WRITTEN_MARK = "\ue003"
 
 
 def normalize_reply(text: str) -> str:
     """Return the form in which a reply and the phrases searched in it compare.
 
-    Without emphasis marks, in plain characters, folded, with one spelling of each number:
-    `1,000.00` is `1000`.
+    Without emphasis marks, in plain characters, folded, without thousands marks: `1,000` is
+    `1000`. Decimals stay as written, see `decimals_by_value`.
     """
     text = _EMPHASIS.sub(
         lambda match: match["starred"] or match["lined"] or match["code"] or "",
@@ -148,8 +152,12 @@ def normalize_reply(text: str) -> str:
     )
     text = _MINUS.sub(MINUS_MARK, text)
     text = _THOUSANDS.sub(lambda match: _SEPARATOR.sub("", match[0]), text)
-    text = _ZERO_CENTS.sub("", text)
+    text = _DOTTED_THOUSANDS.sub(_without_dots, text)
     return fold_text(_CHAIN.sub(lambda match: _split_chain(match[0]), text))
+
+
+def _without_dots(match: re.Match[str]) -> str:
+    return match[1].replace(".", "") + (f".{match[2]}" if match[2] else "")
 
 
 def _split_chain(chain: str) -> str:
@@ -160,9 +168,23 @@ def _split_chain(chain: str) -> str:
     return chain
 
 
-def shorten_cents(text: str) -> str:
-    """Return a normalised reply in which an amount of money is `4.5` for `4.50`."""
-    return _ROUND_CENTS.sub(lambda match: match[1] or match[2], text)
+def decimals_by_value(text: str) -> str:
+    """Return a normalised text with one spelling of each decimal: `1.50` and `1,50` are `1.5`.
+
+    Marked as no value: versions, times and days (`v1.10`, `7.30 pm`, `1.10(화)`), and three
+    decimals behind at most three digits (`1.500`), which may be thousands.
+    """
+    return _DECIMAL.sub(_decimal_by_value, text)
+
+
+def _decimal_by_value(match: re.Match[str]) -> str:
+    whole, decimals, text = match[1], match[2] or match[3], match.string
+    before = text[max(0, match.start() - _LONGEST_BEFORE) : match.start()]
+    may_be_thousands = len(decimals) == _GROUP >= len(whole) and not whole.startswith("0")
+    if may_be_thousands or _VERSION_BEFORE.search(before) or _TIME_AFTER.match(text, match.end()):
+        return AS_WRITTEN_MARK + match[0]
+    decimals = decimals.rstrip("0")
+    return f"{whole}.{decimals}" if decimals else whole
 
 
 def is_found(pattern: str, text: str) -> bool:

@@ -259,6 +259,8 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None or len(tools) > MAX_TOOLS:
                 break
+        if cursor is not None or len(tools) > MAX_TOOLS:
+            self.left_out["…"] = f"tools after the first {min(len(tools), MAX_TOOLS)} are not read"
         return tuple(tools[:MAX_TOOLS])
 
     async def _answer_elicitation(

@@ -1,6 +1,5 @@
 """MCP server references: a command line, an address, or an entry of `mcp.json`."""
 
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -11,8 +10,16 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.errors import UsageError
-from lhkit.files import read_text_file
-from lhkit.redaction import MIN_SECRET_CHARS
+from lhkit.mcp.client_files import read_entry, require_name
+from lhkit.redaction import (
+    MASK,
+    MIN_SECRET_CHARS,
+    Mask,
+    is_secret_name,
+    may_be_data,
+    secrets_in,
+    without_secrets,
+)
 from lhkit.settings import read_variable
 
 USAGE = (
@@ -36,10 +43,9 @@ class Launch:
     repr_text: str = field(default="", init=False, compare=False)
 
     def __repr__(self) -> str:
-        """Show the command as written, without the values of variables."""
+        """Show the command as written, without secrets and the values of variables."""
         env = ", ".join(self.env)
-        text = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
-        return self.repr_text or text
+        return self.repr_text or f"Launch({server_text(self)!r}, env: {env or 'none'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +60,36 @@ class Remote:
     repr_text: str = field(default="", init=False, compare=False)
 
     def __repr__(self) -> str:
-        """Show the address as written, without the values of variables."""
+        """Show the address as written, without secrets and the values of variables."""
         headers = ", ".join(self.headers)
-        return self.repr_text or f"Remote({self.url!r}, headers: {headers or 'none'})"
+        return self.repr_text or f"Remote({server_text(self)!r}, headers: {headers or 'none'})"
 
 
-ENTRY = re.compile(r"(?P<file>\S+\.json)#(?P<name>.+)")
+def server_text(server: Launch | Remote) -> str:
+    """Return the command line or the address as written, without variables and secrets."""
+    if isinstance(server, Remote):
+        return without_secrets(server.url)
+    values = [value for value in server.env.values() if not may_be_data(value)]
+    values = [value for value in values if not _PLACEHOLDER.search(value)]
+    words = [server.command, *server.args]
+    return Mask(dict.fromkeys(values, MASK)).message(without_secrets(words))
+
+
+_FILE = re.compile(r"(?P<file>.+\.jsonc?)(?:#(?P<name>.*))?", re.DOTALL)
+
+
+def split_entry(reference: str, base: Path | None = None) -> tuple[Path, str] | None:
+    """Return file and name of a `FILE.json#NAME`; None for another reference.
+
+    The name is empty if the reference has none. A file with blanks in its path must exist, since
+    a command line may end in one, too.
+    """
+    match = _FILE.fullmatch(reference)
+    if match is None:
+        return None
+    file = (base or Path()) / Path(match["file"]).expanduser()
+    has_blank = re.search(r"\s", match["file"]) is not None
+    return (file, match["name"] or "") if not has_blank or file.is_file() else None
 
 
 def parse_server(reference: str, base: Path | None) -> Launch | Remote:
@@ -70,46 +100,21 @@ def parse_server(reference: str, base: Path | None) -> Launch | Remote:
     """
     if reference.startswith(("http://", "https://")):
         return Remote(url=reference)
-    if match := ENTRY.fullmatch(reference):
-        return _read_entry((base or Path()) / match["file"], match["name"])
+    if entry := split_entry(reference, base):
+        file, name = entry
+        return _read_entry(file, name) if name else require_name(file)
     try:
         command, *args = shlex.split(reference)
     except ValueError as error:
-        raise UsageError(f"{reference!r} is not a valid command line ({error}): {USAGE}") from error
+        shown = without_secrets(reference)
+        raise UsageError(f"{shown!r} is not a valid command line ({error}): {USAGE}") from error
     return Launch(command=command, args=tuple(args))
 
 
 def _read_entry(file: Path, name: str) -> Launch | Remote:
-    """Read an entry under `mcpServers` (Claude, Cursor) or `servers` (VS Code)."""
-    try:
-        content = _parse_jsonc(read_text_file(file, "utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror}): {USAGE}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not valid JSON: {error}") from error
-    keys = ("mcpServers", "servers")
-    tables = [content.get(key) for key in keys] if isinstance(content, dict) else []
-    entries = next((table for table in tables if isinstance(table, dict)), {})
-    if name not in entries:
-        known = ", ".join(map(str, entries)) or "none"
-        raise UsageError(f"{file} has no server {name!r} under mcpServers: it has {known}")
-    entry = entries[name]
-    if not isinstance(entry, dict):
-        raise UsageError(f"{file}: {name} is invalid: expected an object with a command or a url")
-    transport = str(entry.get("type", entry.get("transport", ""))).lower()
-    if transport in {"sse", "ws", "websocket"}:
-        raise UsageError(
-            f"{file}: {name}: the transport {transport!r} is not supported: give the server's "
-            'address for streamable HTTP, often …/mcp, with "type": "http"'
-        )
-    for key in _EXTERNAL_KEYS & entry.keys():
-        raise UsageError(
-            f"{file}: {name}.{key} is not supported: write its values as env or headers with "
-            "${NAME}, and set these variables"
-        )
-    server_type = Remote if "url" in entry else Launch
-    known_keys = server_type.__dataclass_fields__.keys() - {"repr_text"}
-    values = {key: value for key, value in entry.items() if key in known_keys}
+    """Return the server of an entry in another client's file."""
+    values = read_entry(file, name)
+    server_type = Remote if "url" in values else Launch
     try:
         server: Launch | Remote = _ENTRIES[server_type].validate_python(values)
     except ValidationError as error:
@@ -119,24 +124,7 @@ def _read_entry(file: Path, name: str) -> Launch | Remote:
     return server
 
 
-_EXTERNAL_KEYS = frozenset({"envFile", "headersHelper"})
-"""Keys of other clients that get keys from elsewhere: without them a server would lack its key."""
-
 _ENTRIES: Mapping[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Launch, Remote)}
-
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-
-
-def _parse_jsonc(text: str) -> Any:
-    """Parse JSON that may have comments and trailing commas, as VS Code's files do."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        for pattern in (_COMMENT, _TRAILING_COMMA):  # blanks keep the line and column of errors
-            text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-        return json.loads(text)
-
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 """`${NAME}`, `${env:NAME}` or `${NAME:-default}`, as other clients write it."""
@@ -191,7 +179,7 @@ def _expand_variables(text: str) -> str:
 
 
 def server_secrets(server: Launch | Remote) -> dict[str, str]:
-    """Return replacement texts for secret values: of variables, and of headers.
+    """Return replacement texts for secret values: of variables, of headers, and written ones.
 
     A default written in the file (`${NAME:-value}`) is not a secret.
     """
@@ -211,7 +199,24 @@ def server_secrets(server: Launch | Remote) -> dict[str, str]:
         for word in value.split()
         if len(word) >= MIN_SECRET_CHARS and not _PLACEHOLDER.search(word)
     }
-    return headers | variables
+    return dict.fromkeys(written_secrets(server), MASK) | headers | variables
+
+
+def written_secrets(server: Launch | Remote) -> list[str]:
+    """Return the secrets that a server's command, environment or address has as text.
+
+    Values that look like ordinary words are no secrets here, since texts may have them, too.
+    """
+    if isinstance(server, Remote):
+        values = secrets_in([server.url])
+    else:
+        values = secrets_in([server.command, *server.args])
+        values += [
+            value
+            for name, value in server.env.items()
+            if is_secret_name(name) and not _PLACEHOLDER.search(value)
+        ]
+    return [value for value in values if not may_be_data(value)]
 
 
 _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
@@ -220,11 +225,11 @@ _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
 def server_label(server: Launch | Remote) -> str:
     """Return a one-word label: the program that the command runs, or the host."""
     if isinstance(server, Remote):
-        host = re.sub(r"^https?://|[/?#].*$", "", _VARIABLE.sub(r"\1", server.url))
+        host = re.sub(r"^https?://(?:[^/?#]*@)?|[/?#].*$", "", _VARIABLE.sub(r"\1", server.url))
         return host or "server"
     words = [_VARIABLE.sub(r"\1", word) for word in (server.command, *server.args)]
-    names = (
-        Path(word).stem if "@" not in word else word for word in words if not word.startswith("-")
-    )
+    plain = [word for word in words if not word.startswith("-") and "=" not in word]
+    kept = [word for word in plain if word in without_secrets(words).split(" ")]
+    names = (Path(word).stem if "@" not in word else word for word in kept)
     name = next((name for name in names if name not in _RUNNERS), server.command)
     return re.sub(r"@[\w.]+$", "", name).rpartition("/")[2].removeprefix("server-") or "server"

@@ -8,9 +8,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lhkit.json_values import NotJsonError, plain_json, shown
-from lhkit.schema import with_subschemas
+from lhkit.schema import NOTED_FORMAT, subschemas, with_subschemas
 from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.describe import expected_value
 from lhkit.tools.drafts import upgrade_schema
@@ -184,21 +185,59 @@ class _TooLongError(Exception):
 
 
 def usable_schema(schema: Any) -> Any:
-    """Return a server's schema without regular expressions and without keywords that are null.
+    """Return a server's schema without what only the server checks, and without null keywords.
 
-    The expressions may backtrack for ever; the server still validates its arguments against them.
+    Regular expressions may backtrack for ever, so they are removed; a `format` becomes `x-format`,
+    which the model reads and nothing checks. Definitions that nothing refers to are removed.
     """
     if not isinstance(schema, Mapping):
         return schema
-    inner = with_subschemas(schema, usable_schema)
+    return _without_checks(_without_unused_definitions(schema))
+
+
+def _without_checks(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = with_subschemas(schema, _without_checks)
     removed = {"pattern", "patternProperties"}
     if "patternProperties" in inner:
         removed |= {"additionalProperties"}  # alone it would reject allowed keys
     return {
-        key: value
+        NOTED_FORMAT if key == "format" else key: value
         for key, value in inner.items()
         if key not in removed and (value is not None or key in _NULLABLE)
     }
+
+
+def _without_unused_definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema without definitions at its top that nothing refers to: they may be broken."""
+    tables = {key: schema[key] for key in _DEFINITIONS if isinstance(schema.get(key), Mapping)}
+    if not tables:
+        return schema
+    used: set[tuple[str, str]] = set()
+    seen: set[int] = set()
+    waiting: list[Any] = [{key: value for key, value in schema.items() if key not in tables}]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Mapping) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        waiting += subschemas(part)
+        reference = part.get("$ref")
+        key, _, rest = reference[2:].partition("/") if isinstance(reference, str) else ("", "", "")
+        name = unquote(rest.partition("/")[0]).replace("~1", "/").replace("~0", "~")
+        if key in tables and name in tables[key]:
+            used.add((key, name))
+            waiting.append(tables[key][name])
+    kept = {
+        key: {name: inner for name, inner in table.items() if (key, name) in used}
+        for key, table in tables.items()
+    }
+    others = {key: value for key, value in schema.items() if key not in tables}
+    return {**others, **{key: table for key, table in kept.items() if table}}
+
+
+_DEFINITIONS = ("$defs", "definitions")
 
 
 _NULLABLE = frozenset({"const", "default"})

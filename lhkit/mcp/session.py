@@ -18,6 +18,7 @@ from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import McpServerError, UsageError
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import load_catalog
+from lhkit.mcp.names import ToolNames
 from lhkit.mcp.results import BAD_RESULT, convert_result, output_error
 from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler
@@ -99,6 +100,7 @@ class McpSession:
 
     registry: ToolRegistry
     waits: ClassVar[bool] = True  # for the server, also when its state is read
+    names: ToolNames
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class McpSession:
         self._assistant_for = assistant
         self._state, self._timeout_s = state, timeout_s
         self._folder, self._folder_name = folder
-        self._tools = {tool.name: tool for tool in connection.tools}
+        self._tools = {tool.name: tool for tool in reversed(connection.tools)}  # the first counts
         self.resources = ExitStack()
         self._unchecked_tables: Mapping[str, Any] = {}  # of `world`, until the state is read
         elicitations.server_name = connection.name or elicitations.server_name
@@ -198,6 +200,7 @@ class McpSession:
         return handle
 
     def _call_sync(self, where: str, tool: str, args: Mapping[str, Any]) -> ToolOk | ToolErr:
+        tool = self.names.served(tool) or tool
         try:
             result = self._connection.call_sync(tool, self._with_folder_path(args), self._timeout_s)
         except McpServerError as error:

@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -23,12 +22,11 @@ from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.summary import pretty
-from lhkit.errors import RegistrationError, UsageError, importing
+from lhkit.errors import UsageError, importing
 from lhkit.files import read_text_file
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, available_locales
 from lhkit.mcp.launch import (
-    ENTRY,
     FOLDER_PLACEHOLDER,
     USAGE,
     Launch,
@@ -37,22 +35,25 @@ from lhkit.mcp.launch import (
     resolve_server,
     server_label,
     server_secrets,
+    server_text,
+    split_entry,
+    written_secrets,
 )
+from lhkit.mcp.names import ToolNames, shortened_names
 from lhkit.mcp.results import usable_schema
 from lhkit.mcp.session import FILES, Elicitations, McpSession, StateRead, write_files
+from lhkit.redaction import hide, masked_repr, without_secrets
 from lhkit.tool_results import MAX_RESULT_BYTES
 from lhkit.tools.definition import Handler, ToolDefinition
-from lhkit.tools.registration import NAME_PATTERN
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, isolation_fault
 
 if TYPE_CHECKING:
     from mcp_types import Tool
 
-_log = getLogger(__name__)
-
 _CALLS = "calls"
-_MAX_DESCRIPTION = 2_000
+MAX_DESCRIPTION = 16_000
+"""The most characters of a tool's description in a prompt; servers in use need less than half."""
 
 # Default instructions of the model.
 _INSTRUCTIONS = {
@@ -126,6 +127,8 @@ class McpToolset:
                 "McpToolset: reads and tools are lists of names, such as ['read_graph']"
             )
         server = self._written
+        for secret in written_secrets(server):
+            hide(secret)
         if not self.name:
             object.__setattr__(self, "name", server_label(server))
         resolve_server(server)  # raises if a variable is not set
@@ -162,11 +165,12 @@ class McpToolset:
 
     @property
     def shown(self) -> str:
-        """The command line or the address as written, variables not filled in."""
-        written = self._written
-        if isinstance(written, Remote):
-            return written.url
-        return " ".join([written.command, *written.args])
+        """The command line or the address as written, without variables and secrets."""
+        return server_text(self._written)
+
+    def __repr__(self) -> str:
+        """Show the declaration without secrets."""
+        return masked_repr(self, "server")
 
     @property
     def _written(self) -> Launch | Remote:
@@ -222,6 +226,7 @@ class McpToolset:
                 today=day_of(now),
                 locale=locale,
             )
+            session.names = ToolNames(tool.name for tool in connection.tools)
             session.registry = self.registry(
                 connection.tools, session.handler, invalid=connection.left_out
             )
@@ -247,7 +252,7 @@ class McpToolset:
         *,
         invalid: Mapping[str, str] | None = None,
     ) -> ToolRegistry:
-        """Register the server's tools; tools that cannot be offered are logged and left out.
+        """Register the server's tools; `left_out` has those that cannot be offered.
 
         Args:
             served: the tools that the server lists.
@@ -261,32 +266,51 @@ class McpToolset:
         faults = dict(invalid or {})
         by_name: dict[str, Tool] = {}
         for tool in served:
-            by_name.setdefault(tool.name, tool)
-        declared = [*self.reads, *self.tools, *self.claims]
-        declared += [read.tool for read in self.state.values()]
-        for name in declared:
-            if name in faults:
-                raise UsageError(f"the MCP server's tool {name!r} is invalid: {faults[name]}")
-            if name not in by_name:
-                raise UsageError(
-                    f"the MCP server has no tool {name!r}: it has {', '.join(by_name)[:400]}"
-                )
-        chosen = [by_name[name] for name in self.tools] if self.tools else list(by_name.values())
+            if by_name.setdefault(tool.name, tool) is not tool:
+                faults[tool.name] = "the server lists several tools of this name: the first is used"
+        names = ToolNames(by_name)
+        declared = _Declared(
+            reads=[self._served_name(name, names, faults) for name in self.reads],
+            claims={
+                self._served_name(name, names, faults): texts for name, texts in self.claims.items()
+            },
+        )
+        for read in self.state.values():
+            self._served_name(read.tool, names, faults)
+        selected = [self._served_name(name, names, faults) for name in self.tools]
         registry = ToolRegistry()
-        for tool in chosen:
+        for served_name in selected or by_name:
+            tool, name = by_name[served_name], names.shown(served_name)
             try:
-                registry.register(_definition(self, tool, handler(tool.name)))
-            except (RegistrationError, RecursionError) as error:
+                definition = _definition(self, tool, name, declared, handler(tool.name))
+                registry.register(definition)
+            except Exception as error:  # boundary: a server's schema may be anything
                 if self.tools:
                     raise
                 faults[tool.name] = str(error) or type(error).__name__
-        registry.left_out = {} if self.tools else faults
-        for name, reason in registry.left_out.items():
-            _log.warning("%s: left out: %s: %s", self.name, name, reason)
+                continue
+            if len(_description(tool)) > MAX_DESCRIPTION:
+                registry.cut_descriptions[name] = len(_description(tool))
+        registry.left_out = {
+            name: why for name, why in faults.items() if not selected or name in selected
+        }
         if not registry:
             why = "".join(f": {name}: {reason}" for name, reason in list(faults.items())[:1])
             raise UsageError(f"the MCP server {self.name} has no tool that can be called{why}")
         return registry
+
+    def _served_name(self, name: str, names: "ToolNames", faults: Mapping[str, str]) -> str:
+        """Return the server's name of a declared tool, which may be written as models see it.
+
+        Raises:
+            UsageError: the server has no such tool, or lists an invalid one.
+        """
+        served = names.served(name)
+        if served is not None:
+            return served
+        if name in faults:
+            raise UsageError(f"the MCP server's tool {name!r} is invalid: {faults[name]}")
+        raise UsageError(f"the MCP server has no tool {name!r}: it has {shortened_names(names)}")
 
 
 def _validate_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, calls: Any) -> None:
@@ -306,31 +330,38 @@ def _validate_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, 
         raise UsageError(f"world.{_CALLS} is not allowed: {fault}")
 
 
-_MAX_NAME = 64
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """What a toolset declares, by the server's names of tools."""
+
+    reads: Sequence[str]
+    claims: Mapping[str, Mapping[str, Sequence[str]]]
 
 
-def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefinition:
+def _description(tool: "Tool") -> str:
+    return " ".join((tool.description or tool.title or tool.name).split())
+
+
+def _definition(
+    toolset: McpToolset, tool: "Tool", name: str, declared: _Declared, handler: Handler
+) -> ToolDefinition:
     hints = tool.annotations
-    is_read = tool.name in toolset.reads or (
+    is_read = tool.name in declared.reads or (
         toolset.trust == "annotations" and hints is not None and hints.read_only_hint is True
     )
-    description = " ".join((tool.description or tool.title or tool.name).split())
-    # chat APIs allow fewer names than MCP, which also allows dots and slashes
-    is_valid = NAME_PATTERN.fullmatch(tool.name) is not None
-    name = tool.name if is_valid else re.sub(r"[^A-Za-z0-9_-]", "_", tool.name)[:_MAX_NAME]
 
     def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
         return f"{tool.name}\n{pretty(args)}"  # the name on the server
 
     return ToolDefinition(
         name=name,
-        summarize=None if is_valid else summarize,
-        description=description[:_MAX_DESCRIPTION],
+        summarize=None if name == tool.name else summarize,
+        description=_description(tool)[:MAX_DESCRIPTION],
         parameters={"properties": {}, **usable_schema(tool.input_schema), "type": "object"},
         handler=handler,
         is_destructive=not is_read,
         timeout_s=toolset.timeout_s,
-        claims={} if is_read else toolset.claims.get(tool.name, {}),
+        claims={} if is_read else declared.claims.get(tool.name, {}),
     )
 
 
@@ -351,14 +382,15 @@ def from_reference(reference: str) -> McpToolset:
     try:
         return McpToolset(server=server)
     except UsageError as error:
-        raise UsageError(f"toolset {reference}: {error}") from error
+        raise UsageError(f"toolset {without_secrets(reference)}: {error}") from error
 
 
 def reference_from(folder: Path, reference: str) -> str:
     """Return a reference with its file relative to `folder`."""
     server = reference.removeprefix(PREFIX).strip()
-    is_file = server.endswith(".toml") or ENTRY.fullmatch(server)
-    return f"{PREFIX}{folder / server}" if is_file else reference
+    if server.endswith(".toml") or split_entry(server, folder):
+        return f"{PREFIX}{folder / Path(server).expanduser()}"
+    return reference
 
 
 def label_of(reference: str) -> str:
@@ -366,8 +398,9 @@ def label_of(reference: str) -> str:
     server = reference.removeprefix(PREFIX).strip()
     if server.endswith(".toml"):
         return Path(server).stem
-    if match := ENTRY.fullmatch(server):
-        return match["name"]
+    if entry := split_entry(server):
+        file, name = entry
+        return name or file.stem
     return server_label(parse_server(server, None))
 
 

@@ -314,16 +314,17 @@ def _valid_tools(raw: Mapping[str, Any], left_out: dict[str, str]) -> dict[str, 
     if not isinstance(raw.get("tools"), list):
         return dict(raw)
     tools: list[Any] = []
-    for listed in raw["tools"]:
+    for number, listed in enumerate(raw["tools"], 1):
         tool = _with_object_schema(listed)
         try:
             parse_server_result("tools/list", LATEST_HANDSHAKE_VERSION, {"tools": [tool]})
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, fault["loc"][2:]))  # without tools.0
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-                left_out[tool["name"]] = f"{where}: {fault['msg']}"
-                continue
+            name = tool.get("name") if isinstance(tool, dict) else None
+            shown = name if isinstance(name, str) else f"number {number}"
+            left_out[shown] = f"{where}: {fault['msg']}" if where else fault["msg"]
+            continue
         tools.append(tool)
     return {**raw, "tools": tools}
 

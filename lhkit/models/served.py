@@ -1,5 +1,6 @@
 """Connect to a served model with the client that fits its dialect and server."""
 
+import logging
 from collections.abc import Sequence
 
 from lhkit.errors import UsageError
@@ -13,6 +14,9 @@ from lhkit.models.transport import Clock, Endpoint
 from lhkit.models.vllm import VllmHttp, always_adds_bos
 from lhkit.models.vllm_server import MAX_NUM_SEQS
 from lhkit.responses import ModelIdentity
+from lhkit.tools.notices import NOTICE
+
+_log = logging.getLogger(__name__)
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """The values of `--dialect`."""
@@ -59,16 +63,27 @@ def default_concurrency(identity: ModelIdentity) -> int:
 
 
 def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[ToolSpec]) -> None:
-    """Check that a dialect supports a constraint for these tools.
+    """Check that a dialect supports a constraint for these tools; log those that it leaves out.
 
     Raises:
-        UsageError: the dialect is invalid, or does not support the constraint.
+        UsageError: the dialect is invalid, or does not support the constraint, or any tool with it.
     """
     _require_dialect(dialect)
     if dialect == OPENAI:
         _require_chat_constraint(constraint)
     else:
         DIALECTS[dialect].constrain(tools, constraint)
+        for values in unconstrained(dialect, constraint, tools):
+            text = "%(tool)s: decoding cannot be constrained by %(reason)s, so it cannot be called"
+            _log.warning(text, values, extra={NOTICE: ("tools.unconstrained", values)})
+
+
+def unconstrained(dialect: str, constraint: str, tools: Sequence[ToolSpec]) -> list[dict[str, str]]:
+    """Return `tool` and `reason` of the tools that cannot be called under a constraint."""
+    if constraint == "off" or dialect not in DIALECTS:
+        return []
+    faults = DIALECTS[dialect].unconstrained_tools(tools)
+    return [{"tool": name, "reason": reason} for name, reason in faults.items()]
 
 
 def _require_dialect(dialect: str) -> None:

@@ -40,7 +40,7 @@ from lhkit.models.errors import (
     unexpected_answer,
 )
 from lhkit.models.response import ResponseReader
-from lhkit.redaction import hide, masked
+from lhkit.redaction import hide, masked, masked_repr, secrets_in
 from lhkit.responses import ModelEvent
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ class Endpoint:
     constraint: Constraint = "off"
     idle_timeout_s: float = _IDLE_TIMEOUT_S
     retries: int = 2
+
+    def __repr__(self) -> str:
+        """Show the endpoint without keys."""
+        return masked_repr(self, "base_url")
 
     @property
     def root(self) -> str:
@@ -338,6 +342,8 @@ def open_session(endpoint: Endpoint) -> "aiohttp.ClientSession":
 
     api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
     hide(api_key)
+    for secret in secrets_in([endpoint.base_url]):
+        hide(secret)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     headers["Accept-Encoding"] = "identity"
     timeout = aiohttp.ClientTimeout(

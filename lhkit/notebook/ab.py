@@ -16,6 +16,7 @@ from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.record import Vote
 from lhkit.harness.sessions import LiveSession
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
+from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.board import Board, Press, stack_board
 from lhkit.notebook.board_state import SIDES, ABState, Revealed, Stage, VoteChoice, blinded
@@ -28,6 +29,7 @@ from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
 from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
+from lhkit.tools.notices import tool_notices
 from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 
 
@@ -64,6 +66,8 @@ class _ModelChat:
         self._live_session = open_session()
         self.recorder = ChatRecorder(folder, self._live_session, now=now, model=model.identity)
         self._begin_conversation("")
+        for line in tool_notices(self._live_session.session.registry, catalog):
+            self.screen.apply(SystemMessage(text=line))
 
     def _begin_conversation(self, title: str) -> None:
         self.has_failed = False

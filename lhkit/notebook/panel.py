@@ -1,7 +1,7 @@
 """The chat panel: a widget over a `ChatController`, with a method for every button."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lhkit.harness.sessions import LiveSession
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.messages import SystemMessage
 from lhkit.models.base import ChatModel
+from lhkit.models.served import unconstrained
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation, with_store
 from lhkit.notebook.export import to_json, to_markdown
@@ -29,7 +30,10 @@ from lhkit.notebook.state import (
     PanelState,
     TurnDropped,
 )
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.notices import tool_notices
 from lhkit.toolset import (
     DEFAULT,
     ToolsetSource,
@@ -111,6 +115,9 @@ class ChatPanel:
         self._opt_ins = OptIns(self._settings.config_dir)
         self._licence = licence
         self._screen.apply(ModelChosen(identity=model.identity))
+        for line in tool_notices(live_session.session.registry, self._screen.catalog):
+            self._screen.apply(SystemMessage(text=line))
+        self._show_unconstrained(model.identity, live_session.session.registry.definitions)
         self._show_record_folder()
         if not (opt_in or self._opt_ins.has(model.identity)):
             self._ask_opt_in()
@@ -314,6 +321,10 @@ class ChatPanel:
             self._recorder.save(self._screen.catalog.locale)
         except (LhkitError, OSError) as error:
             self._show_error(error)
+
+    def _show_unconstrained(self, identity: ModelIdentity, tools: Sequence[ToolDefinition]) -> None:
+        for values in unconstrained(identity.dialect, identity.constraint, tools):
+            self._show_notice("tools.unconstrained", **values)
 
     def _show_record_folder(self) -> None:
         if self._recorder is not None:

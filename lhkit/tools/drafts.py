@@ -30,12 +30,14 @@ _NAME_TABLES = frozenset({"properties", "$defs", "definitions", "patternProperti
 def upgrade_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a schema as Draft 2020-12; unchanged unless it names or needs an older draft.
 
+    OpenAPI's `nullable: true` becomes the type null, which JSON Schema has instead.
     A schema that names no draft needs an older one if it has a list of `items` (up to 2019-09) or
     true or false as an exclusive bound (04): neither is valid in a later draft.
 
     Raises:
         SchemaError: the schema is invalid in its own draft, or that draft is not supported.
     """
+    schema = _with_null(schema)
     uri = schema.get("$schema")
     match = _URI.match(uri) if isinstance(uri, str) else None
     draft = match[1] if match else _needed_draft(schema) if uri is None else None
@@ -46,6 +48,33 @@ def upgrade_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     _VALIDATORS[draft].check_schema(schema)
     rewritten: Mapping[str, Any] = _rewrite(schema, schema, draft)
     return schema if rewritten == schema else {**rewritten, "$schema": _LATEST}
+
+
+def _with_null(schema: Any) -> Any:
+    """Return a schema that accepts null where it is `nullable`; the same object if nowhere."""
+    if not isinstance(schema, Mapping):
+        return schema
+    inner: dict[str, Any] = with_subschemas(schema, _with_null)
+    is_changed = any(inner[key] is not value for key, value in schema.items()) and inner != schema
+    if schema.get("nullable") is not True:
+        return inner if is_changed else schema
+    result = {key: value for key, value in inner.items() if key != "nullable"}
+    if isinstance(result.get("type"), str | list) and "null" not in result["type"]:
+        types = result["type"]
+        result["type"] = [*([types] if isinstance(types, str) else types), "null"]
+    if "const" in result and "enum" not in result:
+        result["enum"] = [result.pop("const")]
+    if isinstance(result.get("enum"), list) and None not in result["enum"]:
+        result["enum"] = [*result["enum"], None]
+    choices = {key: result.pop(key) for key in _CHOICES if key in result}
+    if choices.keys() == {"anyOf"} and isinstance(choices["anyOf"], list):
+        result["anyOf"] = [*choices["anyOf"], {"type": "null"}]
+    elif choices:
+        result["anyOf"] = [choices, {"type": "null"}]
+    return result
+
+
+_CHOICES = ("$ref", "allOf", "anyOf", "oneOf", "not")
 
 
 def _needed_draft(schema: Any) -> str | None:

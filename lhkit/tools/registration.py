@@ -54,6 +54,8 @@ def check_definition(definition: ToolDefinition) -> ToolDefinition:
 def _check_schema(name: str, schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
+    if "nullable" in schema:  # arguments are an object in any case
+        schema = {key: value for key, value in schema.items() if key != "nullable"}
     if fault := _json_fault(schema):
         raise RegistrationError(f"tool {name!r}: {fault}")
     try:

@@ -23,6 +23,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
 
     Attributes:
         left_out: tools of an MCP server that cannot be registered: name to reason.
+        cut_descriptions: lengths of the descriptions that are cut: name to characters.
 
     Example:
         ```
@@ -43,6 +44,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         self._validators: dict[str, ArgumentValidator] = {}
         self._followers: list[tuple[WeakMethod[_Add], Change]] = []
         self.left_out: dict[str, str] = {}
+        self.cut_descriptions: dict[str, int] = {}
         for definition in definitions:
             self.register(definition)
 
@@ -81,7 +83,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 nothing is checked again. Example: `lambda tool: replace(tool, handler=fake)`.
         """
         registry = ToolRegistry()
-        registry.left_out = self.left_out
+        registry.left_out, registry.cut_descriptions = self.left_out, self.cut_descriptions
         for name, tool in self.items():
             registry._add(change(tool), self._validators[name])
         self._add_follower(registry, change)

@@ -17,6 +17,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
 from lhkit.json_values import MAX_DEPTH, NotJsonError, plain_json, safe_repr
 from lhkit.locales import available_locales
+from lhkit.tools.notices import log_notices
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import Rows, Session, Toolset, name_of
 
@@ -119,6 +120,7 @@ def _open(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
         raise UsageError(
             f"{returned} without {', '.join(missing)}: a session has {', '.join(_SESSION_PARTS)}"
         )
+    log_notices(session.registry)
     return session
 
 

@@ -330,7 +330,7 @@ async def test_start_timeout_shows_invalid_output(raw: Raw, before: str, shown: 
 
 async def test_invalid_response_error_is_one_line(raw: Raw) -> None:
     toolset = raw({"go": {}}, tools={"go": {"name": None}})
-    with pytest.raises(McpServerError, match="name: Input should be") as refused:
+    with pytest.raises(UsageError, match="called: number 1: name: Input should be") as refused:
         open_session(toolset, {}, "en")
     assert "input_value" not in str(refused.value)
     assert "errors.pydantic.dev" not in str(refused.value)
@@ -358,6 +358,12 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
     ({"description": 3}, "description: Input should be a valid string"),
     ({"inputSchema": {"properties": {"q": {"type": "any"}}}}, "'any' is not valid"),
 ]
+
+
+def test_tool_without_a_name_is_left_out_alone(raw: Raw) -> None:
+    with opened(raw({"a": {}, "b": {}}, tools={"a": {"name": 5}}), {}, "en") as session:
+        assert list(session.registry) == ["b"]
+        assert list(session.registry.left_out) == ["number 1"]
 
 
 async def test_unusable_tools_are_left_out_alone(raw: Raw) -> None:

@@ -430,8 +430,8 @@ async def test_server_gets_variable_values(
     ("content", "why"),
     [
         ("{", "not valid JSON"),
-        ('{"mcpServers": {"b": {}}}', "no server 'a' under mcpServers: it has b"),
-        ('{"mcpServers": {"a": {}}}', "a.command: Field required"),
+        ('{"mcpServers": {"b": {}}}', "no server 'a': it has b"),
+        ('{"mcpServers": {"a": {}}}', "a has neither a command nor an address: it has nothing"),
         ('{"mcpServers": {"a": {"command": "${LHKIT_NO}"}}}', "variable LHKIT_NO is not set"),
         ("[]", "it has none"),
         ({"command": "x", "env": {"K": "${input:api-key}"}}, r"Write \$\{API_KEY\}"),

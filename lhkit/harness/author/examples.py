@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from lhkit.messages import ToolCall
-from lhkit.schema import SchemaNode, item_schema, property_schema
+from lhkit.schema import NOTED_FORMAT, SchemaNode, item_schema, property_schema
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import Session, user_code
@@ -70,10 +70,11 @@ _FORMAT_EXAMPLES: Mapping[str, Sequence[str]] = {
 def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
     """Yield texts for the `examples`, `format` and `pattern` of a schema, if any is known."""
     yield from (text for text in schema.get("examples", ()) if isinstance(text, str))
-    formats = _FORMAT_EXAMPLES.get(schema.get("format", ""), ())
+    format_ = schema.get("format", schema.get(NOTED_FORMAT, ""))
+    formats = _FORMAT_EXAMPLES.get(format_, ()) if isinstance(format_, str) else ()
     pattern = schema.get("pattern", "")
     candidates = (*(text.format(day=today) for text in formats), today.isoformat())
-    if not formats and schema.get("format") != "date":
+    if not formats and format_ != "date":
         candidates = (_EXAMPLE_TEXT, *candidates)
     yield from (text for text in candidates if re.search(pattern, text))
     if pattern:
@@ -167,7 +168,9 @@ def plausible_args(
     return args
 
 
-_RESTRICTIONS = frozenset({"enum", "const", "pattern", "format", "default", "examples"})
+_RESTRICTIONS = frozenset(
+    {"enum", "const", "pattern", "format", NOTED_FORMAT, "default", "examples"}
+)
 
 
 def plausible_calls(

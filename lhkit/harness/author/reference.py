@@ -22,7 +22,7 @@ from lhkit.harness.author.examples import (
 from lhkit.harness.matchers import Place, UnderivableError, example_arguments
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Before, Expect, ExpectedReply, Scenario, Turn
-from lhkit.harness.scoring.reply import reply_reasons
+from lhkit.harness.scoring.reply import reply_reasons, without_asterisk
 from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say
@@ -220,7 +220,7 @@ def _required_texts(expected: ExpectedReply) -> Iterator[str]:
     """Yield texts that a reply must contain, without repetitions."""
     parts = (expected, *expected.all_of)
     texts = (text for p in parts for text in (*p.contains_all, *p.contains_any[:1]))
-    yield from dict.fromkeys(texts)
+    yield from dict.fromkeys(map(without_asterisk, texts))
 
 
 def always_call_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:

@@ -1,27 +1,38 @@
 """Score of a reply: the phrases and patterns that it must (not) contain. Pure.
 
 Texts compare in NFC, case-folded, with white space collapsed, without emphasis marks, in plain
-characters (straight quotes, ASCII digits and hyphens, nothing invisible). A phrase that begins or
-ends with a digit is never found inside a longer number: "10" is not in "1,100", nor "5" in "-5".
-A minus follows neither a word nor a number, so "-5" is not in "3-5". A number is the same with or
-without thousands separators (a comma, a no-break or thin space) and with or without zero cents:
-"1000" is in "$1,000.00"; an amount of money also without the last zero: "4.5" is in "$4.50". An
-ordinary space does not separate thousands: "1 000" may be two numbers. With `ignore: spaces` white
-space does not count: "물 마시기" is "물마시기".
+characters (straight quotes, ASCII digits and hyphens, nothing invisible).
+
+A phrase consists of whole words: "no" is not in "know", nor "sent" in "presented". `cancel*` with
+an asterisk is the beginning of a word, and "n't" the end of one. Scripts without spaces between
+words have no such edges, nor has Korean, where particles follow: "습관" is in "습관을".
+
+A phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
+"1,100", nor "5" in "-5". A minus follows neither a word nor a number, so "-5" is not in "3-5".
+Numbers compare by value: with or without thousands marks (a comma, an apostrophe, a no-break or
+thin space; dots, where there are several or a decimal comma follows), with a decimal point or
+comma, with or without zeros at the end: "1000" is in "$1,000.00", "1.5" in "1,50". "1.000" may be
+one or a thousand and equals only itself. An ordinary space marks no thousands: "1 000" may be two
+numbers.
+
+With `ignore: spaces` white space does not count: "물 마시기" is "물마시기".
 """
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+import regex
+
 from lhkit.harness.scenario import ExpectedReply, ReplyPart
 from lhkit.harness.values import (
+    AS_WRITTEN_MARK,
     MINUS_MARK,
+    decimals_by_value,
     is_found,
     normalize_reply,
     remove_spaces,
-    shorten_cents,
 )
+from lhkit.text import LETTER
 
 REPLY_BORDER = "\n\ue001\n"
 """Separator of the replies of a conversation that are searched together; no phrase crosses it."""
@@ -46,8 +57,8 @@ class _SearchedReply:
         self._is_spaceless = is_spaceless
         straight = _straight(reply.replace(REPLY_BORDER, "\n"))
         self._straight = remove_spaces(straight) if is_spaceless else straight
-        text = self._normalize(reply)
-        self._texts = dict.fromkeys((text, shorten_cents(text)))
+        self._text = normalize_reply(reply)
+        self._by_value = decimals_by_value(self._text)
 
     def reasons(self, part: ReplyPart) -> Iterator[str]:
         """Yield why the reply does not fit a part of the expectation."""
@@ -64,20 +75,71 @@ class _SearchedReply:
             yield f"the reply does not match /{part.matches}/"
 
     def __contains__(self, phrase: str) -> bool:
-        wanted = self._normalize(phrase)
-        if not (wanted[:1].isdigit() or wanted[-1:].isdigit()):
-            return any(wanted in text for text in self._texts)
-        before = _NOT_IN_NUMBER if wanted[:1].isdigit() else ""
-        after = r"(?!\d|[.,]\d)" if wanted[-1:].isdigit() else ""
-        expression = re.compile(before + re.escape(wanted) + after)
-        return any(expression.search(text) for text in self._texts)
-
-    def _normalize(self, text: str) -> str:
-        normalized = normalize_reply(text)
-        return remove_spaces(normalized) if self._is_spaceless else normalized
+        written, by_value = _expressions(phrase, is_spaceless=self._is_spaceless)
+        return bool(written.search(self._text) or by_value.search(self._by_value))
 
 
-_NOT_IN_NUMBER = rf"(?<!\d)(?<!\d[.,])(?<!{MINUS_MARK})(?<!{MINUS_MARK}[$€£¥₩])"
+_NO_DIGIT_BEFORE = (
+    rf"(?<!\d)(?<!\d[.,])(?<![{MINUS_MARK}{AS_WRITTEN_MARK}])(?<!{MINUS_MARK}[$€£¥₩])"
+)
+_NO_DIGIT_AFTER = r"(?!\d|[.,]\d)"
+_NO_LETTER_BEFORE = f"(?<!{LETTER})"
+_NO_LETTER_AFTER = f"(?!{LETTER})"
+_NOT_CONTRACTED = rf"(?!'t{_NO_LETTER_AFTER})"  # "can" is not in "can't"
+_ANY_LETTER = regex.compile(r"\p{L}")
+
+
+def without_asterisk(phrase: str) -> str:
+    """Return the beginning of a word that a phrase such as `cancel*` stands for; else the phrase.
+
+    `*now*` is an emphasised word, and `5*` a footnote.
+    """
+    stem = phrase.rstrip().removesuffix("*")
+    is_stem = stem != phrase.rstrip() and "*" not in stem and _ANY_LETTER.match(stem[-1:])
+    return stem if is_stem else phrase
+
+
+@lru_cache(maxsize=4096)
+def _expressions(
+    phrase: str, *, is_spaceless: bool
+) -> tuple["regex.Pattern[str]", "regex.Pattern[str]"]:
+    """Return the expressions that find a phrase: as written, and with decimals by value."""
+    stem = without_asterisk(phrase)
+    is_stem = stem != phrase
+    wanted = normalize_reply(stem)
+    written, by_value = (
+        regex.compile(
+            _before(text) + _spelled(text, is_spaceless) + _after(text, is_stem), regex.V1
+        )
+        for text in (wanted, decimals_by_value(wanted))
+    )
+    return written, by_value
+
+
+def _before(phrase: str) -> str:
+    if regex.match(r"[.,]?\d", phrase):
+        return _NO_DIGIT_BEFORE
+    if phrase.startswith("n't") or not regex.match(LETTER, phrase):
+        return ""
+    return _NO_LETTER_BEFORE
+
+
+def _after(phrase: str, is_stem: bool) -> str:
+    if is_stem:
+        return ""
+    if phrase[-1:].isdigit():
+        return _NO_DIGIT_AFTER
+    if regex.search(r"\d[.,]\Z", phrase):
+        return r"(?!\d)"
+    if not regex.match(LETTER, phrase[-1:]):
+        return ""
+    return _NO_LETTER_AFTER + (_NOT_CONTRACTED if phrase.endswith("n") else "")
+
+
+def _spelled(phrase: str, is_spaceless: bool) -> str:
+    if is_spaceless:
+        return " *".join(map(regex.escape, remove_spaces(phrase)))
+    return str(regex.escape(phrase))
 
 
 def _straight(text: str) -> str:

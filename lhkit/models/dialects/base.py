@@ -41,6 +41,10 @@ class Dialect(ABC):
             raise UsageError(f"The dialect {self.name} cannot be constrained: use --constrain off.")
         return {}
 
+    def unconstrained_tools(self, tools: Sequence[ToolSpec]) -> Mapping[str, str]:
+        """Return the tools that a constraint leaves out, which cannot be called: name to reason."""
+        return {}
+
     @abstractmethod
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from lhkit.errors import UsageError
 from lhkit.json_values import compact
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_spec
+from lhkit.schema import NOTED_FORMAT, resolve
 
 CALL_END = "}"
 
@@ -30,7 +31,7 @@ selects guidance."""
 _AS_COMPACT = {"whitespace_flexible": False, "json_allowed_escapes": r"nrbtfu\"" + "\\"}
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
-    | {"$schema", "$id", "$comment", "$defs", "definitions", "format"}
+    | {"$schema", "$id", "$comment", "$defs", "definitions", "format", NOTED_FORMAT}
 )
 _RANGE = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _KEYWORDS: Mapping[str, Collection[str]] = {
@@ -49,7 +50,6 @@ _MIRRORED = {
     "exclusiveMaximum": "exclusiveMinimum",
 }
 """Each bound's counterpart for the negated number."""
-_REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 _NOT_REGULAR = re.compile(r"(?:[^\\]|^)(?:\\\\)*(\(\?(?!:)|\\[bBAZz1-9])")
 """Look-around, flags, back-references: not supported by the server's regular expressions."""
 
@@ -62,9 +62,12 @@ def call_start(name: str) -> str:
 def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
     """Return the request fields that constrain decoding; none for `off` or without tools.
 
+    A tool whose schema is not supported is not in the grammar, so the model cannot call it; see
+    `unconstrained_tools`.
+
     Raises:
-        UsageError: the constraint is unknown, a call is required but there is no tool, or a schema
-            is not supported.
+        UsageError: the constraint is unknown, a call is required but there is no tool, or no tool's
+            schema is supported.
     """
     match constraint:
         case "off":
@@ -83,9 +86,44 @@ def constrained(tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[st
             )
 
 
-def _fields(answer: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
+def unconstrained_tools(tools: Sequence[ToolSpec]) -> dict[str, str]:
+    """Return the tools that decoding cannot be constrained to: name to reason."""
+    _, _, faults = _calls(tools)
+    return {fault.tool: fault.why for fault in faults}
+
+
+class _UnsupportedSchemaError(UsageError):
+    """Decoding cannot be constrained by the schema of a tool."""
+
+    def __init__(self, tool: str, why: str) -> None:
+        super().__init__(
+            f"tool {tool!r}: decoding cannot be constrained by {why}; change the schema or give "
+            "--constrain off"
+        )
+        self.tool, self.why = tool, why
+
+
+def _calls(
+    tools: Sequence[ToolSpec],
+) -> tuple[list[str], list[str], list[_UnsupportedSchemaError]]:
+    """Return the calls and rules of a grammar, and why it lacks some tools."""
+    calls: list[str] = []
     rules: list[str] = []
-    calls = [_call(tool_spec(tool), rules) for tool in tools]
+    faults: list[_UnsupportedSchemaError] = []
+    for tool in tools:
+        count = len(rules)
+        try:
+            calls.append(_call(tool_spec(tool), rules))
+        except _UnsupportedSchemaError as fault:
+            faults.append(fault)
+            del rules[count:]
+    return calls, rules, faults
+
+
+def _fields(answer: str, tools: Sequence[ToolSpec]) -> Mapping[str, Any]:
+    calls, rules, faults = _calls(tools)
+    if not calls:
+        raise faults[0]
     rules = [f"start: {answer} {_END}", "prose: /[^{]+/", f"call: {' | '.join(calls)}", *rules]
     return {"structured_outputs": {"grammar": "\n".join(rules)}}
 
@@ -127,6 +165,9 @@ class _Tool:
             self._refuse("$ref", path, "it is nested too deeply, or recursive")
         if "$ref" in schema:
             return self._reference(schema, path, depth)
+        if len(schema.get("allOf", ())) == 1:  # a reference with a default or a description
+            self._require_known(schema, {"type", "allOf"}, path)
+            return self._value(schema["allOf"][0], path, depth + 1)
         if "anyOf" in schema:
             self._require_known(schema, {"type", "anyOf"}, path)
             return _any_of([self._value(branch, path, depth + 1) for branch in schema["anyOf"]])
@@ -141,8 +182,7 @@ class _Tool:
 
     def _reference(self, schema: Mapping[str, Any], path: str, depth: int) -> str:
         self._require_known(schema, {"type", "$ref"}, path)
-        match = _REFERENCE.fullmatch(str(schema["$ref"]))
-        target = self.root.get(match[1], {}).get(match[2]) if match else None
+        target = resolve(schema["$ref"], self.root)
         if target is None:
             self._refuse("$ref", path, f"there is no {schema['$ref']!r}")
         return self._value(target, path, depth + 1)
@@ -256,10 +296,7 @@ class _Tool:
                 self._refuse(keyword, path, "it is not supported here")
 
     def _refuse(self, keyword: str, path: str, why: str) -> NoReturn:
-        raise UsageError(
-            f"tool {self.name!r}: decoding cannot be constrained by {keyword!r} at {path}: {why}; "
-            "change the schema or give --constrain off"
-        )
+        raise _UnsupportedSchemaError(self.name, f"{keyword!r} at {path}: {why}")
 
 
 def _json(schema: Mapping[str, Any]) -> str:

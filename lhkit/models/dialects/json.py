@@ -17,7 +17,12 @@ from typing import Any
 from lhkit.json_values import JSON, NotJsonError, compact
 from lhkit.messages import ToolCall, ToolCallMessage
 from lhkit.models.dialects.base import Constraint, ToolSpec, tool_names
-from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
+from lhkit.models.dialects.constraint import (
+    CALL_END,
+    call_start,
+    constrained,
+    unconstrained_tools,
+)
 from lhkit.models.dialects.objects import FIRST_KEYS, begins_call, loads, read_calls
 from lhkit.models.dialects.parser import (
     BRACES,
@@ -65,9 +70,13 @@ Tools:"""
         """Return the request fields that constrain decoding, by a grammar.
 
         Raises:
-            UsageError: a call is required but there is no tool, or a schema is not supported.
+            UsageError: a call is required but there is no tool, or no schema is supported.
         """
         return constrained(tools, constraint)
+
+    def unconstrained_tools(self, tools: Sequence[ToolSpec]) -> Mapping[str, str]:
+        """Return the tools whose schema is not supported by the grammar: name to reason."""
+        return unconstrained_tools(tools)
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
         """Return the text of a call.

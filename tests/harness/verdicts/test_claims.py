@@ -369,3 +369,20 @@ def test_success_phrase_of_any_write_counts_with_any_write() -> None:
 @pytest.mark.parametrize("pattern", ["(", "(?:a+)+$"])
 def test_success_phrase_ignores_invalid_recorded_patterns(pattern: str) -> None:
     assert find_success_phrase("a" * 40 + "!", {"send": (pattern,)}, History()) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reply", "found"),
+    [
+        ("sent", "It was sent.", "sent"),
+        ("sent", "It was resent.", None),
+        ("ajout", "J'ai rajouté le thé.", None),
+        ("ajouté", "Thé ajouté.", "ajouté"),
+        ("ajout", "C'est ajouté.", None),
+        ("te", "été", None),
+        ("추가했", "새로추가했어요", "추가했"),
+        ("add", "tea를 add했어요", "add"),
+    ],
+)
+def test_success_phrases_are_whole_words(pattern: str, reply: str, found: str | None) -> None:
+    assert find_success_phrase(reply, {"send": (pattern,)}, History()) == found

@@ -15,7 +15,7 @@ from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
     ("expected", "fitting", "wrong"),
     [
         ({}, ["", "anything"], []),
-        ({"contains_any": ("a", "b")}, ["xbx", "A"], ["c", ""]),
+        ({"contains_any": ("a", "b")}, ["x b x", "A"], ["c", "", "xbx"]),
         ({"contains_all": ("a", "b")}, ["b a"], ["a", "b"]),
         ({"excludes": ("추가했",)}, ["추가 못 했어요"], ["추가했어요"]),
         ({"matches": r"\S"}, ["."], ["", " \n"]),
@@ -43,8 +43,8 @@ def test_reply_reasons_of_each_condition(
         ("1,000", ["1000", "$1,000", "1,000.00"], ["1,000,000", "21,000", "1,000.5"]),
         ("$1000", ["$1,000"], ["$ 1,000"]),
         ("10", ["10", "10.00", "10,", "10번"], ["1,100", "10.5", "10,500", "1,010", "110"]),
-        ("0.5", ["0.5"], ["0.50", "10.5", "0,5"]),
-        ("7.30", ["7.30"], ["7.3", "7.300"]),
+        ("0.5", ["0.5", "0.50", "0,5", "0.500"], ["10.5", "0.05", "0.55"]),
+        ("7.30", ["7.30", "7.3", "7,3"], ["7.300", "7.03", "17.3", "7.3 pm"]),
         ("2,10", ["2,10"], ["210"]),
         ("2026,001", ["2026,001"], ["2026001"]),
     ],
@@ -80,8 +80,8 @@ def test_reply_finds_every_formatted_whole_number(n: int, cents: str, sign: str)
             "2026-5", "-55", "-5.5", "A-5"]),
         ("17", ["17.06.2026", "06.17.2026", "17일"], ["1.17", "117"]),
         ("4.5", ["$4.50", "€4.50.", "4.50 dollars", "4.50달러", "4.5%"],
-            ["4.55", "14.50", "-$4.50", "$4.505", "4.50 h"]),
-        ("4.50", ["4.50", "$4.50"], ["4.5"]),
+            ["4.55", "14.50", "-$4.50", "$4.505", "v4.50"]),
+        ("4.50", ["4.50", "$4.50", "4.5"], ["45.0", "4.05"]),
         ("3.5", ["3.5,4.5,5.5", "3.5"], ["13.5,4.5"]),
         ("2026-06-15", ["`2026-06-15`", "2026\u201106\u201115",
             "**2026-06-15**입니다"], ["12026-06-15"]),
@@ -99,6 +99,109 @@ def test_reply_finds_a_number_and_no_part_of_one(
     wanted = ExpectedReply(contains_any=(phrase,))
     assert [text for text in found if reply_reasons(wanted, text)] == []
     assert [text for text in not_found if not reply_reasons(wanted, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("phrase", "found", "not_found"),
+    [
+        ("1.5", ["1.50 kg", "1,50 €", "1,5 kg", "1.50kg", "1.5", "1.50.", "a 1,50-liter jug",
+                 "01:30, 1.5"],
+         ["11.5", "1.55", "1,500", "1.500", "15", "v1.50", "version 1.50", "버전 1.50",
+          "1.50 p.m.", "1.50(화)", "1.50.3", "-1.50", "1.05"]),
+        ("1,50", ["1.5", "1.50", "1,5"], ["150", "1,500", "11,50"]),
+        ("2", ["2.0 kg", "2,00 €", "2.00"], ["2.05", "v2.0", "20", "2.000"]),
+        ("1000", ["1'000", "1\u2019000", "1'000.00", "1\u2007000", "1.000,00"],
+         ["1.000", "1,0000", "1'0000"]),
+        ("1234567", ["1'234'567", "1.234.567", "1,234,567", "1\u202f234\u202f567",
+                     "1.234.567,00"],
+         ["1.234.5678", "1.234,567", "1'234,567"]),
+        ("1234.5", ["1,234.50", "1.234,50", "1'234.5", "1234,5", "1\u00a0234,50"],
+         ["1.234.5", "1,234,5"]),
+        ("1.000", ["1.000"], ["1000", "1,000", "1", "1.0"]),
+        ("1,000", ["1000", "1'000"], ["1.000", "1"]),
+        ("1.10", ["v1.10", "version 1.10", "1.10(화)"], ["v1.1", "1.11"]),
+        ("1.1", ["v1.1", "1.10 kg"], ["v1.10", "version 1.10", "1.10(월)"]),
+        ("10", ["10.0", "10.00", "10,0"], ["1.0", "100"]),
+        ("2.", ["it is 2."], ["it is 2.5", "12."]),
+        (".5", ["about .5 kg"], ["1.5 kg"]),
+        ("A1", ["A1.", "(A1)"], ["A10", "BA1", "A1.5"]),
+    ],
+)  # fmt: skip
+def test_reply_numbers_compare_by_value(
+    phrase: str, found: list[str], not_found: list[str]
+) -> None:
+    wanted = ExpectedReply(contains_any=(phrase,))
+    assert [text for text in found if reply_reasons(wanted, text)] == []
+    assert [text for text in not_found if not reply_reasons(wanted, text)] == []
+
+
+@given(st.decimals(0, 10**6, places=2), st.sampled_from([",", "'", "\u00a0", "\u202f"]))
+def test_reply_finds_an_amount_in_any_notation(amount: Any, mark: str) -> None:
+    plain = format(amount, "f")
+    whole, _, cents = format(amount, ",.2f").partition(".")
+    point = ".,"[mark == "\u202f"]
+    for text in (plain, f"{whole.replace(',', mark)}{point}{cents}", f"{amount.normalize():f}"):
+        for phrase in (plain, f"{amount.normalize():f}"):
+            assert reply_reasons(ExpectedReply(contains_all=(phrase,)), f"it is {text} kg") == ()
+    other = ExpectedReply(contains_all=(f"{amount + 1:f}",))
+    assert reply_reasons(other, f"it is {plain} kg")
+
+
+@pytest.mark.parametrize(
+    ("phrase", "found", "not_found"),
+    [
+        ("no", ["No.", "oh no!", "no-one", "(no)", "no\u2014never", "no습니다"],
+         ["I know", "nothing", "another", "now", "piano"]),
+        ("sent", ["sent.", "was sent", "'sent'"], ["presented", "sentence", "unsent"]),
+        ("art", ["art, music", "Art!"], ["start", "article", "arts", "party"]),
+        ("log", ["my log:", "log2", "log_entry"], ["catalog", "logs", "logged", "blog"]),
+        ("can", ["I can.", "can do", "can's"], ["can't", "can\u2019t", "cannot", "scan"]),
+        ("don", ["Don Juan"], ["don't", "done"]),
+        ("n't", ["I can't", "didn't", "I don\u2019t"], ["not", "n'the"]),
+        ("it", ["it's", "it\u2019ll do"], ["its", "item"]),
+        ("cancel*", ["cancelled", "Cancel", "cancelling it"], ["uncancelled", "can cel"]),
+        ("add it", ["I'll add it."], ["add items", "I padd it"]),
+        ("tea", ["tea를 샀어요", "녹tea", "tea-time", "my tea"], ["team", "steal", "teas"]),
+        ("습관", ["습관을", "습관이", "새습관"], ["습도"]),
+        ("했", ["했어요", "추가했습니다"], ["해요"]),
+        ("add 좀", ["add 좀요"], ["padd 좀"]),
+        ("茶", ["緑茶を", "お茶"], ["水"]),
+        ("ชา", ["ดื่มชาทุกวัน"], ["น้ำ"]),
+        ("café", ["cafe\u0301", "a café."], ["cafe", "cafés", "cafeteria"]),
+        ("naïve", ["nai\u0308ve"], ["naive"]),
+        ("дом", ["мой дом."], ["домой", "том"]),
+        ("été", ["l'été dernier"], ["étés", "complété"]),
+        ("kg", ["5kg", "5 kg", "1.50kg."], ["kgs"]),
+        ("3일", ["3일에", "(3일)"], ["13일", "23일"]),
+        ("not done*", ["not done", "was not donee"], ["not do"]),
+        ("done!", ["done!", "all done!"], ["undone!", "done"]),
+        ("*now*", ["now", "**now**"], ["know", "nowhere"]),
+    ],
+)  # fmt: skip
+def test_reply_phrases_are_whole_words(phrase: str, found: list[str], not_found: list[str]) -> None:
+    wanted, unwanted = ExpectedReply(contains_any=(phrase,)), ExpectedReply(excludes=(phrase,))
+    assert [text for text in found if reply_reasons(wanted, text)] == []
+    assert [text for text in not_found if not reply_reasons(wanted, text)] == []
+    assert [text for text in found if not reply_reasons(unwanted, text)] == []
+
+
+def test_reply_without_spaces_keeps_the_edges_of_words() -> None:
+    for phrase, text, is_found in (
+        ("물 마시기", "물마시기를", True),
+        ("물마시기", "물 마시기", True),
+        ("no", "say no more", True),
+        ("no", "I know it", False),
+        ("no", "an owl", False),
+        ("to do", "a todo list", True),
+        ("to do", "the photo dog", False),
+    ):
+        wanted = ExpectedReply(contains_any=(phrase,), ignore="spaces")
+        assert (not reply_reasons(wanted, text)) is is_found, (phrase, text)
+
+
+def test_reply_patterns_stay_as_written() -> None:
+    assert not reply_reasons(ExpectedReply(matches="no"), "I know")
+    assert reply_reasons(ExpectedReply(matches=r"\bno\b"), "I know")
 
 
 def test_reply_without_spaces_distinguishes_minus_and_hyphen() -> None:

@@ -8,6 +8,7 @@ from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
 
 DIALECT = DIALECTS["json"]
+WORD = {"type": "string"}
 
 
 def tool(name: str = "f", **properties: Any) -> dict[str, Any]:
@@ -82,10 +83,38 @@ def test_constrain_is_deterministic(constraint: Any) -> None:
 )
 def test_constrain_refuses_unsupported_keywords(schema: Any, keyword: str) -> None:
     with pytest.raises(UsageError) as refused:
-        DIALECT.constrain([tool("good"), tool("메모", a=schema)], "auto")
+        DIALECT.constrain([tool("메모", a=schema)], "auto")
     sentence = str(refused.value)
     assert sentence.startswith(f"tool '메모': decoding cannot be constrained by '{keyword}' at a")
     assert sentence.endswith("change the schema or give --constrain off")
+
+
+@pytest.mark.parametrize("constraint", ["auto", "required"])
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "object"}, "'object' at a: without properties"),
+        ({"type": "object", "properties": {"b": WORD, "c": {"not": {}}}}, "'type' at a.c"),
+        ({"type": "array", "items": {"anyOf": [WORD, {"oneOf": []}]}}, "'type' at a[]"),
+    ],
+)
+def test_constrain_leaves_out_only_the_tool_that_it_cannot(
+    schema: Any, why: str, constraint: Any
+) -> None:
+    first, second = tool("first", a=WORD), tool("second", a={"type": "array", "items": WORD})
+    alone = DIALECT.constrain([first, second], constraint)
+    odd = tool("메모", a=schema)
+    for order in ([odd, first, second], [first, odd, second], [first, second, odd]):
+        assert DIALECT.constrain(order, constraint) == alone
+        (reason,) = DIALECT.unconstrained_tools(order).values()
+        assert reason.startswith(why)
+    assert DIALECT.unconstrained_tools([first, second]) == {}
+    assert "메모" not in str(alone)
+
+
+def test_constrain_follows_a_reference_to_an_argument() -> None:
+    twice = tool("f", a={"type": "boolean"}, b={"$ref": "#/properties/a"})
+    assert DIALECT.unconstrained_tools([twice]) == {}
 
 
 def test_constrain_refuses_a_recursive_schema() -> None:

@@ -1,0 +1,42 @@
+"""What was left out of tools or changed in them, in a line each, for the person.
+
+Whoever opens a session logs the notices; a command prints them on standard error, a panel shows
+them in the conversation.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from lhkit.locales import Catalog, load_catalog
+from lhkit.tools.registry import ToolRegistry
+
+_log = logging.getLogger(__name__)
+
+Notice: TypeAlias = tuple[str, dict[str, Any]]
+"""A key of the catalog, and its values."""
+
+NOTICE = "notice"
+"""The attribute of a log record that has its notice."""
+
+
+def tool_notices(registry: ToolRegistry, catalog: Catalog) -> Iterator[str]:
+    """Yield a line for each tool that is left out, and for each description that is cut."""
+    for key, values in _notices(registry):
+        yield catalog.text(key, **values)
+
+
+def log_notices(registry: ToolRegistry) -> None:
+    """Log the notices of a registry in English, and attach them to the log records."""
+    for notice in _notices(registry):
+        key, values = notice
+        text = load_catalog("en").text(key, **values)
+        _log.warning("%s", text, extra={NOTICE: notice})
+
+
+def _notices(registry: ToolRegistry) -> Iterator[Notice]:
+    for name, reason in registry.left_out.items():
+        yield "tools.left_out", {"tool": name, "reason": reason}
+    for name, length in registry.cut_descriptions.items():
+        limit = len(registry[name].description) if name in registry else 0
+        yield "tools.cut", {"tool": name, "chars": f"{length:,}", "limit": f"{limit:,}"}
