@@ -12,11 +12,13 @@ from lhkit.dates import english, korean
 from lhkit.dates.rules import (
     MAX_MENTIONS,
     MAX_PLAN,
+    WEEK,
     DateContext,
     DateRule,
     Span,
     lower_ascii,
     normalize_text,
+    shift_days,
 )
 
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
@@ -41,14 +43,18 @@ class DateMention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A match of a rule or range, from `begin` to `end` in the text; see `DateRule` for flags."""
+    """A match of a rule or range, from `begin` to `end` in the text; see `DateRule` for flags.
+
+    `scope` is the week or month that it names. `is_number` marks a day number.
+    """
 
     begin: int
     end: int
     days: Span
     is_day: bool
     is_bare: bool = False
-    is_anchor: bool = False
+    is_number: bool = False
+    scope: Span | None = None
     is_certain: bool = True
 
 
@@ -64,7 +70,7 @@ class _RangeEnd:
     day: date
     alone: date | None
     is_weekday: bool
-    is_anchor: bool
+    scope: Span | None
     is_shifted: bool
 
 
@@ -72,6 +78,9 @@ def find_dates(
     text: str, today: date, locale: str, *, ahead: bool = False
 ) -> tuple[DateMention, ...]:
     r"""Return the days and date ranges that a message mentions, in order, without a bare "today".
+
+    What is not certain is left out: durations ("3 days"), days of an unknown week ("the following
+    Friday") or event ("the day before the exam"), days that do not exist.
 
     Two days joined by a word like "to" are one range, also "June 20 to 25". With `ahead`, a range
     starts at the first day to come and ends at the first one after that; an ambiguous range
@@ -102,10 +111,8 @@ def _find_dates(original: str, today: date, locale: str, ahead: bool) -> tuple[D
     if ahead:
         text = re.sub(r"\s", " ", text).replace("’", "'")
     candidates = [*_find_candidates(text, DateContext(today=today, ahead=ahead), language)]
-    if ahead:
-        candidates = [*_drop_shifted(candidates, text)]
     spans: dict[str, Span] = {}
-    for candidate in candidates:
+    for candidate in _drop_shifted(candidates, text, ahead=ahead):
         is_today = candidate.is_day and candidate.days == (today, today)
         if candidate.is_certain and not is_today:
             spans.setdefault(original[candidate.begin : candidate.end], candidate.days)
@@ -118,31 +125,88 @@ def _find_dates(original: str, today: date, locale: str, ahead: bool) -> tuple[D
 _ADJACENT = re.compile(r"[ ,(]*(?:the )?")
 
 
-def _drop_shifted(candidates: Sequence[_Candidate], text: str) -> Iterator[_Candidate]:
+def _drop_shifted(
+    candidates: Sequence[_Candidate], text: str, *, ahead: bool
+) -> Iterator[_Candidate]:
     """Drop bare weekdays and numbers whose day may depend on other words.
 
     Those are a week or month mentioned before ("다음 주 목요일을 금요일로") and an adjacent date
     ("Friday, July 3").
     """
-    has_anchor = False
+    scope: Span | None = None
     for candidate, after in zip_longest(candidates, candidates[1:]):
         is_adjacent = after is not None and _ADJACENT.fullmatch(text, candidate.end, after.begin)
-        if not (candidate.is_bare and (has_anchor or (is_adjacent and not after.is_bare))):
+        is_another = is_adjacent and not after.is_bare and after.days != candidate.days
+        is_another = is_another and (ahead or not (candidate.is_number or after.scope is None))
+        if not (candidate.is_bare and (is_another or not _agrees(candidate, scope, ahead=ahead))):
             yield candidate
-        has_anchor = has_anchor or candidate.is_anchor
+        scope = candidate.scope or scope
+
+
+def _agrees(candidate: _Candidate, scope: Span | None, *, ahead: bool) -> bool:
+    """Return whether a bare day is certain after a mention of a week or month (`scope`)."""
+    if scope is None or not candidate.is_number:
+        return scope is None or not ahead
+    return _is_month(scope) and scope[0] <= candidate.days[0] <= scope[1]
+
+
+def _is_month(scope: Span) -> bool:
+    return scope[1] - scope[0] > WEEK
 
 
 def _find_candidates(text: str, context: DateContext, language: ModuleType) -> Iterator[_Candidate]:
     """Yield days and ranges from left to right; two days joined by a separator are a range."""
     start = 0
+    previous: _Candidate | None = None
     while candidate := _next_candidate(text, start, context, language):
         if context.ahead and language.SINCE.search(text, 0, candidate.begin):
             backwards = replace(context, ahead=False)
             candidate = _next_candidate(text, candidate.begin, backwards, language) or candidate
+        if previous and language.LIST.fullmatch(text, previous.end, candidate.begin):
+            candidate = _continue_list(text, previous, candidate, context, language)
+        candidate = _relative_day(text, candidate, context, language)
         joined = _join_range(text, candidate, context, language) if candidate.is_day else None
         result = joined or _since_range(text, candidate, context.today, language) or candidate
         yield result
-        start = result.end
+        previous, start = result, result.end
+
+
+def _continue_list(
+    text: str,
+    previous: _Candidate,
+    candidate: _Candidate,
+    context: DateContext,
+    language: ModuleType,
+) -> _Candidate:
+    """Return a day number in the month of the day before it in a list: "3 May and the 5th"."""
+    is_in_month = previous.is_day and previous.scope is not None and _is_month(previous.scope)
+    if not candidate.is_number or (previous.is_certain and not is_in_month):
+        return candidate
+    of_month = replace(context, after=previous.days[1])
+    found = _next_candidate(text, candidate.begin, of_month, language) or candidate
+    is_certain = previous.is_certain and found.is_certain and found.begin == candidate.begin
+    return replace(found, scope=previous.scope, is_bare=False, is_certain=is_certain)
+
+
+def _relative_day(
+    text: str, candidate: _Candidate, context: DateContext, language: ModuleType
+) -> _Candidate:
+    """Return the day a number of days from a day ("two days before Friday"), or the day itself."""
+    ahead = context.ahead
+    relative = language.find_relative(text, candidate.begin, candidate.end, ahead=ahead)
+    is_today = candidate.is_day and candidate.days[0] == context.today
+    if relative is None or is_today or not (candidate.is_day or not candidate.is_certain):
+        return candidate
+    begin, end, count = relative
+    try:
+        days = shift_days(candidate.days[0], count) if count else None
+    except OverflowError:
+        days = None
+    if days is None or not candidate.is_certain:
+        return replace(candidate, begin=begin, end=end, is_day=False, is_certain=False)
+    is_other_side = days[0] < context.today if context.ahead else days[0] > context.today
+    is_certain = not (candidate.is_bare and is_other_side)
+    return replace(candidate, begin=begin, end=end, days=days, is_certain=is_certain)
 
 
 def _next_candidate(
@@ -163,15 +227,19 @@ def _next_candidate(
 
 def _first_match(rule: DateRule, text: str, start: int, context: DateContext) -> _Candidate | None:
     for match in rule.pattern.finditer(text, start):
-        days = _resolve(rule, match, context) if rule.fits(match) else None
-        if days:
+        if not rule.fits(match):
+            continue
+        days = _resolve(rule, match, context)
+        if days or rule.blocks:
             return _Candidate(
                 begin=match.start(),
                 end=match.end(),
-                days=days,
-                is_day=rule.is_day,
+                days=days or (context.today, context.today),
+                is_day=rule.is_day and days is not None,
                 is_bare=rule.is_bare,
-                is_anchor=rule.is_anchor,
+                is_number={"day"} == rule.pattern.groupindex.keys(),
+                scope=rule.scope(days),
+                is_certain=days is not None,
             )
     return None
 
@@ -207,7 +275,7 @@ def _join_range(
         end=last.end,
         days=(start, last.day),
         is_day=False,
-        is_anchor=first.is_anchor or last.is_anchor,
+        scope=last.scope or first.scope,
     )
     if not context.ahead:
         return joined if start <= last.day else None
@@ -215,7 +283,7 @@ def _join_range(
         return None
     is_plan = start <= last.day <= start + MAX_PLAN and not last.is_shifted
     is_clear = start < last.day or not last.is_weekday  # Friday to Friday may be a week
-    may_have_begun = first.is_anchor and _may_have_begun(text, joined, context, language)
+    may_have_begun = bool(first.scope) and _may_have_begun(text, joined, context, language)
     return replace(joined, is_certain=is_plan and is_clear and not may_have_begun)
 
 
@@ -238,7 +306,7 @@ def _find_range_ends(
                     day=days[1],
                     alone=alone and alone[1],
                     is_weekday=is_weekday,
-                    is_anchor=rule.is_anchor,
+                    scope=rule.scope(days),
                     is_shifted=not rule.fits(match),
                 )
 
@@ -249,7 +317,7 @@ def _are_separate_days(first: _Candidate, last: _RangeEnd, *, has_part: bool) ->
     if last.is_shifted:
         return not first.is_bare
     if last.day < start:  # yesterday - the day before
-        return not (first.is_bare or first.is_anchor)
+        return not (first.is_bare or first.scope)
     if last.day == start:  # Friday morning to Friday evening
         return has_part
     return last.day > start + MAX_PLAN and last.day == last.alone

@@ -47,12 +47,14 @@ Span: TypeAlias = tuple[date, date]
 class DateContext:
     """The current date, and whether the message plans (`ahead`) or looks back.
 
-    `start` is the first day of the range whose last day is resolved.
+    `start` is the first day of the range whose last day is resolved. `after` is the day of a named
+    month that a list of day numbers goes on from: "3 May, the 5th".
     """
 
     today: date
     ahead: bool
     start: date | None = None
+    after: date | None = None
 
     @property
     def earliest(self) -> date | None:
@@ -71,7 +73,8 @@ class DateRule:
     `ahead` is True for rules that apply only when planning ("in two days" may also be a duration),
     and False for rules that apply only when looking back. `is_bare` marks a weekday or number
     alone, which a week or month mentioned before it may shift. A match is dropped after
-    `not_after` (which ends in `$`) and before `not_before`.
+    `not_after` (which ends in `$`) and before `not_before`. The words of a rule that `blocks`
+    mention no other day, even if it resolves to none ("30 February").
     """
 
     pattern: re.Pattern[str]
@@ -79,13 +82,19 @@ class DateRule:
     is_day: bool = True
     ahead: bool | None = None
     is_bare: bool = False
+    blocks: bool = False
     not_after: re.Pattern[str] | None = None
     not_before: re.Pattern[str] | None = None
 
-    @property
-    def is_anchor(self) -> bool:
-        """Whether it mentions a week or month that a bare day after it may belong to."""
-        return not {"which", "month"}.isdisjoint(self.pattern.groupindex)
+    def scope(self, days: Span | None) -> Span | None:
+        """Return the week or month that it names, to which a bare day after it may belong."""
+        groups = self.pattern.groupindex
+        if "month" in groups or ("which" in groups and "day" in groups):
+            return month_span(days[0], 0) if days else (date.max, date.max)
+        if "which" not in groups or not days:
+            return None
+        monday = _monday(days[0])
+        return monday, monday + min(6 * DAY, date.max - monday)
 
     def applies_to(self, context: DateContext) -> bool:
         """Return whether the rule applies when planning or looking back."""
@@ -139,6 +148,13 @@ class DayNames:
         return single_day(
             _latest_weekday(context.today - DAY, self._number(match["weekday"]), None)
         )
+
+    def coming_weekday(self, match: re.Match[str], context: DateContext) -> Span | None:
+        """The first such weekday to come; None on such a day, which may be meant or not."""
+        number = self._number(match["weekday"])
+        if context.today.weekday() == number:
+            return None
+        return single_day(_latest_weekday(context.today, number, context.today))
 
     def this_weekday(self, match: re.Match[str], context: DateContext) -> Span:
         """A weekday with "this": of this week, or when planning the first to come."""
@@ -203,17 +219,23 @@ _MEASURE = re.compile(
 
 
 def resolve_day_number(match: re.Match[str], context: DateContext) -> Span | None:
-    """A `day` number without a month: the latest up to today, or the first to come."""
-    month = (context.earliest or context.today).replace(day=1)
-    for _ in range(3):  # at most every other month lacks a day
-        day = _calendar_day(month.year, month.month, int(match["day"]))
-        if day and (day >= context.earliest if context.earliest else day <= context.today):
-            is_skipped = (
-                context.start and day.day > context.start.day and day.month != context.start.month
-            )
-            return None if is_skipped else single_day(day)  # June 30 to "the 31st"
-        month = (month + 32 * DAY if context.earliest else month - DAY).replace(day=1)
-    return None
+    """A `day` number without a month: the latest up to today, or the first to come.
+
+    None if a month that lacks the day would be skipped.
+    """
+    number = int(match["day"])
+    if context.after:
+        day = _calendar_day(context.after.year, context.after.month, number)
+        return single_day(day) if day and day > context.after else None
+    earliest = context.earliest
+    month = (earliest or context.today).replace(day=1)
+    day = _calendar_day(month.year, month.month, number)
+    if day is None and earliest:
+        return None
+    if day is None or (day < earliest if earliest else day > context.today):
+        month = (month + 32 * DAY if earliest else month - DAY).replace(day=1)
+        day = _calendar_day(month.year, month.month, number)
+    return single_day(day) if day else None
 
 
 def resolve_coming_weekend(_match: re.Match[str], context: DateContext) -> Span | None:
@@ -234,21 +256,17 @@ def resolve_day_range(match: re.Match[str], context: DateContext) -> Span | None
     return first and span_in_month(context, first[0].month, first[0].day, int(match["until"]))
 
 
-def resolve_this_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The past part of this month, or the coming part when planning."""
-    if context.ahead:
-        return context.today, month_span(context.today, 0)[1]
-    return context.today.replace(day=1), context.today
+def resolve_nothing(_match: re.Match[str], _context: DateContext) -> Span | None:
+    """No day, for words that a rule blocks."""
+    return None
 
 
-def resolve_last_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The whole last month."""
-    return month_span(context.today, -1)
-
-
-def resolve_next_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The whole next month."""
-    return month_span(context.today, 1)
+def named_month(context: DateContext, count: int) -> Span:
+    """Return the month `count` months away; of this one only the past or the coming part."""
+    first, last = month_span(context.today, count)
+    if count == 0:
+        return (context.today, last) if context.ahead else (first, context.today)
+    return first, last
 
 
 def resolve_last_two_days(_match: re.Match[str], context: DateContext) -> Span:
