@@ -20,6 +20,7 @@ from lhkit.dates.rules import (
     resolve_day_number,
     resolve_last_two_days,
     resolve_month_and_day,
+    resolve_nothing,
     shift_months,
     single_day,
     span_in_month,
@@ -146,12 +147,16 @@ _PAST = (
     r"|(?!need|indeed|feed|speed)[a-z]{2,}ed)\b"
 )
 _PERIODS = {"the": 0, "this": 0, "last": -1, "next": 1}
+_ANOTHER_YEAR = r"\b(?:(?:next|last|following|previous|same) year|the year (?:after|before))\b"
 _OTHER_YEAR = re.compile(
-    rf"\b(?:(?:every|each) year,? (?:on )?(?:the )?|lunar (?:calendar )?|(?:i|we|you|they|he|she) )$"
-    rf"|\b(?:next year|last year|in \d{{4}})\b{_IN_SENTENCE}$"
+    r"\b(?:(?:every|each) year,? (?:on )?(?:the )?|lunar (?:calendar )?"
+    r"|(?:i|we|you|they|he|she) )$"
+    rf"|(?:{_ANOTHER_YEAR}|\bin \d{{4}}\b){_IN_SENTENCE}$"
 )
 """Precedes a date of a year that the rules do not resolve."""
-_EVERY_YEAR = re.compile(rf"{_A_YEAR.pattern}|,? (?:every|each) year\b")
+_EVERY_YEAR = re.compile(
+    rf"{_A_YEAR.pattern}|,? (?:every|each) year\b|{_IN_SENTENCE}{_ANOTHER_YEAR}"
+)
 
 
 def _to_come(match: re.Match[str], context: DateContext) -> Span | None:
@@ -167,6 +172,10 @@ def _from_near(match: re.Match[str], context: DateContext) -> Span | None:
 
 def _month(match: re.Match[str]) -> int:
     return next(i for i, name in enumerate(_MONTHS) if i and name[:3] == match["month"][:3])
+
+
+def _month_alone(match: re.Match[str], context: DateContext) -> Span | None:
+    return date_without_year(context, _month(match), 28)
 
 
 def _date(match: re.Match[str], context: DateContext) -> Span | None:
@@ -219,7 +228,8 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
 _NUMBER_AFTER = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
 _WEEKDAY_BEFORE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
 _OF_A_MONTH = re.compile(
-    rf" (?:of )?(?:(?:next|last) month\b|(?:{_MONTH_NAMES}))| (?:{'|'.join(_WEEKDAYS)})\b"
+    rf",? (?:(?:of|in|during) )?(?:(?:the )?(?:next|last|following|previous) month\b|{_MONTH_NAMES})"
+    rf"| (?:{'|'.join(_WEEKDAYS)})\b"
 )
 
 
@@ -290,7 +300,8 @@ RULES = (
         )
         for pattern, ahead in (
             (rf"{_MONTH}\s+(?:the )?{_NUMBER}{_NOT_A_DATE}", None),
-            (rf"in {_MONTH},? (?:on )?the {_ORDINAL}", None),
+            (rf"(?:in |(?!ma[ry])){_MONTH},? (?:on )?the {_ORDINAL}", None),
+            (rf"the {_ORDINAL},? in {_MONTH}", None),
             (rf"{_NUMBER} (?:of )?{_MONTH}", False),
             (rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", True),
         )
@@ -359,6 +370,8 @@ RULES = (
     ),
     _rule(r"(?P<month>this|last) month", _named_month, is_day=False),
     _rule(r"(?P<month>next) month", _named_month, is_day=False, ahead=True),
+    _rule(r"(?P<month>next|following|previous) month", resolve_nothing, blocks=True, ahead=False),
+    _rule(rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}", _month_alone, is_told=False),
     _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",

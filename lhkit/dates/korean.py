@@ -96,6 +96,8 @@ _MONTHS = {
     "이": 0,
     "지난": -1,
     "저번": -1,
+    "지지난": -2,
+    "저저번": -2,
     "다음": 1,
     "담": 1,
     "내": 1,
@@ -112,12 +114,13 @@ _WHICH = (
     r"|(?<![가-힣])(?:담|[차내](?=주)))"
 )
 _MONTH = (
-    rf"(?P<month>이번|(?<![가-힣])이|지난|저번|다다음|{_NEXT}|(?<![가-힣])(?:담|내)(?=달))\s*달"
+    r"(?P<month>이번|(?<![가-힣])이|지지난|저저번|지난|저번|다다음"
+    rf"|{_NEXT}|(?<![가-힣])(?:담|내)(?=달))\s*달"
 )
 _BEGINS = r"(?<![^\s,.!?]\s)(?<![^\s,.!?])"
 _WHOLE = r"(?<![가-힣\d.~,-])(?<![년월주달]\s)"
 _EVENT = (
-    r"(?:[가-힣][일날]|[혼업학]식|시험|회의|여행|출발|수술|약속|추석|설|크리스마스|성탄절|행사|발표|면접|이사|개강|방학"
+    r"(?:[가-힣][일날]|[혼업학]식|시험|회의|여행|출발|수술|약속|추석|설|디데이|크리스마스|성탄절|행사|발표|면접|이사|개강|방학"
     r"|공연|휴가|명절|대회|출근|유통기한|그로부터)\s*(?:의\s*)?$"
 )
 """Precedes a count from the day of an event: "회의 이틀 전"."""
@@ -132,12 +135,13 @@ _LATER = rf"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서)|\s*[{_WEEKDA
 """Not "이틀 뒤로 미뤄 줘", which may count from the original day."""
 _FROM_ANOTHER = re.compile(r"(?<!오늘)(?<!내일)(?<!모레)(?<!뒤)(?<!후)부터\s*$")
 """A day that the following count may start from."""
-_FINAL_N = "".join(map(chr, range(ord("간"), ord("힣") + 1, 28)))
+_FINAL_N = "".join(map(chr, range(ord("간"), ord("힣") + 1, 28))).replace("번", "")
 """Syllables that end in ㄴ, like a verb before "다음" (after): "확인한 다음 월요일에"."""
 _MODIFIED = re.compile(
-    rf"(?:[째번매격]|마지막|(?<![{_FINAL_N}] )다음|담|지난|(?<![가-힣])(?:첫|막|그|저|다른|어느|어떤|무슨|아무|성)|재의|블랙)"
-    r"\s*(?:주\s*)?(?:의\s*)?$"
-    r"|(?:다음|담|그|[이저]번|[차내익전후명\d일이삼두세몇])\s*주\s*(?:의\s*)?$|[주일달]\s*(?:뒤|후)\s*$"
+    rf"(?:[째번매격]|마지막|(?<![{_FINAL_N}] )다음|담|지난|(?:[오쉬하되없]|[^가-힣]있|끝나|지나)는|[아다]올|던"
+    r"|(?<![가-힣])(?:첫|막|그|저|다른|어느|어떤|무슨|아무|성|[올갈할될온간]|[이직]?[전후]|뒤)|[이]?지나[고서]"
+    r"|재의|블랙|[연월주년달]\s?[초말]|[초중하]순)\s*(?:주\s*)?(?:의\s*)?$"
+    r"|(?:다음|담|그|[이저]번|[차내익전후명\d일이삼두세몇])\s*주\s*(?:의\s*)?$|[주일달]\s*[뒤후]\s*$"
     rf"|[월년]\s*(?:에|의)?\s*$|(?<![가-힣\d])[{_WEEKDAYS}]\s*[~–-]\s*$"
 )
 """Precedes a weekday of a week that the rules do not resolve."""
@@ -151,16 +155,16 @@ _CHALLENGES = (
     r"|적금|할부|패키지|분량|간격|주기|소요|배송|숙성|발효|복용|투약|구독|이용권|정기권"
 )
 _NOT_A_DATE = (
-    r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|내[로에]|내(?![가-힣])|분|뒤|후|이[상하내]|했|한|마다|쯤"
-    r"|가량|남짓|안[에으]|중에|중(?![가-힣])|남[았은을기]|지[나난났]|걸[려리린릴렸]|더(?![가-힣])|이면|이라도|넘[게었]"
-    r"|을\s*(?:못|했|안|더|쉬|보|채|꼬)|은\s*(?:해야|걸[려리])"
-    r"|\d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제)|1[가-힣])"
-    r"|차(?![가-힣])|차[에인를라입]|\s+차(?![가-힣를])|\s+차[인라입])"
+    r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|내[로에]|내(?![가-힣])|분|뒤|후|이[상하내]|했|한"
+    r"|마다|쯤|가량|남짓|안[에으]|중에|중(?![가-힣])|남[았은을기]|지[나난났]|걸[려리린릴렸러]|더(?![가-힣])|이면|이라도"
+    r"|넘[게었]|(?:[은을]\s*)?쉬|을\s*(?:못|했|안|더|보|채|꼬)|은\s*(?:해야|걸[려리])|[가-힣]+량"
+    r"|\d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제)|1[가-힣]|에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례))"
+    r"|[차권장]|\s+차(?![가-힣를])|\s+차[인라입])"
 )
 """Follows a day number, but not a number of days."""
 _NUMBERED = (
     rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}"
-    rf"(?!\s*(?:의\s*)?(?:{_CHALLENGES}))"
+    rf"(?!\s*(?:의\s*)?(?:{_CHALLENGES})|\s+[가-힣][^.!?]*(?:시작할|시작하[자고려]|도전|해\s?볼))"
 )
 _MARKED = (
     r"[,.!?)]|$|에(?!\s*한)|까지|부터|이?랑|하고|[와과인]|날|이[고에야]|은|는|도|의|자|오전|오후|아침|저녁|밤|낮|새벽|점심"
@@ -170,11 +174,12 @@ _NO_PLAN = rf"(?!\s*(?:미뤄|연장|당겨|걸|로|(?:의\s*)?(?:{_CHALLENGES})
 _MARKED_DATE = rf"(?=\s*(?:{_MARKED})){_NO_PLAN}"
 _AS_A_DATE = rf"(?=\s*(?:{_MARKED}|[가-힣]{{2}})){_NO_PLAN}"
 _HOW_MANY = re.compile(
-    r"(?:박|주|휴가|후|연차|하루|냉장|냉동|부터|지난|[씩당]|\d\s*[회번포알정]|(?<![가-힣])지|\d일?\s*[~–-]"
-    r"|(?<![가-힣])(?:총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건))\s*$"
+    r"(?:박|주|휴가|후|연차|하루|냉장|냉동|부터|지난|[씩당]|\d\s*[회번포알정]|(?<![가-힣])지|[\d-]일?\s*[~–-]"
+    r"|출장|입원|생후|평균|\bd-|(?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안)"
+    r"|(?<![가-힣])(?:총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건|첫|처음|마지막))\s*$"
 )
-"""Precedes a duration in days, not a date: "2박 3일"."""
-_NUMBER_OF_DAYS = re.compile(rf"{_HOW_MANY.pattern}|월\s*(?:의\s*)?$")
+"""Precedes a number of days, not a date: "2박 3일"."""
+_NUMBER_OF_DAYS = re.compile(rf"{_HOW_MANY.pattern}|월\s*$")
 _TO_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])\s*[~–-]\s*(?P<until>[{_WEEKDAYS}])(?:요일|욜)"
 _SOME_WEEKEND = "그|매|첫|째|막|달|월|음|난|번|느|전|뒤|후|주|긴|황금|평일[가-힣]*"
 _PAST = re.sub(r"[있겠]", "", "".join(map(chr, range(ord("갔"), ord("힣") + 1, 28))))
@@ -203,6 +208,10 @@ def _date(match: re.Match[str], context: DateContext) -> Span | None:
     return date_without_year(context, int(match["month"]), int(match["day"]))
 
 
+def _month(match: re.Match[str], context: DateContext) -> Span | None:
+    return date_without_year(context, int(match["month"]), 28)
+
+
 def _date_of_year(match: re.Match[str], context: DateContext) -> Span | None:
     year = match["digits"] or context.today.year + _YEARS[match["year"]]
     return date_of_year(context.today, int(year), int(match["month"]), int(match["day"]))
@@ -228,7 +237,7 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
 
 
 _MONTH_BEFORE = re.compile(rf"{_MONTH}\s*(?:의\s*)?$")
-_MONTH_OF_YEAR = re.compile(r"(?<!\d)(?P<of>\d{1,2})\s*월(?:에는|에|엔|은|,)\s*$")
+_MONTH_OF_YEAR = re.compile(r"(?<!\d)(?P<of>\d{1,2})\s*월(?:에는|에|엔|은|의|,)\s*$")
 
 
 def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
@@ -249,8 +258,8 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 _DATE = r"(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})"
 _DAY = rf"(?P<day>\d{{1,2}})\s*일{_NAMED}"
-_IN = r"(?:에는|에|엔|은|,)\s*"
-_A_YEAR = r"(?<!재)(?:내년|후년|작년|재작년|지난해)|(?<!\d)\d{4}\s*년"
+_IN = r"(?:에는|에|엔|은|의|,)\s*"
+_A_YEAR = r"내년|후년|작년|지난해|(?<!\d)\d{4}\s*년"
 _OTHER_YEAR = re.compile(
     rf"(?:매년|해마다|(?:그|이듬|다음|새)\s?해|\d\s*년도?)(?:에는|에|엔|의|은|도|,)?\s*$|(?:{_A_YEAR})[^.!?월]*$|음력[^.!?]*$"
 )
@@ -298,7 +307,7 @@ RULES = (
     _rule(_WEEKDAY, _NAMES.weekday, is_bare=True, not_after=_MODIFIED),
     _rule(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
     _rule(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_MODIFIED),
-    _rule(rf"{_DATE}\s*일{_NAMED}", _date, blocks=True, not_after=_OTHER_YEAR),
+    _rule(rf"{_DATE}\s*일{_NAMED}(?!\s*\(?음력)", _date, blocks=True, not_after=_OTHER_YEAR),
     _rule(
         rf"(?P<month>\d{{1,2}})\s*월{_IN}{_DAY}{_NOT_A_DATE}{_MARKED_DATE}",
         _date,
@@ -307,7 +316,7 @@ RULES = (
         not_after=_OTHER_YEAR,
     ),
     _rule(
-        rf"(?P<year>(?<!재)(?:{'|'.join(_YEARS)})|(?<!\d)(?P<digits>\d{{4}})\s*년)"
+        rf"(?P<year>(?<![재내])(?:{'|'.join(_YEARS)})|(?<!\d)(?P<digits>\d{{4}})\s*년)"
         rf"(?:도)?(?:(?<!올해)(?<!올){_IN}|에?\s*){_DATE}\s*일{_NAMED}",
         _date_of_year,
         blocks=True,
@@ -392,7 +401,9 @@ RULES = (
     ),
     _rule(r"(?P<month>이번)\s*달(?!리)", _named_month, is_day=False),
     _rule(r"(?<![가-힣])(?P<month>이)\s?달(?=[은의에도\s,]|$)", _named_month, is_day=False),
-    _rule(r"(?P<month>지난|저번)\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False),
+    _rule(
+        r"(?P<month>지지난|저저번|지난|저번)\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False
+    ),
     _rule(rf"(?P<month>{_NEXT})\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False, ahead=True),
     _rule(
         rf"(?:최근|지난(?!\s*\d+\s*일(?:에|날))|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)",
@@ -405,10 +416,14 @@ RULES = (
         is_day=False,
         ahead=False,
     ),
-    _rule(
-        r"음력[^.!?\d]{0,6}(?:(?P<month>\d{1,2})\s*월\s*)?(?:\d{1,2}\s*일)?",
-        resolve_nothing,
-        blocks=True,
+    _rule(r"(?<!\d)(?P<month>\d{1,2})\s*월(?!\d)", _month, is_told=False),
+    *(
+        _rule(pattern, resolve_nothing, blocks=True, ahead=ahead)
+        for pattern, ahead in (
+            (r"음력[^.!?\d]{0,6}(?:(?P<month>\d{1,2})\s*월\s*)?(?:\d{1,2}\s*일)?", None),
+            (r"(?P<month>[차익전당금윤]|다음\s*다음)\s*[월달](?![가-힣]{2})", None),
+            (rf"(?=다?다음|[담내]달){_MONTH}(?!리|걀|콤|래|력)", False),
+        )
     ),
 )
 

@@ -235,11 +235,11 @@ def _first_match(rule: DateRule, text: str, start: int, context: DateContext) ->
                 begin=match.start(),
                 end=match.end(),
                 days=days or (context.today, context.today),
-                is_day=rule.is_day and days is not None,
+                is_day=rule.is_day and rule.is_told and days is not None,
                 is_bare=rule.is_bare,
                 is_number={"day"} == rule.pattern.groupindex.keys(),
                 scope=rule.scope(days),
-                is_certain=days is not None,
+                is_certain=rule.is_told and days is not None,
             )
     return None
 
