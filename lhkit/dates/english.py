@@ -67,12 +67,12 @@ _OFTEN = re.compile(r"\b(?:once|twice|times|\w*day) $")
 _HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
 """Precedes a frequency or duration: "for a week from today"."""
 _SHIFTED_BEFORE = re.compile(
-    r"\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat"
+    r"\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat|casual"
     r"|first|second|third|fourth|fifth|last|penultimate|final|\d(?:st|nd|rd|th)"
     r"|coming|upcoming|following|next|previous|preceding|prior|past|other|another|alternate"
     r"|every|each|any|some|a|that|which|same|certain|random|nearest|closest|typical|usual) $"
     r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
-    r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$|(?:^|[^\w\s] ?|\bon )one $"
+    r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$|(?:^|[^\w\s] ?|\b(?:on|but) )one $"
 )
 """Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
@@ -91,7 +91,8 @@ _SPAN_ENDS = (
 _AFTER_NUMBER = (
     rf"(?:{_CLAUSE_ENDS}|(?=\s*[^\w\s]| (?:i|you|he|she|we|they|it|that|this|my|the|as|was|were|did|does|has|had"
     r"|have|should|would|could|can|will|too|also|please|pls|ty|thanks?|already|so|but|because|while|when|if"
-    r"|though|then|again|since|only|not|yet|shows?|says?|looks?|whether|are|am|just|instead)\b))"
+    r"|though|then|again|since|only|not|yet|shows?|says?|looks?|whether|are|am|just|instead|now|no|anyway|be|been"
+    r"|got|gets|is|isn't|wasn't|didn't|doesn't|still|both|all|even|really|maybe|actually|here|there|me|into)\b))"
 )
 """Follows "the 3rd" as a date when looking back."""
 _NOT_A_DATE = (
@@ -225,7 +226,7 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
     return days if before is None or _NAMES.weekday(before, context) == days else None
 
 
-_NUMBER_AFTER = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
+_NUMBER_AFTER = re.compile(rf",? (?:the )?{_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
 _WEEKDAY_BEFORE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
 _OF_A_MONTH = re.compile(
     rf",? (?:(?:of|in|during) )?(?:(?:the )?(?:next|last|following|previous) month\b|{_MONTH_NAMES})"
@@ -279,16 +280,23 @@ RULES = (
         not_before=re.compile(r" (?:or|from|after|before)\b|,? on \w+day"),
     ),
     _rule(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
-    _rule(rf"(?P<which>this|last|next) week(?:'s)?,? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>last|next) week, on {_WEEKDAY}", _NAMES.weekday_of_week),
     _rule(
         rf"(?P<which>next) {_WEEKDAY}",
         _NAMES.weekday_of_week,
-        not_after=re.compile(r"\b(?:the|next|after|every|each) $"),
+        not_after=re.compile(r"\b(?:the|this|next|after|every|each) $"),
     ),
     _rule(rf"(?:(?:this|the) )?(?:up)?coming {_WEEKDAY}", _NAMES.coming_weekday, blocks=True),
     _rule(rf"(?P<which>this) {_WEEKDAY}", _NAMES.this_weekday),
     _rule(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.previous_weekday),
-    _rule(_WEEKDAY, _weekday, is_bare=True, not_after=_SHIFTED_BEFORE, not_before=_SHIFTED),
+    _rule(
+        rf"(?:(?<!the )|(?!\w+ (?:before|after|following|prior|when|we|that|i)\b)){_WEEKDAY}",
+        _weekday,
+        is_bare=True,
+        not_after=_SHIFTED_BEFORE,
+        not_before=_SHIFTED,
+    ),
     *(
         _rule(
             pattern,
@@ -371,7 +379,7 @@ RULES = (
     _rule(r"(?P<month>this|last) month", _named_month, is_day=False),
     _rule(r"(?P<month>next) month", _named_month, is_day=False, ahead=True),
     _rule(r"(?P<month>next|following|previous) month", resolve_nothing, blocks=True, ahead=False),
-    _rule(rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}", _month_alone, is_told=False),
+    _rule(rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}", _month_alone, is_day=False, is_told=False),
     _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
@@ -407,13 +415,13 @@ LIST = re.compile(r"\s*(?:,|&|\+)?\s*(?:and|or|then|also)?\s*(?:on )?")
 """Joins the days of a list, which share the month of the first one."""
 
 _RELATIVE = re.compile(
-    rf"\b(?:(?P<one>(?:the )?day(?= [bap])|(?:the|an?) (?:night|evening|eve|week|fortnight|month))"
+    rf"\b(?:(?P<one>(?:the |a )?day(?= [bap])|(?:the|an?) (?:night|evening|eve|week|fortnight|month))"
     rf"|(?P<count>\d{{1,4}}|{'|'.join(_NUMBERS[1:])}) (?P<unit>days?|weeks?|fortnights?|months?))"
-    r" (?P<side>before|prior to|after|following|from)(?: the)? $"
+    r" (?P<side>before|prior to|after|following|from|of)(?: the)? $"
     r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
 )
 _HEDGE = re.compile(
-    r"\b(?:within|for|every|least|most|than|to|or|until|till|about|around|last|past) $"
+    r"\b(?:first|second|third|\d(?:st|nd|rd|th)|next|other|the|within|for|every|least|most|than|to|or|until|till|about|around|last|past) $"
 )
 
 
@@ -424,11 +432,12 @@ def find_relative(text: str, begin: int, end: int, *, ahead: bool) -> tuple[int,
     when looking back.
     """
     match = _RELATIVE.search(text, max(begin - 40, 0), begin)
-    if not match:
+    if not match or (match["side"] == "from" and SEPARATOR.match(text, end)):
         return None
-    is_days = ahead and (match["unit"] or "").startswith("day")
+    is_days = ahead and match["side"] != "of" and (match["unit"] or "").startswith("day")
     is_certain = is_days or (match["one"] or "").endswith("day")
-    if not is_certain or _HEDGE.search(text, 0, match.start()):
+    before = text[max(match.start() - 40, 0) : match.start()]
+    if not is_certain or _HEDGE.search(before) or _RELATIVE.search(before):
         return match.start(), end, 0
     count = _count(match["count"] or "one")
     return match.start(), end, -count if match["side"] in {"before", "prior to"} else count

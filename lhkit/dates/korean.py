@@ -149,6 +149,8 @@ _REPEATED = r"(?!\s*(?:마다|[별들](?![가-힣])))"
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일{_REPEATED}"
 _SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜{_REPEATED}"
 _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
+_ON = rf"(?:\s*(?P<on>[{_WEEKDAYS}])요일)?"
+"""The weekday of a date, which must be the right one."""
 _NO_WEEK = re.compile(r"스|문|제|방|차|류|식|먹|인|민|유|머|걱|전자|택")
 _CHALLENGES = (
     r"챌|습관|도전|프로[젝그]|플랜|코스|캠프|미션|완성|트레이닝|무료|체험|단식|계획|목표|루틴|과정|여행|휴가"
@@ -163,7 +165,7 @@ _NOT_A_DATE = (
 )
 """Follows a day number, but not a number of days."""
 _NUMBERED = (
-    rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}"
+    rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}"
     rf"(?!\s*(?:의\s*)?(?:{_CHALLENGES})|\s+[가-힣][^.!?]*(?:시작할|시작하[자고려]|도전|해\s?볼))"
 )
 _MARKED = (
@@ -257,7 +259,7 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 
 _DATE = r"(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})"
-_DAY = rf"(?P<day>\d{{1,2}})\s*일{_NAMED}"
+_DAY = rf"(?P<day>\d{{1,2}})\s*일{_ON}"
 _IN = r"(?:에는|에|엔|은|의|,)\s*"
 _A_YEAR = r"내년|후년|작년|지난해|(?<!\d)\d{4}\s*년"
 _OTHER_YEAR = re.compile(
@@ -307,7 +309,7 @@ RULES = (
     _rule(_WEEKDAY, _NAMES.weekday, is_bare=True, not_after=_MODIFIED),
     _rule(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
     _rule(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_MODIFIED),
-    _rule(rf"{_DATE}\s*일{_NAMED}(?!\s*\(?음력)", _date, blocks=True, not_after=_OTHER_YEAR),
+    _rule(rf"{_DATE}\s*일{_ON}(?!\s*\(?음력)", _date, blocks=True, not_after=_OTHER_YEAR),
     _rule(
         rf"(?P<month>\d{{1,2}})\s*월{_IN}{_DAY}{_NOT_A_DATE}{_MARKED_DATE}",
         _date,
@@ -317,19 +319,19 @@ RULES = (
     ),
     _rule(
         rf"(?P<year>(?<![재내])(?:{'|'.join(_YEARS)})|(?<!\d)(?P<digits>\d{{4}})\s*년)"
-        rf"(?:도)?(?:(?<!올해)(?<!올){_IN}|에?\s*){_DATE}\s*일{_NAMED}",
+        rf"(?:도)?(?:(?<!올해)(?<!올){_IN}|에?\s*){_DATE}\s*일{_ON}",
         _date_of_year,
         blocks=True,
     ),
     _rule(
-        rf"{_DATE}\s*[~–-]\s*(?P<until>\d{{1,2}})\s*일{_NAMED}{_NOT_A_DATE}",
+        rf"{_DATE}\s*[~–-]\s*(?P<until>\d{{1,2}})\s*일{_ON}{_NOT_A_DATE}",
         resolve_month_range,
         is_day=False,
         blocks=True,
         not_after=re.compile(r"[년해올]에?\s*$"),
     ),
     _rule(
-        rf"{_DATE}(?:\s*[·,/]\s*\d{{1,2}})*?\s*[·,/]\s*(?P<until>\d{{1,2}})\s*일{_NAMED}",
+        rf"{_DATE}(?:\s*[·,/]\s*\d{{1,2}})*?\s*[·,/]\s*(?P<until>\d{{1,2}})\s*일{_ON}",
         _month_list,
         is_day=False,
         blocks=True,
@@ -337,7 +339,7 @@ RULES = (
     ),
     _rule(
         r"(?<![\d.월~–-])(?<!월 )(?=[1-3]\d|\d일?\s*[~–-]\s*\d+일\s*(?:까지|에))"
-        rf"(?P<day>\d{{1,2}})일?\s*[~–-]\s*(?P<until>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}{_AS_A_DATE}",
+        rf"(?P<day>\d{{1,2}})일?\s*[~–-]\s*(?P<until>\d{{1,2}})일{_ON}{_NOT_A_DATE}{_AS_A_DATE}",
         resolve_day_range,
         is_day=False,
         ahead=True,
@@ -375,6 +377,7 @@ RULES = (
         blocks=True,
         not_after=_NUMBER_OF_DAYS,
     ),
+    _rule(rf"{_NUMBERED}(?<=요일)", _numbered, ahead=True, is_bare=True, blocks=True),
     _rule(
         r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
         resolve_last_two_days,
@@ -401,9 +404,7 @@ RULES = (
     ),
     _rule(r"(?P<month>이번)\s*달(?!리)", _named_month, is_day=False),
     _rule(r"(?<![가-힣])(?P<month>이)\s?달(?=[은의에도\s,]|$)", _named_month, is_day=False),
-    _rule(
-        r"(?P<month>지지난|저저번|지난|저번)\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False
-    ),
+    _rule(r"(?P<month>지지난|저저번|지난|저번)\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False),
     _rule(rf"(?P<month>{_NEXT})\s*달(?!리|걀|콤|래|력)", _named_month, is_day=False, ahead=True),
     _rule(
         rf"(?:최근|지난(?!\s*\d+\s*일(?:에|날))|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)",
@@ -416,7 +417,7 @@ RULES = (
         is_day=False,
         ahead=False,
     ),
-    _rule(r"(?<!\d)(?P<month>\d{1,2})\s*월(?!\d)", _month, is_told=False),
+    _rule(r"(?<!\d)(?P<month>\d{1,2})\s*월(?!\d)", _month, is_day=False, is_told=False),
     *(
         _rule(pattern, resolve_nothing, blocks=True, ahead=ahead)
         for pattern, ahead in (
@@ -428,9 +429,9 @@ RULES = (
 )
 
 END_RULES = (
-    _rule(rf"(?P<day>\d{{1,2}})일{_NAMED}(?=\s*까지)", resolve_day_number),
+    _rule(rf"(?P<day>\d{{1,2}})일{_ON}(?=\s*까지)", resolve_day_number),
     _rule(
-        rf"(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}{_AS_A_DATE}",
+        rf"(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}{_AS_A_DATE}",
         resolve_day_number,
         ahead=True,
         not_after=re.compile(r"(?:부터|에서)\s*$"),

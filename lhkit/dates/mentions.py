@@ -237,7 +237,7 @@ def _first_match(rule: DateRule, text: str, start: int, context: DateContext) ->
                 days=days or (context.today, context.today),
                 is_day=rule.is_day and rule.is_told and days is not None,
                 is_bare=rule.is_bare,
-                is_number={"day"} == rule.pattern.groupindex.keys(),
+                is_number=rule.pattern.groupindex.keys() - {"on"} == {"day"},
                 scope=rule.scope(days),
                 is_certain=rule.is_told and days is not None,
             )
@@ -246,9 +246,12 @@ def _first_match(rule: DateRule, text: str, start: int, context: DateContext) ->
 
 def _resolve(rule: DateRule, match: re.Match[str], context: DateContext) -> Span | None:
     try:
-        return rule.resolve(match, context)
+        days = rule.resolve(match, context)
     except OverflowError:  # before the first or after the last day of the calendar
         return None
+    weekday = match.groupdict().get("on")  # another weekday than that of the date: which is meant?
+    is_right = not weekday or (days and "월화수목금토일"[days[1].weekday()] == weekday)
+    return days if is_right else None
 
 
 def _join_range(

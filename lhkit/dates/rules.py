@@ -203,8 +203,10 @@ class DayNames:
 
 
 def resolve_month_and_day(match: re.Match[str], context: DateContext) -> Span | None:
-    """`month/day` as numbers, but not a fraction ("1/2 cup")."""
+    """`month/day` as numbers, but not a fraction ("1/2 cup") or a score ("8/10")."""
     if _MEASURE.match(match.string, match.end()):
+        return None
+    if match["day"] in {"5", "10"} and _SCORES.search(match.string, 0, match.start()):
         return None
     is_part = match["month"] in _FRACTIONS.get(match["day"], ())
     if context.ahead and is_part and not _ON.search(match.string, 0, match.start()):
@@ -214,8 +216,11 @@ def resolve_month_and_day(match: re.Match[str], context: DateContext) -> Span | 
 
 _FRACTIONS = {"2": ("1",), "3": ("1", "2"), "4": ("1", "3")}
 _ON = re.compile(r"\b(?:on|by|until) $")
+_SCORES = re.compile(
+    r"\b(?:rat|scor|mood|pain|energy|sleep|was|is|it|an?|점수|기분)[a-z]*(?:는|은)? $"
+)
 _MEASURE = re.compile(
-    r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"
+    r"\s*(?:(?:days?|hours?|points?|would|done|점|정도|쯤|이상|분기|박자)\b|cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"
     r"|(?:컵|개|모|큰술|작은술|스푼|병|봉지?|통|팩|쪽|마리|포기)(?![가-힣]))"
 )
 
