@@ -1,11 +1,10 @@
 """Find the days and date ranges that a message mentions. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
-from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
@@ -45,17 +44,22 @@ class DateMention:
 class _Candidate:
     """A match of a rule or range, from `begin` to `end` in the text; see `DateRule` for flags.
 
-    `scope` is the week or month that it names. `is_number` marks a day number.
+    `scope` is the week or month that it names.
     """
 
     begin: int
     end: int
     days: Span
     is_day: bool
+    rule: DateRule | None = None
     is_bare: bool = False
-    is_number: bool = False
     scope: Span | None = None
     is_certain: bool = True
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a day number without a month."""
+        return self.rule is not None and self.rule.is_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +114,16 @@ def _find_dates(original: str, today: date, locale: str, ahead: bool) -> tuple[D
     text = lower_ascii(original)
     if ahead:
         text = re.sub(r"\s", " ", text).replace("’", "'")
-    candidates = [*_find_candidates(text, DateContext(today=today, ahead=ahead), language)]
+    candidates = _find_candidates(text, DateContext(today=today, ahead=ahead), language)
     spans: dict[str, Span] = {}
     for candidate in _drop_shifted(candidates, text, ahead=ahead):
         is_today = candidate.is_day and candidate.days == (today, today)
         if candidate.is_certain and not is_today:
             spans.setdefault(original[candidate.begin : candidate.end], candidate.days)
+        if len(spans) == MAX_MENTIONS:
+            break
     return tuple(
-        DateMention(text=words, first=first, last=last)
-        for words, (first, last) in islice(spans.items(), MAX_MENTIONS)
+        DateMention(text=words, first=first, last=last) for words, (first, last) in spans.items()
     )
 
 
@@ -126,7 +131,7 @@ _ADJACENT = re.compile(r"[ ,(]*(?:the )?")
 
 
 def _drop_shifted(
-    candidates: Sequence[_Candidate], text: str, *, ahead: bool
+    candidates: Iterable[_Candidate], text: str, *, ahead: bool
 ) -> Iterator[_Candidate]:
     """Drop bare weekdays and numbers whose day may depend on other words.
 
@@ -134,13 +139,32 @@ def _drop_shifted(
     ("Friday, July 3").
     """
     scope: Span | None = None
-    for candidate, after in zip_longest(candidates, candidates[1:]):
-        is_adjacent = after is not None and _ADJACENT.fullmatch(text, candidate.end, after.begin)
-        is_another = is_adjacent and not after.is_bare and after.days != candidate.days
-        is_another = is_another and (ahead or not (candidate.is_number or after.scope is None))
+    for candidate, after in _with_next(candidates):
+        is_another = after is not None and _is_another(candidate, after, text, ahead=ahead)
         if not (candidate.is_bare and (is_another or not _agrees(candidate, scope, ahead=ahead))):
             yield candidate
         scope = candidate.scope or scope
+
+
+def _with_next(
+    candidates: Iterable[_Candidate],
+) -> Iterator[tuple[_Candidate, _Candidate | None]]:
+    previous: _Candidate | None = None
+    for candidate in candidates:
+        if previous:
+            yield previous, candidate
+        previous = candidate
+    if previous:
+        yield previous, None
+
+
+def _is_another(candidate: _Candidate, after: _Candidate, text: str, *, ahead: bool) -> bool:
+    """Return whether an adjacent date is another day than a bare one before it."""
+    if after.is_bare or after.days == candidate.days:
+        return False
+    if not ahead and (candidate.is_number or after.scope is None):
+        return False
+    return _ADJACENT.fullmatch(text, candidate.end, after.begin) is not None
 
 
 def _agrees(candidate: _Candidate, scope: Span | None, *, ahead: bool) -> bool:
@@ -158,12 +182,13 @@ def _find_candidates(text: str, context: DateContext, language: ModuleType) -> I
     """Yield days and ranges from left to right; two days joined by a separator are a range."""
     start = 0
     previous: _Candidate | None = None
-    while candidate := _next_candidate(text, start, context, language):
+    matches = _FirstMatches(text, context, language)
+    while candidate := matches.next(start):
         if context.ahead and language.SINCE.search(text, 0, candidate.begin):
             backwards = replace(context, ahead=False)
-            candidate = _next_candidate(text, candidate.begin, backwards, language) or candidate
+            candidate = _match_at(text, candidate.begin, backwards, language) or candidate
         if previous and language.LIST.fullmatch(text, previous.end, candidate.begin):
-            candidate = _continue_list(text, previous, candidate, context, language)
+            candidate = _continue_list(text, previous, candidate, context)
         candidate = _relative_day(text, candidate, context, language)
         joined = _join_range(text, candidate, context, language) if candidate.is_day else None
         result = joined or _since_range(text, candidate, context.today, language) or candidate
@@ -172,19 +197,17 @@ def _find_candidates(text: str, context: DateContext, language: ModuleType) -> I
 
 
 def _continue_list(
-    text: str,
-    previous: _Candidate,
-    candidate: _Candidate,
-    context: DateContext,
-    language: ModuleType,
+    text: str, previous: _Candidate, candidate: _Candidate, context: DateContext
 ) -> _Candidate:
     """Return a day number in the month of the day before it in a list: "3 May and the 5th"."""
     is_in_month = previous.is_day and previous.scope is not None and _is_month(previous.scope)
-    if not candidate.is_number or (previous.is_certain and not is_in_month):
+    rule = candidate.rule
+    if rule is None or not rule.is_number or (previous.is_certain and not is_in_month):
         return candidate
+    match = rule.pattern.match(text, candidate.begin)
     of_month = replace(context, after=previous.days[1])
-    found = _next_candidate(text, candidate.begin, of_month, language) or candidate
-    is_certain = previous.is_certain and found.is_certain and found.begin == candidate.begin
+    found = (match and _candidate(rule, match, of_month)) or candidate
+    is_certain = previous.is_certain and found.is_certain
     return replace(found, scope=previous.scope, is_bare=False, is_certain=is_certain)
 
 
@@ -209,39 +232,57 @@ def _relative_day(
     return replace(candidate, begin=begin, end=end, days=days, is_certain=is_certain)
 
 
-def _next_candidate(
-    text: str, start: int, context: DateContext, language: ModuleType
-) -> _Candidate | None:
-    """Return the first match from `start` on; of those that begin there, the longest."""
-    first_matches = (
-        _first_match(rule, text, start, context)
-        for rule in language.RULES
-        if rule.applies_to(context)
-    )
-    return min(
-        (candidate for candidate in first_matches if candidate),
-        key=lambda candidate: (candidate.begin, -candidate.end),
-        default=None,
-    )
+class _FirstMatches:
+    """The first match of each rule, searched again only when it is passed."""
+
+    def __init__(self, text: str, context: DateContext, language: ModuleType) -> None:
+        """Search from the beginning."""
+        self._text = text
+        self._context = context
+        rules = [rule for rule in language.RULES if rule.applies_to(context)]
+        self._found = {rule: _first_match(rule, text, 0, context) for rule in rules}
+
+    def next(self, start: int) -> _Candidate | None:
+        """Return the first match from `start` on; of those that begin there, the longest."""
+        for rule, found in self._found.items():
+            if found and found.begin < start:
+                self._found[rule] = _first_match(rule, self._text, start, self._context)
+        return min(
+            filter(None, self._found.values()),
+            key=lambda candidate: (candidate.begin, -candidate.end),
+            default=None,
+        )
 
 
 def _first_match(rule: DateRule, text: str, start: int, context: DateContext) -> _Candidate | None:
-    for match in rule.pattern.finditer(text, start):
-        if not rule.fits(match):
-            continue
-        days = _resolve(rule, match, context)
-        if days or rule.blocks:
-            return _Candidate(
-                begin=match.start(),
-                end=match.end(),
-                days=days or (context.today, context.today),
-                is_day=rule.is_day and rule.is_told and days is not None,
-                is_bare=rule.is_bare,
-                is_number=rule.pattern.groupindex.keys() - {"on"} == {"day"},
-                scope=rule.scope(days),
-                is_certain=rule.is_told and days is not None,
-            )
-    return None
+    candidates = (_candidate(rule, match, context) for match in rule.pattern.finditer(text, start))
+    return next(filter(None, candidates), None)
+
+
+def _match_at(
+    text: str, begin: int, context: DateContext, language: ModuleType
+) -> _Candidate | None:
+    """Return the longest match that begins at a place."""
+    rules = [rule for rule in language.RULES if rule.applies_to(context)]
+    matches = ((rule, rule.pattern.match(text, begin)) for rule in rules)
+    candidates = (_candidate(rule, match, context) for rule, match in matches if match)
+    return max(filter(None, candidates), key=lambda candidate: candidate.end, default=None)
+
+
+def _candidate(rule: DateRule, match: re.Match[str], context: DateContext) -> _Candidate | None:
+    days = _resolve(rule, match, context) if rule.fits(match) else None
+    if days is None and not (rule.blocks and rule.fits(match)):
+        return None
+    return _Candidate(
+        begin=match.start(),
+        end=match.end(),
+        days=days or (context.today, context.today),
+        is_day=rule.is_day and rule.is_told and days is not None,
+        rule=rule,
+        is_bare=rule.is_bare,
+        scope=rule.scope(days),
+        is_certain=rule.is_told and days is not None,
+    )
 
 
 def _resolve(rule: DateRule, match: re.Match[str], context: DateContext) -> Span | None:
@@ -264,7 +305,7 @@ def _join_range(
     separator = language.SEPARATOR.match(text, first.end)
     if not separator or (separator["part"] and not context.ahead):
         return None
-    if separator["to"] == "and" and not text[: first.begin].endswith("between "):
+    if separator["to"] == "and" and not text.endswith("between ", 0, first.begin):
         return None
     start = first.days[0]
     ends = _find_range_ends(text, separator.end(), replace(context, start=start), language)
@@ -331,8 +372,8 @@ def _may_have_begun(
 ) -> bool:
     """Return whether a range may have begun before today: "June 20 to 25", on the 22nd."""
     start, last = joined.days
-    past = _next_candidate(text, joined.begin, replace(context, ahead=False), language)
-    if past is None or past.begin != joined.begin:
+    past = _match_at(text, joined.begin, replace(context, ahead=False), language)
+    if past is None:
         return False
     return past.days[0] < context.today <= last - (start - past.days[0])
 

@@ -35,6 +35,9 @@ MAX_PLAN = 92 * DAY
 _MAX_DAYS = 3_660
 """Largest distance from today (ten years); a larger number does not mention a day."""
 
+_NEAR = 200
+"""How many characters before a match are searched for words that change its meaning."""
+
 NIGHT_HOURS = (18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4)
 TONIGHT_HOURS = (17, 18, 19, 20, 21, 22, 23, 0)
 """The hours that "night" and "tonight" may mean."""
@@ -88,6 +91,11 @@ class DateRule:
     not_after: re.Pattern[str] | None = None
     not_before: re.Pattern[str] | None = None
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a day number without a month."""
+        return self.pattern.groupindex.keys() - {"on"} == {"day"}
+
     def scope(self, days: Span | None) -> Span | None:
         """Return the week or month that it names, to which a bare day after it may belong."""
         groups = self.pattern.groupindex
@@ -105,7 +113,8 @@ class DateRule:
     def fits(self, match: re.Match[str]) -> bool:
         """Return False if the surrounding text turns the match into another day, or none."""
         text = match.string
-        is_after = self.not_after and self.not_after.search(text, 0, match.start())
+        begin = match.start()
+        is_after = self.not_after and self.not_after.search(text, max(begin - _NEAR, 0), begin)
         is_before = self.not_before and self.not_before.match(text, match.end())
         return not (is_after or is_before)
 
