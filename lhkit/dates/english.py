@@ -11,6 +11,7 @@ from lhkit.dates.rules import (
     DayNames,
     Resolver,
     Span,
+    any_of,
     date_of_year,
     date_without_year,
     day_in_month,
@@ -66,18 +67,22 @@ _NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
 _OFTEN = re.compile(r"\b(?:once|twice|times|\w*day) $")
 _HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
 """Precedes a frequency or duration: "for a week from today"."""
+_MODIFIERS = any_of(r"""
+    good black easter ash cyber palm shrove maundy holy giving whit super fat casual
+    first second third fourth fifth last penultimate final \d(?:st|nd|rd|th)
+    coming upcoming following next previous preceding prior past other another alternate
+    every each any some a that which same certain random nearest closest typical usual
+""")
 _SHIFTED_BEFORE = re.compile(
-    r"\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat|casual"
-    r"|first|second|third|fourth|fifth|last|penultimate|final|\d(?:st|nd|rd|th)"
-    r"|coming|upcoming|following|next|previous|preceding|prior|past|other|another|alternate"
-    r"|every|each|any|some|a|that|which|same|certain|random|nearest|closest|typical|usual) $"
+    rf"\b{_MODIFIERS} $|(?:^|[^\w\s] ?|\b(?:on|but) )one $"
     r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
-    r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$|(?:^|[^\w\s] ?|\b(?:on|but) )one $"
+    r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$"
 )
 """Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
-    r",? (?:after (?:next|this|that)\b|before last|next\b|the following|of\b|in (?:an?|one|two|three|four|\d+) weeks?\b|week\b"
-    r"|fortnight\b|the week (?:after|before|of)|(?:morning|afternoon|evening|night)s\b)"
+    r"-ish|,? (?:after (?:next|this|that)\b|before last|next\b|the following|of\b|week\b"
+    r"|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b|the week (?:after|before|of)"
+    r"|(?:morning|afternoon|evening|night)s\b)"
 )
 _CLAUSE_ENDS = (
     r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till|through)\b))"
@@ -88,17 +93,19 @@ _SPAN_ENDS = (
     r"(?!(?:[:.,/–-]| or )?\d)"
 )
 """Follows "to the 25th", but not "to 25 km" or "to 6:30"."""
-_AFTER_NUMBER = (
-    rf"(?:{_CLAUSE_ENDS}|(?=\s*[^\w\s]| (?:i|you|he|she|we|they|it|that|this|my|the|as|was|were|did|does|has|had"
-    r"|have|should|would|could|can|will|too|also|please|pls|ty|thanks?|already|so|but|because|while|when|if"
-    r"|though|then|again|since|only|not|yet|shows?|says?|looks?|whether|are|am|just|instead|now|no|anyway|be|been"
-    r"|got|gets|is|isn't|wasn't|didn't|doesn't|still|both|all|even|really|maybe|actually|here|there|me|into)\b))"
-)
+_FUNCTION_WORDS = any_of("""
+    i you he she we they it that this my the as was were did does has had have should would could
+    can will too also please pls ty thanks? already so but because while when if though then again
+    since only not yet shows? says? looks? whether are am just instead now no anyway be been got
+    gets is isn't wasn't didn't doesn't still both all even really maybe actually here there me into
+""")
+_AFTER_NUMBER = rf"(?:{_CLAUSE_ENDS}|(?=\s*[^\w\s]| {_FUNCTION_WORDS}\b))"
 """Follows "the 3rd" as a date when looking back."""
-_NOT_A_DATE = (
-    r"(?!\s?(?:%|x\b|(?:times?|miles?|kms?|k|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|steps|reps"
-    r"|sets|pages|people|percent|dollars|pounds|kilos?|kg|ml|cups|glasses|bottles|points|laps|more)\b))"
-)
+_COUNTABLE = any_of("""
+    times? miles? kms? k minutes? mins? hours? hrs? days? weeks? months? years? steps reps sets
+    pages people percent dollars pounds kilos? kg ml cups glasses bottles points laps more
+""")
+_NOT_A_DATE = rf"(?!\s?(?:%|x\b|{_COUNTABLE}\b))"
 """Follows the number after a month, but not "you can march 10 miles"."""
 _NAMED_DAY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
@@ -229,7 +236,8 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
 _NUMBER_AFTER = re.compile(rf",? (?:the )?{_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
 _WEEKDAY_BEFORE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
 _OF_A_MONTH = re.compile(
-    rf",? (?:(?:of|in|during) )?(?:(?:the )?(?:next|last|following|previous) month\b|{_MONTH_NAMES})"
+    r",? (?:(?:of|in|during) )?"
+    rf"(?:(?:the )?(?:next|last|following|previous) month\b|{_MONTH_NAMES})"
     rf"| (?:{'|'.join(_WEEKDAYS)})\b"
 )
 
@@ -415,14 +423,17 @@ LIST = re.compile(r"\s*(?:,|&|\+)?\s*(?:and|or|then|also)?\s*(?:on )?")
 """Joins the days of a list, which share the month of the first one."""
 
 _RELATIVE = re.compile(
-    rf"\b(?:(?P<one>(?:the |a )?day(?= [bap])|(?:the|an?) (?:night|evening|eve|week|fortnight|month))"
+    r"\b(?:(?P<one>(?:the |a )?day(?= [bap])"
+    r"|(?:the|an?) (?:night|evening|eve|week|fortnight|month))"
     rf"|(?P<count>\d{{1,4}}|{'|'.join(_NUMBERS[1:])}) (?P<unit>days?|weeks?|fortnights?|months?))"
     r" (?P<side>before|prior to|after|following|from|of)(?: the)? $"
     r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
 )
-_HEDGE = re.compile(
-    r"\b(?:first|second|third|\d(?:st|nd|rd|th)|next|other|the|within|for|every|least|most|than|to|or|until|till|about|around|last|past) $"
-)
+_HEDGES = any_of(r"""
+    first second third \d(?:st|nd|rd|th) next other the within for every least most than to or
+    until till about around last past
+""")
+_HEDGE = re.compile(rf"\b{_HEDGES} $")
 
 
 def find_relative(text: str, begin: int, end: int, *, ahead: bool) -> tuple[int, int, int] | None:

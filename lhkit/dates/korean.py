@@ -9,6 +9,7 @@ from lhkit.dates.rules import (
     DayNames,
     Resolver,
     Span,
+    any_of,
     date_of_year,
     date_without_year,
     day_in_month,
@@ -119,10 +120,12 @@ _MONTH = (
 )
 _BEGINS = r"(?<![^\s,.!?]\s)(?<![^\s,.!?])"
 _WHOLE = r"(?<![가-힣\d.~,-])(?<![년월주달]\s)"
-_EVENT = (
-    r"(?:[가-힣][일날]|[혼업학]식|시험|회의|여행|출발|수술|약속|추석|설|수능|결혼|출산|입학|졸업|입원|퇴원|출시|오픈|디데이|크리스마스|성탄절|행사|발표|면접|이사|개강|방학"
-    r"|공연|휴가|명절|대회|출근|유통기한|그로부터)\s*(?:의\s*)?$"
-)
+_EVENTS = any_of(r"""
+    [가-힣][일날] [혼업학]식 시험 회의 여행 출발 수술 약속 추석 설 수능 결혼 출산 입학 졸업 입원
+    퇴원 출시 오픈 디데이 크리스마스 성탄절 행사 발표 면접 이사 개강 방학 공연 휴가 명절 대회 출근
+    유통기한 그로부터
+""")
+_EVENT = rf"{_EVENTS}\s*(?:의\s*)?$"
 """Precedes a count from the day of an event: "회의 이틀 전"."""
 _FROM_NOW = re.compile(rf"(?:욜|\d일|일에서|모레|부터|기한|생신|그로| 지|날|고)\s*$|{_EVENT}")
 """Precedes a count that starts from another day: "금요일 이틀 뒤"."""
@@ -137,11 +140,15 @@ _FROM_ANOTHER = re.compile(r"(?<!오늘)(?<!내일)(?<!모레)(?<!뒤)(?<!후)�
 """A day that the following count may start from."""
 _FINAL_N = "".join(map(chr, range(ord("간"), ord("힣") + 1, 28))).replace("번", "")
 """Syllables that end in ㄴ, like a verb before "다음" (after): "확인한 다음 월요일에"."""
+_MODIFIERS = any_of(rf"""
+    [째번매격] 마지막 (?<![{_FINAL_N}]\s)다음 담 지난 재의 블랙 던 지나[고서]
+    (?:전|다음\s?|이튿)날
+    (?<![가-힣])(?:첫|막|그|저|다른|어느|어떤|무슨|아무|성|[올갈할될온간]|[이직]?[전후]|뒤)
+    (?:[오쉬하되없]|[^가-힣]있|끝나|지나)는 [아다]올 [연월주년달]\s?[초말] [초중하]순
+""")
+_UNKNOWN_WEEKS = any_of(r"다음 담 그 [이저]번 [차내익전후명\d일이삼두세몇]")
 _MODIFIED = re.compile(
-    rf"(?:[째번매격]|마지막|(?<![{_FINAL_N}] )다음|담|지난|(?:[오쉬하되없]|[^가-힣]있|끝나|지나)는|[아다]올|던"
-    r"|(?<![가-힣])(?:첫|막|그|저|다른|어느|어떤|무슨|아무|성|[올갈할될온간]|[이직]?[전후]|뒤)|지나[고서]|(?:전|다음\s?|이튿)날"
-    r"|재의|블랙|[연월주년달]\s?[초말]|[초중하]순)\s*(?:주\s*)?(?:의\s*)?$"
-    r"|(?:다음|담|그|[이저]번|[차내익전후명\d일이삼두세몇])\s*주\s*(?:의\s*)?$|[주일달]\s*[뒤후]\s*$"
+    rf"{_MODIFIERS}\s*(?:주\s*)?(?:의\s*)?$|{_UNKNOWN_WEEKS}\s*주\s*(?:의\s*)?$|[주일달]\s*[뒤후]\s*$"
     rf"|[월년]\s*(?:에|의)?\s*$|(?<![가-힣\d])[{_WEEKDAYS}]\s*[~–-]\s*$"
 )
 """Precedes a weekday of a week that the rules do not resolve."""
@@ -152,34 +159,41 @@ _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
 _ON = rf"(?:\s*(?P<on>[{_WEEKDAYS}])요일)?"
 """The weekday of a date, which must be the right one."""
 _NO_WEEK = re.compile(r"스|문|제|방|차|류|식|먹|인|민|유|머|걱|전자|택")
-_CHALLENGES = (
-    r"챌|습관|도전|프로[젝그]|플랜|코스|캠프|미션|완성|트레이닝|무료|체험|단식|계획|목표|루틴|과정|여행|휴가"
-    r"|적금|할부|패키지|분량|간격|주기|소요|배송|숙성|발효|복용|투약|구독|이용권|정기권"
-)
-_NOT_A_DATE = (
-    r"(?!\s*(?:간|동안|전(?!날)|째|치|만|정도|이나|씩|짜리|연속|내내|내[로에]|내(?![가-힣])|분|뒤|후|이[상하내후전]|했|한"
-    r"|마다|쯤|가량|남짓|안[에으]|중에|중(?![가-힣])|남[았은을기]|지[나난났]|걸[려리린릴렸러]|더(?![가-힣])|이면|이라도"
-    r"|넘[게었]|(?:[은을]\s*)?쉬|을\s*(?:못|했|안|더|보|채|꼬)|은\s*(?:해야|걸[려리])|[가-힣]+량"
-    r"|\d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제)|1[가-힣]|에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례))"
-    r"|[차권장]|\s+차(?![가-힣를])|\s+차[인라입])"
-)
-"""Follows a day number, but not a number of days."""
+_CHALLENGES = any_of("""
+    챌 습관 도전 프로[젝그] 플랜 코스 캠프 미션 완성 트레이닝 무료 체험 단식 계획 목표 루틴 과정
+    여행 휴가 적금 할부 패키지 분량 간격 주기 소요 배송 숙성 발효 복용 투약 구독 이용권 정기권
+""")
+"""Nouns after a number of days: "30일 챌린지"."""
+_COUNTED = any_of(r"""
+    간 동안 전(?!날) 째 치 만 정도 이나 씩 짜리 연속 내내 내[로에] 내(?![가-힣]) 분 뒤 후
+    이[상하내후전] 했 한 마다 쯤 가량 남짓 안[에으] 중에 중(?![가-힣]) 남[았은을기] 지[나난났]
+    걸[려리린릴렸러] 더(?![가-힣]) 이면 이라도 넘[게었] 까지만 (?:[은을]\s*)?쉬
+    을\s*(?:못|했|안|더|보|채|꼬) 은\s*(?:해야|걸[려리]) 에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례)
+    [가-힣]+량 \d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제) 1[가-힣]
+""")
+_NOT_A_DATE = rf"(?!\s*{_COUNTED}|[차권장]|\s+차(?![가-힣를])|\s+차[인라입])"
+"""Does not follow a number of days: "3일 동안", "21일차"."""
+_PLANNED = any_of(r"시작할 시작하[자고려] 도전 해\s?볼 챌린지 프로젝트 캠프")
 _NUMBERED = (
     rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}"
-    rf"(?!\s*(?:의\s*)?(?:{_CHALLENGES})|\s+[가-힣][^.!?]*(?:시작할|시작하[자고려]|도전|해\s?볼))"
+    rf"(?!\s*(?:의\s*)?{_CHALLENGES}|\s+[가-힣][^.!?]*{_PLANNED})"
 )
-_MARKED = (
-    r"[,.!?)]|$|에(?!\s*한)|까지|부터|이?랑|하고|[와과인]|날|이[고에야]|은|는|도|의|자|오전|오후|아침|저녁|밤|낮|새벽|점심"
-    r"|\d{1,2}(?:시|:)|전날|다음\s?날|이튿날|(?:하루|이틀|사흘|나흘)\s*[전뒤후]"
-)
-_NO_PLAN = rf"(?!\s*(?:미뤄|연장|당겨|걸|로|(?:의\s*)?(?:{_CHALLENGES})))"
-_MARKED_DATE = rf"(?=\s*(?:{_MARKED})){_NO_PLAN}"
-_AS_A_DATE = rf"(?=\s*(?:{_MARKED}|[가-힣]{{2}})){_NO_PLAN}"
-_HOW_MANY = re.compile(
-    r"(?:박|주|휴가|후|연차|하루|냉장|냉동|부터|지난|[씩당]|\d\s*[회번포알정]|(?<![가-힣])지|[\d-]일?\s*[~–-]"
-    r"|출장|입원|생후|평균|\bd-|(?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안)"
-    r"|(?<![가-힣])(?:총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건|첫|처음|마지막))\s*$"
-)
+_MARKS = any_of(r"""
+    [,.!?)] $ 에(?!\s*한) 까지 부터 이?랑 하고 [와과인] 날 이[고에야] 은 는 도 의 자 오전 오후
+    아침 저녁 밤 낮 새벽 점심 \d{1,2}(?:시|:) 전날 다음\s?날 이튿날
+    (?:하루|이틀|사흘|나흘)\s*[전뒤후]
+""")
+_NO_PLAN = rf"(?!\s*(?:미뤄|연장|당겨|걸|로|(?:의\s*)?{_CHALLENGES}))"
+_MARKED = rf"(?=\s*{_MARKS}){_NO_PLAN}"
+"""Follows a date when planning."""
+_AS_A_DATE = rf"(?=\s*(?:{_MARKS}|[가-힣]{{2}})){_NO_PLAN}"
+_BEFORE_COUNTS = any_of(r"""
+    박 주 휴가 후 연차 하루 냉장 냉동 부터 지난 출장 입원 생후 평균 \bd- [씩당] \d\s*[회번포알정]
+    [한두세네]\s?번 (?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안)
+    [\d-]일?\s*[~–-]
+    (?<![가-힣])(?:지|총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건|첫|처음|마지막)
+""")
+_HOW_MANY = re.compile(rf"{_BEFORE_COUNTS}\s*$")
 """Precedes a number of days, not a date: "2박 3일"."""
 _NUMBER_OF_DAYS = re.compile(rf"{_HOW_MANY.pattern}|월\s*$")
 _TO_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])\s*[~–-]\s*(?P<until>[{_WEEKDAYS}])(?:요일|욜)"
@@ -232,7 +246,7 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
         first, last = month_span(context.today, _MONTHS[named["month"]])
         return days if days and first <= days[0] <= last else None
     if of_year := _MONTH_OF_YEAR.search(match.string, 0, match.start()):
-        is_marked = re.compile(_MARKED_DATE).match(match.string, match.end())
+        is_marked = re.compile(_MARKED).match(match.string, match.end())
         number = int(match["day"])
         return date_without_year(context, int(of_year["of"]), number) if is_marked else None
     return days
@@ -262,8 +276,10 @@ _DATE = r"(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})"
 _DAY = rf"(?P<day>\d{{1,2}})\s*일{_ON}"
 _IN = r"(?:에는|에|엔|은|의|,)\s*"
 _A_YEAR = r"내년|후년|작년|지난해|(?<!\d)\d{4}\s*년"
+_PARTS = any_of(rf"아침 점심 저녁 밤 오전 오후 새벽 낮 까지 부터 \d{{1,2}}시 [{_WEEKDAYS}]요일")
 _OTHER_YEAR = re.compile(
-    rf"(?:매년|해마다|(?:그|이듬|다음|새)\s?해|\d\s*년도?)(?:에는|에|엔|의|은|도|,)?\s*$|(?:{_A_YEAR})[^.!?월]*$|음력[^.!?]*$"
+    rf"(?:매년|해마다|(?:그|이듬|다음|새)\s?해|\d\s*년도?)(?:에는|에|엔|의|은|도|,)?\s*$"
+    rf"|(?:{_A_YEAR})[^.!?월]*$|음력[^.!?]*$"
 )
 """Precedes a date of a year that the rules do not resolve."""
 
@@ -273,11 +289,8 @@ RULES = (
         rf"(?<![그엊])(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}",
         _NAMES.named_day,
     ),
-    _rule(
-        r"(?<![가-힣])(?P<near>(?:작일|명일)(?=\s|[에의까부은도,.!?]|$)"
-        rf"|낼(?=\s*(?:아침|점심|저녁|밤|오전|오후|새벽|낮|까지|부터|\d{{1,2}}시|[{_WEEKDAYS}]요일))){_NAMED}",
-        _NAMES.named_day,
-    ),
+    _rule(rf"(?<![가-힣])(?P<near>작일|명일)(?=\s|[에의까부은도,.!?]|$){_NAMED}", _NAMES.named_day),
+    _rule(rf"(?<![가-힣])(?P<near>낼)(?=\s*{_PARTS}){_NAMED}", _NAMES.named_day),
     _rule(
         rf"(?<!그 )(?<!그보다 ){_COUNT}{_AGO}",
         _NAMES.days_ago,
@@ -311,7 +324,7 @@ RULES = (
     _rule(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_MODIFIED),
     _rule(rf"{_DATE}\s*일{_ON}(?!\s*\(?음력)", _date, blocks=True, not_after=_OTHER_YEAR),
     _rule(
-        rf"(?P<month>\d{{1,2}})\s*월{_IN}{_DAY}{_NOT_A_DATE}{_MARKED_DATE}",
+        rf"(?P<month>\d{{1,2}})\s*월{_IN}{_DAY}{_NOT_A_DATE}{_MARKED}",
         _date,
         ahead=True,
         blocks=True,
@@ -359,7 +372,7 @@ RULES = (
         for month, ahead in ((rf"(?=다?다음|[담내]달){_MONTH}", None), (_MONTH, True))
         for pattern in (
             rf"{month}\s*(?:의\s*)?{_DAY}{_NOT_A_DATE}",
-            rf"{month}{_IN}{_DAY}{_NOT_A_DATE}{_MARKED_DATE}",
+            rf"{month}{_IN}{_DAY}{_NOT_A_DATE}{_MARKED}",
         )
     ),
     _rule(
@@ -370,7 +383,7 @@ RULES = (
     _rule(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", resolve_month_and_day),
     _rule(_NUMBERED, _numbered, ahead=False, is_bare=True, blocks=True, not_after=_NUMBER_OF_DAYS),
     _rule(
-        rf"{_NUMBERED}{_MARKED_DATE}",
+        rf"{_NUMBERED}{_MARKED}",
         _numbered,
         ahead=True,
         is_bare=True,

@@ -28,6 +28,11 @@ def lower_ascii(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
+def any_of(patterns: str) -> str:
+    """Return a group that matches any of some patterns, written with spaces between them."""
+    return rf"(?:{'|'.join(patterns.split())})"
+
+
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
 MAX_PLAN = 92 * DAY
