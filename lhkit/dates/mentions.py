@@ -202,8 +202,11 @@ def _continue_list(
     """Return a day number in the month of the day before it in a list: "3 May and the 5th"."""
     is_in_month = previous.is_day and previous.scope is not None and _is_month(previous.scope)
     rule = candidate.rule
-    if rule is None or not rule.is_number or (previous.is_certain and not is_in_month):
+    if rule is None or not rule.is_number:
         return candidate
+    if previous.is_certain and not is_in_month:
+        is_later = not previous.is_number or previous.days[1] < candidate.days[0]
+        return replace(candidate, is_certain=candidate.is_certain and is_later)
     match = rule.pattern.match(text, candidate.begin)
     of_month = replace(context, after=previous.days[1])
     found = (match and _candidate(rule, match, of_month)) or candidate
