@@ -80,7 +80,7 @@ _SHIFTED_BEFORE = re.compile(
 )
 """Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
-    r"-ish|,? (?:after (?:next|this|that)\b|before last|next\b|the following|of\b|week\b"
+    r"-ish|,? (?:after (?:next|this|that)\b|before last|last\b|next\b|gone\b|coming\b|the following|of\b|week\b"
     r"|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b|the week (?:after|before|of)"
     r"|(?:morning|afternoon|evening|night)s\b)"
 )
@@ -260,13 +260,7 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 
 RULES = (
-    _rule(_NAMED_DAY, _NAMES.named_day, ahead=False),
-    _rule(
-        _NAMED_DAY,
-        _NAMES.named_day,
-        ahead=True,
-        not_before=re.compile(r" week\b"),
-    ),
+    _rule(_NAMED_DAY, _NAMES.named_day, not_before=re.compile(r" week\b")),
     _rule(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.days_ago),
     _rule(
         rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
@@ -393,6 +387,7 @@ RULES = (
         r"(?: (?:including|counting) today)?)",
         _NAMES.recent_days,
         is_day=False,
+        not_before=re.compile(r" (?:of|before|after)\b"),
     ),
     _rule(
         r"(?P<count>)(?:the past|(?:over|in|for|during) the last) (?P<unit>week)"

@@ -139,11 +139,15 @@ def _drop_shifted(
     ("Friday, July 3").
     """
     scope: Span | None = None
+    before: _Candidate | None = None
     for candidate, after in _with_next(candidates):
-        is_another = after is not None and _is_another(candidate, after, text, ahead=ahead)
+        is_another = any(
+            _is_another(candidate, date_, text, ahead=ahead) for date_ in (before, after) if date_
+        )
         if not (candidate.is_bare and (is_another or not _agrees(candidate, scope, ahead=ahead))):
             yield candidate
         scope = candidate.scope or scope
+        before = candidate
 
 
 def _with_next(
@@ -158,13 +162,14 @@ def _with_next(
         yield previous, None
 
 
-def _is_another(candidate: _Candidate, after: _Candidate, text: str, *, ahead: bool) -> bool:
-    """Return whether an adjacent date is another day than a bare one before it."""
-    if after.is_bare or after.days == candidate.days:
+def _is_another(candidate: _Candidate, other: _Candidate, text: str, *, ahead: bool) -> bool:
+    """Return whether an adjacent date is another day than a bare one."""
+    if other.is_bare or other.days == candidate.days:
         return False
-    if not ahead and (candidate.is_number or after.scope is None):
+    if not ahead and (candidate.is_number or other.scope is None):
         return False
-    return _ADJACENT.fullmatch(text, candidate.end, after.begin) is not None
+    first, last = sorted((candidate, other), key=lambda date_: date_.begin)
+    return _ADJACENT.fullmatch(text, first.end, last.begin) is not None
 
 
 def _agrees(candidate: _Candidate, scope: Span | None, *, ahead: bool) -> bool:
@@ -187,8 +192,8 @@ def _find_candidates(text: str, context: DateContext, language: ModuleType) -> I
         if context.ahead and language.SINCE.search(text, 0, candidate.begin):
             backwards = replace(context, ahead=False)
             candidate = _match_at(text, candidate.begin, backwards, language) or candidate
-        if previous and language.LIST.fullmatch(text, previous.end, candidate.begin):
-            candidate = _continue_list(text, previous, candidate, context)
+        if previous and candidate.is_bare:
+            candidate = _continue_list(text, previous, candidate, context, language)
         candidate = _relative_day(text, candidate, context, language)
         joined = _join_range(text, candidate, context, language) if candidate.is_day else None
         result = joined or _since_range(text, candidate, context.today, language) or candidate
@@ -197,21 +202,32 @@ def _find_candidates(text: str, context: DateContext, language: ModuleType) -> I
 
 
 def _continue_list(
-    text: str, previous: _Candidate, candidate: _Candidate, context: DateContext
+    text: str,
+    previous: _Candidate,
+    candidate: _Candidate,
+    context: DateContext,
+    language: ModuleType,
 ) -> _Candidate:
-    """Return a day number in the month of the day before it in a list: "3 May and the 5th"."""
-    is_in_month = previous.is_day and previous.scope is not None and _is_month(previous.scope)
-    rule = candidate.rule
-    if rule is None or not rule.is_number:
+    """Return a bare day as it is after another one in a list or range.
+
+    A day number is one of the month before it ("3 May and the 5th"). After an uncertain day, the
+    others are uncertain too ("every Monday to Friday").
+    """
+    between = (previous.end, candidate.begin)
+    is_list = language.LIST.fullmatch(text, *between)
+    if not is_list and not language.SEPARATOR.fullmatch(text, *between):
         return candidate
-    if previous.is_certain and not is_in_month:
+    if not previous.is_certain:
+        return replace(candidate, is_certain=False)
+    if not is_list or candidate.rule is None or not candidate.is_number:
+        return candidate
+    if not (previous.is_day and previous.scope and _is_month(previous.scope)):
         is_later = not previous.is_number or previous.days[1] < candidate.days[0]
         return replace(candidate, is_certain=candidate.is_certain and is_later)
-    match = rule.pattern.match(text, candidate.begin)
+    match = candidate.rule.pattern.match(text, candidate.begin)
     of_month = replace(context, after=previous.days[1])
-    found = (match and _candidate(rule, match, of_month)) or candidate
-    is_certain = previous.is_certain and found.is_certain
-    return replace(found, scope=previous.scope, is_bare=False, is_certain=is_certain)
+    found = (match and _candidate(candidate.rule, match, of_month)) or candidate
+    return replace(found, scope=previous.scope, is_bare=False)
 
 
 def _relative_day(
@@ -273,8 +289,9 @@ def _match_at(
 
 
 def _candidate(rule: DateRule, match: re.Match[str], context: DateContext) -> _Candidate | None:
-    days = _resolve(rule, match, context) if rule.fits(match) else None
-    if days is None and not (rule.blocks and rule.fits(match)):
+    fits = rule.fits(match)
+    days = _resolve(rule, match, context) if fits else None
+    if days is None and not (rule.blocks if fits else rule.is_bare):
         return None
     return _Candidate(
         begin=match.start(),

@@ -42,6 +42,13 @@ UNKNOWN_WEEKS = """
     last but one Friday | the next Friday | Friday next | Friday fortnight | two Fridays ago
     Friday of the following week | a Friday in May | casual Friday | Friday 13th | on a Friday
 """
+RANGES_AND_LISTS_OF_THEM = """
+    매주 월요일부터 금요일까지 | 매주 월요일과 금요일 | 격주 월요일, 수요일 | 둘째 주 월요일~금요일
+    다음 다음 주 월요일부터 수요일까지 | 매달 5일부터 10일까지 | 매달 5일, 15일 | 1일 3회, 7일 복용
+    2월 30일부터 3일까지 | 음력 5월 5일부터 10일까지
+    every Monday to Friday | every Monday and Friday | the following Monday to Wednesday
+    the first Monday and Tuesday | the 30th of February to the 5th
+"""
 OTHER_MONTHS_AND_YEARS = """
     내년 가족 여행은 5월 5일 | 내후년 5월 5일 | 재내년 5월 5일 | 27년 5월 5일 | 그해 5월 5일
     다음 해 5월 5일 | 해마다 5월 5일 | 차월 5일 | 익월 5일 | 전월 5일 | 당월 5일 | 윤달 5일에
@@ -78,6 +85,7 @@ VAGUE_DAYS = """
         for kind in (
             NUMBERS_OF_DAYS,
             UNKNOWN_WEEKS,
+            RANGES_AND_LISTS_OF_THEM,
             OTHER_MONTHS_AND_YEARS,
             RELATIVE_DAYS,
             IMPOSSIBLE_DAYS,
