@@ -81,7 +81,8 @@ _SHIFTED_BEFORE = re.compile(
 """Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
     r"-ish|,? (?:after (?:next|this|that)\b|before last|(?:last|next|gone|coming|of|week)\b"
-    r"|the following|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b|the week (?:after|before|of)"
+    r"|the following|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b"
+    r"|the week (?:after|before|of)"
     r"|(?:morning|afternoon|evening|night)s\b)"
 )
 _CLAUSE_ENDS = (

@@ -1,6 +1,7 @@
 """Korean rules for mentions of days and date ranges."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from lhkit.dates.rules import (
@@ -132,7 +133,7 @@ _FROM_NOW = re.compile(rf"(?:욜|\d일|일에서|모레|부터|기한|생신|그
 _AGO = r"\s*전(?!\s*(?:그|같은|동일)|체|날|부(?!터)|화|달|혀|망|문|자|시)"
 _REMINDS = re.compile(r"까지|에?\s*(?:미리\s*)?(?:알|리마|깨|말해|끝)")
 _REMINDS_OF = re.compile(
-    r"에\s*(?:미리\s*)?(?:알려(?!\s?줬)|알람|리마인|깨워|말해)|까지\s*(?:끝|마|내|제출|해야)"
+    r"에\s*(?:미리\s*)?(?:알려(?!\s?줬)|알람|리마인|깨워|말해)|에?\s*(?:예약|신청|준비)(?![했한])|까지\s*(?:끝|마|내|제출|해야)"
 )
 _LATER = rf"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서)|\s*[{_WEEKDAYS}](?:요일|욜))"
 """Not "이틀 뒤로 미뤄 줘", which may count from the original day."""
@@ -165,17 +166,18 @@ _CHALLENGES = any_of("""
 """)
 """Nouns after a number of days: "30일 챌린지"."""
 _COUNTED = any_of(r"""
-    간 동안 전(?!날) 째 치 만 정도 이나 씩 짜리 연속 내내 내[로에] 내(?![가-힣]) 분 뒤 후
-    이[상하내후전] 했 한 마다 쯤 가량 남짓 안[에으] 중에 중(?![가-힣]) 남[았은을기] 지[나난났]
-    걸[려리린릴렸러] 더(?![가-힣]) 이면 이라도 넘[게었] 까지만 (?:[은을]\s*)?쉬
-    을\s*(?:못|했|안|더|보|채|꼬) 은\s*(?:해야|걸[려리]) 에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례)
-    [가-힣]+량 \d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제) 1[가-힣]
+    간 동안 전(?!날) 째 치 만 정도 이나 씩 짜리 연속 내내
+    내[로에] 내(?![가-힣]) 분 뒤 후 이[상하내후전] 했 한 마다 쯤 가량 남짓 안[에으] 중에
+    중(?![가-힣]) 남[았은을기] 지[나난났] 걸[려리린릴렸러] 더(?![가-힣]) 이면 이라도 넘[게었]
+    까지만 (?:[은을]\s*)?쉬 을\s*(?:못|했|안|더|보|채|꼬) 은\s*(?:해야|걸[려리])
+    에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례) [가-힣]+량
+    \d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제) 1[가-힣]
 """)
 _NOT_A_DATE = rf"(?!\s*{_COUNTED}|[차권장]|\s+차(?![가-힣를])|\s+차[인라입])"
 """Does not follow a number of days: "3일 동안", "21일차"."""
 _PLANNED = any_of(r"시작할 시작하[자고려] 도전 해\s?볼 챌린지 프로젝트 캠프")
 _NUMBERED = (
-    rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}"
+    rf"(?<![\d.월제])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}"
     rf"(?!\s*(?:의\s*)?{_CHALLENGES}|\s+[가-힣][^.!?]*{_PLANNED})"
 )
 _MARKS = any_of(r"""
@@ -187,10 +189,10 @@ _NO_PLAN = rf"(?!\s*(?:미뤄|연장|당겨|걸|로|(?:의\s*)?{_CHALLENGES}))"
 _MARKED = rf"(?=\s*{_MARKS}){_NO_PLAN}"
 """Follows a date when planning."""
 _AS_A_DATE = rf"(?=\s*(?:{_MARKS}|[가-힣]{{2}})){_NO_PLAN}"
-_BEFORE_COUNTS = any_of(r"""
-    박 주 휴가 후 연차 하루 냉장 냉동 부터 지난 출장 입원 생후 평균 \bd- [씩당] \d\s*[회번포알정]
-    [한두세네]\s?번 (?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안)
-    [\d-]일?\s*[~–-]
+_BEFORE_COUNTS = any_of(rf"""
+    박 주 [이요저]번 (?<!그)(?<![{_FINAL_N}]\s)다음 담 휴가 후 연차 하루 냉장 냉동 부터 지난 출장 입원
+    생후 평균 \bd- [씩당] \d\s*[회번포알정] [한두세네]\s?번
+    (?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안) [\d-]일?\s*[~–-]
     (?<![가-힣])(?:지|총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건|첫|처음|마지막)
 """)
 _HOW_MANY = re.compile(rf"{_BEFORE_COUNTS}\s*$")
@@ -252,6 +254,10 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
     return days
 
 
+def _coming_number(match: re.Match[str], context: DateContext) -> Span | None:
+    return resolve_day_number(match, replace(context, ahead=True))
+
+
 _MONTH_BEFORE = re.compile(rf"{_MONTH}\s*(?:의\s*)?$")
 _MONTH_OF_YEAR = re.compile(r"(?<!\d)(?P<of>\d{1,2})\s*월(?:에는|에|엔|은|의|,)\s*$")
 
@@ -274,6 +280,7 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 _DATE = r"(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})"
 _DAY = rf"(?P<day>\d{{1,2}})\s*일{_ON}"
+_COMING = r"(?:돌아오는|다가[오올]는?|(?<![가-힣])오는)"
 _IN = r"(?:에는|에|엔|은|의|,)\s*"
 _A_YEAR = r"내년|후년|작년|지난해|(?<!\d)\d{4}\s*년"
 _PARTS = any_of(rf"아침 점심 저녁 밤 오전 오후 새벽 낮 까지 부터 \d{{1,2}}시 [{_WEEKDAYS}]요일")
@@ -315,14 +322,20 @@ RULES = (
     _rule(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.previous_weekday, not_after=_MODIFIED),
     _rule(rf"(?P<which>[이요]번)\s*{_WEEKDAY}", _NAMES.this_weekday),
     _rule(
-        rf"(?:돌아오는|다가[오올]는?|(?<![가-힣])오는)\s*{_WEEKDAY}",
+        rf"{_COMING}\s*{_WEEKDAY}",
         _NAMES.coming_weekday,
         blocks=True,
     ),
+    _rule(rf"{_COMING}\s*(?P<day>\d{{1,2}})일{_NOT_A_DATE}", _coming_number, blocks=True),
     _rule(_WEEKDAY, _NAMES.weekday, is_bare=True, not_after=_MODIFIED),
     _rule(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
     _rule(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_MODIFIED),
-    _rule(rf"{_DATE}\s*일{_ON}(?!\s*\(?음력)", _date, blocks=True, not_after=_OTHER_YEAR),
+    _rule(
+        rf"{_DATE}\s*일{_ON}(?!\s*\(?음력|\s?(?:간(?![가-힣])|동안|째))",
+        _date,
+        blocks=True,
+        not_after=_OTHER_YEAR,
+    ),
     _rule(
         rf"(?P<month>\d{{1,2}})\s*월{_IN}{_DAY}{_NOT_A_DATE}{_MARKED}",
         _date,

@@ -26,7 +26,7 @@ NUMBERS_OF_DAYS = """
     생후 30일 | 입원 7일 | 주 5일 근무 | 주5일 출근 | 5일장에 갔어 | 일주일 중 3일은 쉬어
     3일이면 충분해 | 30일권 끊었어 | 15일간격 | 한 달에 10일 | 평균 3일 | 3~4일 걸려 | 3일만 쉬자
     3일 쉬고 싶어 | 1일1식 도전 | 1일 1만보 | 1일 권장량 | 2일 1회 | 이 약 하루 두 번 7일 먹으래
-    무료 반품은 7일까지만 된대 | 매달 첫 5일 | 10일 이후에 | the 5th day | the 5th time
+    무료 반품은 7일까지만 된대 | 제5일 | 5월 5일간 | 다음 15일 | 매달 첫 5일 | 10일 이후에 | the 5th day | the 5th time
     my 5th day | his 21st birthday | the 21st century | the 3rd one | we may 2 times
     can you march 10 miles | june 3 hours | take 2 of 3 days | day 5 of 30 | 7/10 would recommend
     I rate it 8/10 | my mood was 7/10 | 3/4 done | 1/2 day | 24/7
@@ -135,6 +135,7 @@ def test_find_dates_ignores_uncertain_days(text: str, *, ahead: bool) -> None:
         # a day that a month lacks is not looked for in another month
         ("31일까지", ["2026-03-31"], []),
         ("말일까지", ["2026-03-31"], []),
+        ("다가오는 15일", ["2026-03-15"], ["2026-03-15"]),
         ("낼부터", ["2026-03-05"], ["2026-03-05"]),
         ("그제", ["2026-03-02"], ["2026-03-02"]),
         ("확인한 다음 화요일에 넣어 줘", ["2026-03-10"], ["2026-03-03"]),
