@@ -382,7 +382,12 @@ RULES = (
     _rule(r"(?P<month>this|last) month", _named_month, is_day=False),
     _rule(r"(?P<month>next) month", _named_month, is_day=False, ahead=True),
     _rule(r"(?P<month>next|following|previous) month", resolve_nothing, blocks=True, ahead=False),
-    _rule(rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}", _month_alone, is_day=False, is_told=False),
+    _rule(
+        rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}(?!\s+(?:the )?\d)",
+        _month_alone,
+        is_day=False,
+        is_told=False,
+    ),
     _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",

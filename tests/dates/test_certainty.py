@@ -26,10 +26,10 @@ NUMBERS_OF_DAYS = """
     생후 30일 | 입원 7일 | 주 5일 근무 | 주5일 출근 | 5일장에 갔어 | 일주일 중 3일은 쉬어
     3일이면 충분해 | 30일권 끊었어 | 15일간격 | 한 달에 10일 | 평균 3일 | 3~4일 걸려 | 3일만 쉬자
     3일 쉬고 싶어 | 1일1식 도전 | 1일 1만보 | 1일 권장량 | 2일 1회 | 이 약 하루 두 번 7일 먹으래
-    무료 반품은 7일까지만 된대 | 제5일 | 5월 5일간 | 다음 15일 | 매달 첫 5일 | 10일 이후에 | the 5th day | the 5th time
-    my 5th day | his 21st birthday | the 21st century | the 3rd one | we may 2 times
-    can you march 10 miles | june 3 hours | take 2 of 3 days | day 5 of 30 | 7/10 would recommend
-    I rate it 8/10 | my mood was 7/10 | 3/4 done | 1/2 day | 24/7
+    무료 반품은 7일까지만 된대 | 제5일 | 5월 5일간 | 다음 15일 | 매달 첫 5일 | 10일 이후에
+    the 5th day | the 5th time | my 5th day | his 21st birthday | the 21st century | the 3rd one
+    we may 2 times | can you march 10 miles | june 3 hours | take 2 of 3 days | day 5 of 30
+    7/10 would recommend | I rate it 8/10 | my mood was 7/10 | 3/4 done | 1/2 day | 24/7
 """
 UNKNOWN_WEEKS = """
     차차주 금요일 | 담담주 금요일 | 다담주 금요일 | 익주 월요일 | 명주 금요일 | 전주 금요일
@@ -43,9 +43,9 @@ UNKNOWN_WEEKS = """
     Friday of the following week | a Friday in May | casual Friday | Friday 13th | on a Friday
 """
 RANGES_AND_LISTS_OF_THEM = """
-    매주 월요일부터 금요일까지 | 매주 월요일과 금요일 | 격주 월요일, 수요일 | 둘째 주 월요일~금요일
-    다음 다음 주 월요일부터 수요일까지 | 매달 5일부터 10일까지 | 매달 5일, 15일 | 1일 3회, 7일 복용
-    2월 30일부터 3일까지 | 음력 5월 5일부터 10일까지
+    매주 월요일부터 금요일까지 | 매주 월요일과 금요일 | 격주 월요일, 수요일
+    둘째 주 월요일~금요일 | 다음 다음 주 월요일부터 수요일까지 | 매달 5일부터 10일까지
+    매달 5일, 15일 | 1일 3회, 7일 복용 | 2월 30일부터 3일까지 | 음력 5월 5일부터 10일까지
     every Monday to Friday | every Monday and Friday | the following Monday to Wednesday
     the first Monday and Tuesday | the 30th of February to the 5th
 """
@@ -135,6 +135,7 @@ def test_find_dates_ignores_uncertain_days(text: str, *, ahead: bool) -> None:
         # a day that a month lacks is not looked for in another month
         ("31일까지", ["2026-03-31"], []),
         ("말일까지", ["2026-03-31"], []),
+        ("no memory of June 25th", ["2026-06-25"], ["2026-06-25"]),
         ("다가오는 15일", ["2026-03-15"], ["2026-03-15"]),
         ("낼부터", ["2026-03-05"], ["2026-03-05"]),
         ("그제", ["2026-03-02"], ["2026-03-02"]),
