@@ -458,7 +458,6 @@ END_RULES = (
     _rule(
         rf"(?P<day>\d{{1,2}})일{_ON}{_NOT_A_DATE}{_AS_A_DATE}",
         resolve_day_number,
-        ahead=True,
         not_after=re.compile(r"(?:부터|에서)\s*$"),
     ),
     _rule(rf"{_COUNT}{_LATER}(?=\s*까지)", _NAMES.days_ahead, ahead=True, not_after=_FROM_ANOTHER),
