@@ -81,6 +81,8 @@ def test_find_times_english(text: str, expected: list[str]) -> None:
         ("delete the one in the morning, the first one tonight", "en"),
         ("table for two tonight, room 5 this afternoon, June 5 in the afternoon", "en"),
         ("at 4 tonight, half seven in the evening, quarter of six in the morning", "en"),
+        ("10 minutes before 3 pm, an hour after 3 pm, an hour before noon", "en"),
+        ("오후 3시 한 시간 전, 오후 3시 두 시간 뒤, 정오 한 시간 전", "ko"),
         ("half past noon, ten minutes to midnight, ten after midnight", "en"),
         ("vitamins: one in the morning, two in the evening", "en"),
         ("tomorrow morning at six-thirty, tonight at 9 15, at five minutes past", "en"),

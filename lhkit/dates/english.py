@@ -11,17 +11,17 @@ from lhkit.dates.rules import (
     DayNames,
     Resolver,
     Span,
+    any_of,
     date_of_year,
     date_without_year,
     day_in_month,
     month_span,
+    named_month,
     resolve_coming_weekend,
     resolve_day_number,
-    resolve_last_month,
     resolve_last_two_days,
     resolve_month_and_day,
-    resolve_next_month,
-    resolve_this_month,
+    resolve_nothing,
     shift_months,
     single_day,
     span_in_month,
@@ -64,24 +64,26 @@ _NAMES = DayNames(
 
 _COUNT = rf"(?P<count>\d{{1,4}}|an?|{'|'.join(_NUMBERS[1:])})"
 _NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
-_FROM_NOW = re.compile(
-    r"\b(?:an?|one|two|three|four|five|six|\d+) (?:day|week|month|fortnight)s? "
-    r"(?:from|after|before)(?: the)? $"
-    r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
-)
-"""Precedes a day that a count starts from: "a week from Friday"."""
 _OFTEN = re.compile(r"\b(?:once|twice|times|\w*day) $")
 _HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
 """Precedes a frequency or duration: "for a week from today"."""
+_MODIFIERS = any_of(r"""
+    good black easter ash cyber palm shrove maundy holy giving whit super fat casual
+    first second third fourth fifth last penultimate final \d(?:st|nd|rd|th)
+    coming upcoming following next previous preceding prior past other another alternate
+    every each any some a that which same certain random nearest closest typical usual
+""")
 _SHIFTED_BEFORE = re.compile(
-    rf"(?:{_FROM_NOW.pattern})"
-    r"|\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat) $"
-    r"|\b(?:first|second|third|fourth|fifth|last|other|1st|2nd|3rd|4th|5th) $"
+    rf"\b{_MODIFIERS} $|(?:^|[^\w\s] ?|\b(?:on|but) )one $"
     r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
+    r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$"
 )
+"""Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
-    r",? (?:after next|before last|of\b|in (?:an?|one|two|three|four|\d+) weeks?\b|week\b"
-    r"|next week|the week after)"
+    r"-ish|,? (?:after (?:next|this|that)\b|before last|(?:last|next|gone|coming|of|week)\b"
+    r"|the following|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b"
+    r"|the week (?:after|before|of)"
+    r"|(?:morning|afternoon|evening|night)s\b)"
 )
 _CLAUSE_ENDS = (
     r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till|through)\b))"
@@ -92,6 +94,20 @@ _SPAN_ENDS = (
     r"(?!(?:[:.,/–-]| or )?\d)"
 )
 """Follows "to the 25th", but not "to 25 km" or "to 6:30"."""
+_FUNCTION_WORDS = any_of("""
+    i you he she we they it that this my the as was were did does has had have should would could
+    can will too also please pls ty thanks? already so but because while when if though then again
+    since only not yet shows? says? looks? whether are am just instead now no anyway be been got
+    gets is isn't wasn't didn't doesn't still both all even really maybe actually here there me into
+""")
+_AFTER_NUMBER = rf"(?:{_CLAUSE_ENDS}|(?=\s*[^\w\s]| {_FUNCTION_WORDS}\b))"
+"""Follows "the 3rd" as a date when looking back."""
+_COUNTABLE = any_of("""
+    times? miles? kms? k minutes? mins? hours? hrs? days? weeks? months? years? steps reps sets
+    pages people percent dollars pounds kilos? kg ml cups glasses bottles points laps more
+""")
+_NOT_A_DATE = rf"(?!\s?(?:%|x\b|{_COUNTABLE}\b))"
+"""Follows the number after a month, but not "you can march 10 miles"."""
 _NAMED_DAY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
@@ -110,8 +126,10 @@ _YEAR = (
 _A_YEAR = re.compile(rf"(?:{_TO}(?:[a-z]{{3,9}}\.? )?(?:the )?\d{{1,2}}(?:st|nd|rd|th)?)?{_YEAR}")
 """The year after a date, as in "June 20 to 25, 2027"."""
 _ITS_MONTH = re.compile(
-    rf"(?:{_TO}| and | or )(?:the )?\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTH_NAMES})"
+    rf"(?:(?:{_TO}|,? and |,? or |, )(?:the )?\d{{1,2}}(?:st|nd|rd|th)?)+"
+    rf" (?:of )?(?:{_MONTH_NAMES}|(?:the )?\w+ month\b)"
 )
+_EVERY_MONTH = re.compile(r"\b(?:(?:every|each) month|monthly),? (?:on )?$")
 _MONTH_BEFORE = re.compile(
     rf"\b(?:{_MONTH_NAMES})\s+(?:the )?\d{{1,2}}(?:st|nd|rd|th)?"
     r"\s*(?P<to>[a-z]+|\W)\s*(?:on )?(?:the )?$"
@@ -137,7 +155,17 @@ _PAST = (
     r"|forgot|kept|put away"
     r"|(?!need|indeed|feed|speed)[a-z]{2,}ed)\b"
 )
-_YEARS = {"this year": 0, "last year": -1, "next year": 1}
+_PERIODS = {"the": 0, "this": 0, "last": -1, "next": 1}
+_ANOTHER_YEAR = r"\b(?:(?:next|last|following|previous|same) year|the year (?:after|before))\b"
+_OTHER_YEAR = re.compile(
+    r"\b(?:(?:every|each) year,? (?:on )?(?:the )?|lunar (?:calendar )?"
+    r"|(?:i|we|you|they|he|she) )$"
+    rf"|(?:{_ANOTHER_YEAR}|\bin \d{{4}}\b){_IN_SENTENCE}$"
+)
+"""Precedes a date of a year that the rules do not resolve."""
+_EVERY_YEAR = re.compile(
+    rf"{_A_YEAR.pattern}|,? (?:every|each) year\b|{_IN_SENTENCE}{_ANOTHER_YEAR}"
+)
 
 
 def _to_come(match: re.Match[str], context: DateContext) -> Span | None:
@@ -155,13 +183,17 @@ def _month(match: re.Match[str]) -> int:
     return next(i for i, name in enumerate(_MONTHS) if i and name[:3] == match["month"][:3])
 
 
+def _month_alone(match: re.Match[str], context: DateContext) -> Span | None:
+    return date_without_year(context, _month(match), 28)
+
+
 def _date(match: re.Match[str], context: DateContext) -> Span | None:
     return date_without_year(context, _month(match), int(match["day"]))
 
 
 def _date_of_year(match: re.Match[str], context: DateContext) -> Span | None:
     text = match["year"]
-    year = int(text) if text.isdigit() else context.today.year + _YEARS[text]
+    year = int(text) if text.isdigit() else context.today.year + _PERIODS[text.split()[0]]
     return date_of_year(context.today, year, _month(match), int(match["day"]))
 
 
@@ -202,20 +234,26 @@ def _numbered(match: re.Match[str], context: DateContext) -> Span | None:
     return days if before is None or _NAMES.weekday(before, context) == days else None
 
 
-_NUMBER_AFTER = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
+_NUMBER_AFTER = re.compile(rf",? (?:the )?{_ORDINAL}(?! (?:of )?(?:{_MONTH_NAMES}))")
 _WEEKDAY_BEFORE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
 _OF_A_MONTH = re.compile(
-    rf" (?:of )?(?:(?:next|last) month\b|(?:{_MONTH_NAMES}))| (?:{'|'.join(_WEEKDAYS)})\b"
+    r",? (?:(?:of|in|during) )?"
+    rf"(?:(?:the )?(?:next|last|following|previous) month\b|{_MONTH_NAMES})"
+    rf"| (?:{'|'.join(_WEEKDAYS)})\b"
 )
 
 
 def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
-    month = month_span(context.today, int(match["which"] == "next"))
+    month = month_span(context.today, _PERIODS[match["month"]])
     return day_in_month(month, int(match["day"]))
 
 
+def _named_month(match: re.Match[str], context: DateContext) -> Span:
+    return named_month(context, _PERIODS[match["month"]])
+
+
 def _month_end(match: re.Match[str], context: DateContext) -> Span:
-    return single_day(month_span(context.today, int(match["which"] == "next"))[1])
+    return single_day(month_span(context.today, _PERIODS[match["month"]])[1])
 
 
 def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
@@ -223,14 +261,7 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 
 RULES = (
-    _rule(_NAMED_DAY, _NAMES.named_day, ahead=False),
-    _rule(
-        _NAMED_DAY,
-        _NAMES.named_day,
-        ahead=True,
-        not_after=_FROM_NOW,
-        not_before=re.compile(r" week\b"),
-    ),
+    _rule(_NAMED_DAY, _NAMES.named_day, not_before=re.compile(r" week\b")),
     _rule(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.days_ago),
     _rule(
         rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
@@ -253,40 +284,81 @@ RULES = (
     ),
     _rule(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _rule(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
-    _rule(rf"(?P<which>next) {_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(rf"(?P<which>last|next) week, on {_WEEKDAY}", _NAMES.weekday_of_week),
+    _rule(
+        rf"(?P<which>next) {_WEEKDAY}",
+        _NAMES.weekday_of_week,
+        not_after=re.compile(r"\b(?:the|this|next|after|every|each) $"),
+    ),
+    _rule(rf"(?:(?:this|the) )?(?:up)?coming {_WEEKDAY}", _NAMES.coming_weekday, blocks=True),
     _rule(rf"(?P<which>this) {_WEEKDAY}", _NAMES.this_weekday),
     _rule(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.previous_weekday),
-    _rule(_WEEKDAY, _weekday, ahead=False, not_after=_SHIFTED_BEFORE, not_before=_SHIFTED),
     _rule(
-        _WEEKDAY,
+        rf"(?:(?<!the )|(?!\w+ (?:before|after|following|prior|when|we|that|i)\b)){_WEEKDAY}",
         _weekday,
-        ahead=True,
         is_bare=True,
         not_after=_SHIFTED_BEFORE,
         not_before=_SHIFTED,
     ),
-    _rule(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_A_YEAR),
-    _rule(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_A_YEAR),
-    _rule(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_A_YEAR),
+    *(
+        _rule(
+            pattern,
+            _date,
+            ahead=ahead,
+            blocks=True,
+            not_after=_OTHER_YEAR,
+            not_before=_EVERY_YEAR,
+        )
+        for pattern, ahead in (
+            (rf"{_MONTH}\s+(?:the )?{_NUMBER}{_NOT_A_DATE}", None),
+            (rf"(?:in |(?!ma[ry])){_MONTH},? (?:on )?the {_ORDINAL}", None),
+            (rf"the {_ORDINAL},? in {_MONTH}", None),
+            (rf"{_NUMBER} (?:of )?{_MONTH}", False),
+            (rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", True),
+        )
+    ),
     _rule(
         rf"(?:the )?{_NUMBER}{_TO}(?:the )?(?P<until>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}"
         rf"(?:(?<!\bmay)(?<!\bmarch)|{_CLAUSE_ENDS})(?!\s*\d)",
         _days_of_month,
         is_day=False,
+        blocks=True,
         not_after=_MOVES_BEFORE,
         not_before=re.compile(rf"{_YEAR}|{_MOVES_AFTER.pattern}"),
     ),
-    _rule(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
-    _rule(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
-    _rule(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
-    _rule(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
+    _rule(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year, blocks=True),
+    _rule(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year, blocks=True),
+    *(
+        _rule(rf"{year},? (?:on )?(?:the )?{day}", _date_of_year, blocks=True)
+        for year in (r"(?P<year>last year|next year)", r"in (?P<year>\d{4})")
+        for day in (rf"{_MONTH} (?:the )?{_NUMBER}", rf"{_NUMBER} (?:of )?{_MONTH}")
+    ),
+    _rule(r"(?:the )?end of (?P<month>this|next|the) month", _month_end, ahead=True),
+    *(
+        _rule(pattern, _day_of_month, ahead=ahead, blocks=ahead is None)
+        for month, ahead in (("this", True), ("last|next", None))
+        for pattern in (
+            rf"the {_NUMBER} (?:of )?(?P<month>{month}) month",
+            rf"(?P<month>{month}) month,? (?:on )?the {_ORDINAL}",
+        )
+    ),
     _rule(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", resolve_month_and_day),
-    _rule(rf"the {_ORDINAL}(?: of this month)?", _numbered, ahead=False, not_before=_ITS_MONTH),
+    _rule(
+        rf"the {_ORDINAL}(?:(?: of this month)|{_AFTER_NUMBER})",
+        _numbered,
+        ahead=False,
+        is_bare=True,
+        blocks=True,
+        not_after=_EVERY_MONTH,
+        not_before=_ITS_MONTH,
+    ),
     _rule(
         rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}",
         _numbered,
         ahead=True,
         is_bare=True,
+        blocks=True,
+        not_after=_EVERY_MONTH,
         not_before=_ITS_MONTH,
     ),
     _rule(
@@ -307,14 +379,21 @@ RULES = (
         not_after=re.compile(rf"(?:{_PAST}|\b(?:always|usually|often|every)\b){_IN_SENTENCE}$"),
         not_before=re.compile(rf",? (?:after|before|of|in|from|next|or)\b|{_IN_SENTENCE}{_PAST}"),
     ),
-    _rule(r"this month", resolve_this_month, is_day=False),
-    _rule(r"last month", resolve_last_month, is_day=False),
-    _rule(r"next month", resolve_next_month, is_day=False, ahead=True),
+    _rule(r"(?P<month>this|last) month", _named_month, is_day=False),
+    _rule(r"(?P<month>next) month", _named_month, is_day=False, ahead=True),
+    _rule(r"(?P<month>next|following|previous) month", resolve_nothing, blocks=True, ahead=False),
+    _rule(
+        rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}(?!\s+(?:the )?\d)",
+        _month_alone,
+        is_day=False,
+        is_told=False,
+    ),
     _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
         _NAMES.recent_days,
         is_day=False,
+        not_before=re.compile(r" (?:of|before|after)\b"),
     ),
     _rule(
         r"(?P<count>)(?:the past|(?:over|in|for|during) the last) (?P<unit>week)"
@@ -339,6 +418,41 @@ SEPARATOR = re.compile(
     r"\s*(?P<to>to|until|till|through|thru|and|up to|-|–|~)\s*(?:on )?(?:the )?"
 )
 """Separates the first and the last day of a range; `and` only after `between`."""
+
+
+LIST = re.compile(r"\s*(?:,|&|\+)?\s*(?:and|or|then|also)?\s*(?:on )?")
+"""Joins the days of a list, which share the month of the first one."""
+
+_RELATIVE = re.compile(
+    r"\b(?:(?P<one>(?:the |a )?day(?= [bap])"
+    r"|(?:the|an?) (?:night|evening|eve|week|fortnight|month))"
+    rf"|(?P<count>\d{{1,4}}|{'|'.join(_NUMBERS[1:])}) (?P<unit>days?|weeks?|fortnights?|months?))"
+    r" (?P<side>before|prior to|after|following|from|of)(?: the)? $"
+    r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
+)
+_HEDGES = any_of(r"""
+    first second third \d(?:st|nd|rd|th) next other the within for every least most than to or
+    until till about around last past
+""")
+_HEDGE = re.compile(rf"\b{_HEDGES} $")
+
+
+def find_relative(text: str, begin: int, end: int, *, ahead: bool) -> tuple[int, int, int] | None:
+    """Return where the words "N days before or after this day" begin and end, and the distance.
+
+    The distance is 0 if it is not certain ("the night before Friday"), and for a number of days
+    when looking back.
+    """
+    match = _RELATIVE.search(text, max(begin - 40, 0), begin)
+    if not match or (match["side"] == "from" and SEPARATOR.match(text, end)):
+        return None
+    is_days = ahead and match["side"] != "of" and (match["unit"] or "").startswith("day")
+    is_certain = is_days or (match["one"] or "").endswith("day")
+    before = text[max(match.start() - 40, 0) : match.start()]
+    if not is_certain or _HEDGE.search(before) or _RELATIVE.search(before):
+        return match.start(), end, 0
+    count = _count(match["count"] or "one")
+    return match.start(), end, -count if match["side"] in {"before", "prior to"} else count
 
 
 def is_move(text: str, begin: int, between: re.Match[str], end: int) -> bool:

@@ -28,12 +28,20 @@ def lower_ascii(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
+def any_of(patterns: str) -> str:
+    """Return a group that matches any of some patterns, written with spaces between them."""
+    return rf"(?:{'|'.join(patterns.split())})"
+
+
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
 MAX_PLAN = 92 * DAY
 """Longest range of a plan; a longer one is probably a misread."""
 _MAX_DAYS = 3_660
 """Largest distance from today (ten years); a larger number does not mention a day."""
+
+_NEAR = 200
+"""How many characters before a match are searched for words that change its meaning."""
 
 NIGHT_HOURS = (18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4)
 TONIGHT_HOURS = (17, 18, 19, 20, 21, 22, 23, 0)
@@ -47,12 +55,14 @@ Span: TypeAlias = tuple[date, date]
 class DateContext:
     """The current date, and whether the message plans (`ahead`) or looks back.
 
-    `start` is the first day of the range whose last day is resolved.
+    `start` is the first day of the range whose last day is resolved. `after` is the day of a named
+    month that a list of day numbers goes on from: "3 May, the 5th".
     """
 
     today: date
     ahead: bool
     start: date | None = None
+    after: date | None = None
 
     @property
     def earliest(self) -> date | None:
@@ -71,7 +81,9 @@ class DateRule:
     `ahead` is True for rules that apply only when planning ("in two days" may also be a duration),
     and False for rules that apply only when looking back. `is_bare` marks a weekday or number
     alone, which a week or month mentioned before it may shift. A match is dropped after
-    `not_after` (which ends in `$`) and before `not_before`.
+    `not_after` (which ends in `$`) and before `not_before`. The words of a rule that `blocks`
+    mention no other day, even if it resolves to none ("30 February"). A rule that is not told
+    only limits the bare days after it ("in May").
     """
 
     pattern: re.Pattern[str]
@@ -79,13 +91,25 @@ class DateRule:
     is_day: bool = True
     ahead: bool | None = None
     is_bare: bool = False
+    blocks: bool = False
+    is_told: bool = True
     not_after: re.Pattern[str] | None = None
     not_before: re.Pattern[str] | None = None
 
     @property
-    def is_anchor(self) -> bool:
-        """Whether it mentions a week or month that a bare day after it may belong to."""
-        return not {"which", "month"}.isdisjoint(self.pattern.groupindex)
+    def is_number(self) -> bool:
+        """Whether it is a day number without a month."""
+        return self.pattern.groupindex.keys() - {"on"} == {"day"}
+
+    def scope(self, days: Span | None) -> Span | None:
+        """Return the week or month that it names, to which a bare day after it may belong."""
+        groups = self.pattern.groupindex
+        if "month" in groups or ("which" in groups and "day" in groups):
+            return month_span(days[0], 0) if days else (date.max, date.max)
+        if "which" not in groups or not days:
+            return None
+        monday = _monday(days[0])
+        return monday, monday + min(6 * DAY, date.max - monday)
 
     def applies_to(self, context: DateContext) -> bool:
         """Return whether the rule applies when planning or looking back."""
@@ -94,7 +118,8 @@ class DateRule:
     def fits(self, match: re.Match[str]) -> bool:
         """Return False if the surrounding text turns the match into another day, or none."""
         text = match.string
-        is_after = self.not_after and self.not_after.search(text, 0, match.start())
+        begin = match.start()
+        is_after = self.not_after and self.not_after.search(text, max(begin - _NEAR, 0), begin)
         is_before = self.not_before and self.not_before.match(text, match.end())
         return not (is_after or is_before)
 
@@ -139,6 +164,13 @@ class DayNames:
         return single_day(
             _latest_weekday(context.today - DAY, self._number(match["weekday"]), None)
         )
+
+    def coming_weekday(self, match: re.Match[str], context: DateContext) -> Span | None:
+        """The first such weekday to come; None on such a day, which may be meant or not."""
+        number = self._number(match["weekday"])
+        if context.today.weekday() == number:
+            return None
+        return single_day(_latest_weekday(context.today, number, context.today))
 
     def this_weekday(self, match: re.Match[str], context: DateContext) -> Span:
         """A weekday with "this": of this week, or when planning the first to come."""
@@ -185,8 +217,10 @@ class DayNames:
 
 
 def resolve_month_and_day(match: re.Match[str], context: DateContext) -> Span | None:
-    """`month/day` as numbers, but not a fraction ("1/2 cup")."""
+    """`month/day` as numbers, but not a fraction ("1/2 cup") or a score ("8/10")."""
     if _MEASURE.match(match.string, match.end()):
+        return None
+    if match["day"] in {"5", "10"} and _SCORES.search(match.string, 0, match.start()):
         return None
     is_part = match["month"] in _FRACTIONS.get(match["day"], ())
     if context.ahead and is_part and not _ON.search(match.string, 0, match.start()):
@@ -196,24 +230,33 @@ def resolve_month_and_day(match: re.Match[str], context: DateContext) -> Span | 
 
 _FRACTIONS = {"2": ("1",), "3": ("1", "2"), "4": ("1", "3")}
 _ON = re.compile(r"\b(?:on|by|until) $")
+_SCORES = re.compile(
+    r"\b(?:rat|scor|mood|pain|energy|sleep|was|is|it|an?|점수|기분)[a-z]*(?:는|은)? $"
+)
 _MEASURE = re.compile(
-    r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"
+    r"\s*(?:(?:days?|hours?|points?|would|done|점|정도|쯤|이상|분기|박자)\b|cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"
     r"|(?:컵|개|모|큰술|작은술|스푼|병|봉지?|통|팩|쪽|마리|포기)(?![가-힣]))"
 )
 
 
 def resolve_day_number(match: re.Match[str], context: DateContext) -> Span | None:
-    """A `day` number without a month: the latest up to today, or the first to come."""
-    month = (context.earliest or context.today).replace(day=1)
-    for _ in range(3):  # at most every other month lacks a day
-        day = _calendar_day(month.year, month.month, int(match["day"]))
-        if day and (day >= context.earliest if context.earliest else day <= context.today):
-            is_skipped = (
-                context.start and day.day > context.start.day and day.month != context.start.month
-            )
-            return None if is_skipped else single_day(day)  # June 30 to "the 31st"
-        month = (month + 32 * DAY if context.earliest else month - DAY).replace(day=1)
-    return None
+    """A `day` number without a month: the latest up to today, or the first to come.
+
+    None if a month that lacks the day would be skipped.
+    """
+    number = int(match["day"])
+    if context.after:
+        day = _calendar_day(context.after.year, context.after.month, number)
+        return single_day(day) if day and day > context.after else None
+    earliest = context.earliest
+    month = (earliest or context.today).replace(day=1)
+    day = _calendar_day(month.year, month.month, number)
+    if day is None and earliest:
+        return None
+    if day is None or (day < earliest if earliest else day > context.today):
+        month = (month + 32 * DAY if earliest else month - DAY).replace(day=1)
+        day = _calendar_day(month.year, month.month, number)
+    return single_day(day) if day else None
 
 
 def resolve_coming_weekend(_match: re.Match[str], context: DateContext) -> Span | None:
@@ -234,21 +277,17 @@ def resolve_day_range(match: re.Match[str], context: DateContext) -> Span | None
     return first and span_in_month(context, first[0].month, first[0].day, int(match["until"]))
 
 
-def resolve_this_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The past part of this month, or the coming part when planning."""
-    if context.ahead:
-        return context.today, month_span(context.today, 0)[1]
-    return context.today.replace(day=1), context.today
+def resolve_nothing(_match: re.Match[str], _context: DateContext) -> Span | None:
+    """No day, for words that a rule blocks."""
+    return None
 
 
-def resolve_last_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The whole last month."""
-    return month_span(context.today, -1)
-
-
-def resolve_next_month(_match: re.Match[str], context: DateContext) -> Span:
-    """The whole next month."""
-    return month_span(context.today, 1)
+def named_month(context: DateContext, count: int) -> Span:
+    """Return the month `count` months away; of this one only the past or the coming part."""
+    first, last = month_span(context.today, count)
+    if count == 0:
+        return (context.today, last) if context.ahead else (first, context.today)
+    return first, last
 
 
 def resolve_last_two_days(_match: re.Match[str], context: DateContext) -> Span:

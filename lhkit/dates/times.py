@@ -74,7 +74,8 @@ def _find_times(text: str, locale: str) -> tuple[TimeMention, ...]:
 
 def _resolve_named(match: re.Match[str]) -> time | None:
     before, rest = match.string[: match.start()], match.string[match.end() :]
-    if re.search(r"\b(?:past|to|after|minutes)\s+$", before) or _KO_SHIFT.match(rest):
+    is_bound = re.search(r"\b(?:past|to|after|minutes)\s+$", before) or _EN_SHIFT.search(before)
+    if is_bound or _KO_SHIFT.match(rest):
         return None  # "half past noon", "정오 10분 전"
     return time(12 if match["noon"] else 0)
 
@@ -130,7 +131,7 @@ _KO_OTHERWISE = re.compile(
 def _resolve_ko_time(match: re.Match[str]) -> time | None:
     rest = match.string[match.end() :]
     is_cut = not match["half"] and rest.lstrip().startswith("반") and not _KO_NOUN.match(rest)
-    if is_cut or (match["minute"] and _KO_OTHERWISE.match(rest)):
+    if is_cut or _KO_SHIFT.match(rest) or (match["minute"] and _KO_OTHERWISE.match(rest)):
         return None
     hour = int(match["hour"]) if match["hour"].isdigit() else _KO_HOURS[match["hour"]]
     minute = 30 if match["half"] else _ko_number(match["minute"] or match["minutes"] or "0")
@@ -152,7 +153,8 @@ def _ko_number(text: str) -> int:
     return (10 * _KO_DIGITS.get(tens, 1) if ten else 0) + _KO_DIGITS.get(ones, 0)
 
 
-_KO_SHIFT = re.compile(rf"\s*(?:{_KO_NUMBER})\s*(?:분|시간)\s*(?:전|뒤|후)")
+_KO_SHIFT = re.compile(rf"\s*(?:{_KO_NUMBER}|[한두세네])\s*(?:분|시간)\s*(?:전|뒤|후)")
+"""Follows a time that another one is counted from: "오후 3시 한 시간 전"."""
 _KO_NAMED = re.compile(r"(?<![가-힣])(?:(?P<noon>정오)|자정(?!향))")
 
 
@@ -210,6 +212,8 @@ _EN_BOUND = re.compile(
     rf"(?:\b(?:{_alternatives(_EN_MINUTES)}|{_alternatives(_EN_HOURS)}|half|past|to|after|of|hundred)|\d)\s+$"
 )
 """Precedes an hour that is part of a longer expression: "six [forty five pm]"."""
+_EN_SHIFT = re.compile(r"\b(?:minutes?|mins?|hours?|hrs?) (?:before|after|from|past|to) $")
+"""Precedes a time that another one is counted from: "an hour before 3 pm"."""
 _EN_TIED = re.compile(
     r"(?:^|[,.;:!?(]|\b(?:at|by|from|until|till|around|about|before|after|past|make (?:it|that)"
     r"|it's|is|be|starts?|starting|for|to|today|tomorrow|[a-z]{3,6}day))\s*$"
@@ -238,6 +242,8 @@ def _resolve_en_clock(match: re.Match[str]) -> time | None:
     groups, before = match.groupdict(), match.string[: match.start()]
     is_bare = not (groups["half"] or groups["minutes"] or groups["words"] or "o'clock" in match[0])
     if groups["spoken"] and not groups["half"]:  # "8 05 pm", and not "room 8 20 in the evening"
+        return None
+    if _EN_SHIFT.search(before):
         return None
     if _EN_BOUND.search(before) and not re.search(r"\b(?:to|after)\s+$", before):
         return None
