@@ -9,7 +9,11 @@ whose parts are numbers; any other chain is one number.
 """
 
 import re
-from collections.abc import Hashable, Mapping
+import time
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +26,9 @@ MAX_PATTERN_CHARS = 1_000
 SEARCH_CPU_S = 2.0
 """Longest search, in seconds of this process's CPU time: a busy machine does not change a verdict.
 An ordinary pattern needs less than a millisecond."""
+
+ALL_SEARCHES_CPU_S = 20.0
+"""Longest time of all searches of one sample, in seconds of CPU time."""
 
 _PROBE_CPU_S = 0.2
 _PROBE_CHARS = 100
@@ -169,9 +176,37 @@ def is_found(pattern: str, text: str) -> bool:
     """Return whether a valid pattern is found in a text, both in NFC.
 
     Raises:
-        ScenarioError: the search takes longer than `SEARCH_CPU_S`.
+        ScenarioError: the search takes longer than `SEARCH_CPU_S`, or all of `limited_searches`
+            than `ALL_SEARCHES_CPU_S`.
     """
-    return _search(pattern, text, SEARCH_CPU_S)
+    started_s = time.thread_time()
+    found = _search(pattern, text, SEARCH_CPU_S)
+    if (spent := _spent.get()) is not None:
+        spent.cpu_s += time.thread_time() - started_s
+        if spent.cpu_s > ALL_SEARCHES_CPU_S:
+            raise ScenarioError(
+                f"the patterns of this scenario take longer than {ALL_SEARCHES_CPU_S:g} s "
+                "together: list exact values, or write simpler patterns"
+            )
+    return found
+
+
+@dataclass(slots=True)
+class _Spent:
+    cpu_s: float = 0.0
+
+
+_spent: ContextVar[_Spent | None] = ContextVar("_spent", default=None)
+
+
+@contextmanager
+def limited_searches() -> Iterator[None]:
+    """Limit the time of all searches of the block, or of the decorated function."""
+    token = _spent.set(_Spent())
+    try:
+        yield
+    finally:
+        _spent.reset(token)
 
 
 @lru_cache(maxsize=1_024)  # a scenario's expectations are read again for every sample

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from lhkit.events import EndReason
-from lhkit.harness.assignment import Problem, assign
+from lhkit.harness.assignment import Problem, assign, require_few_pairs
 from lhkit.harness.matchers import alternatives, parse_row
 from lhkit.harness.matching import (
     WHOLE,
@@ -42,6 +42,7 @@ from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
 from lhkit.harness.scoring.state import NO_KEYS, check_state, fits_row, with_diff
 from lhkit.harness.scoring.success_claims import find_false_claims
 from lhkit.harness.scoring.violations import find_violations
+from lhkit.harness.values import limited_searches
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
@@ -84,6 +85,7 @@ class ToolMetadata:
         return frozenset(self.schemas) - self.destructive
 
 
+@limited_searches()
 def judge(
     scenario: Scenario,
     evidence: Evidence,
@@ -100,6 +102,9 @@ def judge(
         tools: metadata of the tools.
         today: the day of the scenario's clock.
         row_keys: the key fields of each table, where the domain specifies them.
+
+    Raises:
+        ScenarioError: patterns or listed rows take too long to compare.
     """
     turns = list(zip(scenario.turns, evidence.turns, strict=False))
     matches = [_match(script, record, tools, today) for script, record in turns]
@@ -246,6 +251,7 @@ def match_results(
         for c, call in enumerate(turn.calls)
         if call.outcome == "ok"
     ]
+    require_few_pairs("expect.results", len(rows), len(results))
     problem = Problem(
         costs=[[0 if fits_row(row, data, today) else None for *_, data in results] for row in rows],
         left_expected=[1] * len(rows),
