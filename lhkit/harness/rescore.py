@@ -16,12 +16,10 @@ from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
-    Judgement,
     RowKeys,
     SampleId,
     SampleRecord,
     TurnRecord,
-    Verdict,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
@@ -137,8 +135,12 @@ def _score(
     row_keys: RowKeys,
 ) -> SampleRecord:
     """Return the record with today's score of its evidence, which includes the states."""
+    fault = None
     if hasattr(session, "broken_rules"):
-        rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
+        try:
+            rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
+        except UsageError as error:  # as in a run: the rest of the score is known
+            rules, fault = (), str(error)
         evidence = replace(evidence, broken_rules=rules)
     prompt = manifest.locales.get(scenario.locale, Prompt())
     specs = {spec["name"]: spec for spec in prompt.tools}
@@ -154,10 +156,12 @@ def _score(
         for tool in real_tools(session.registry)
     ]
     metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
+    judged = replace(evidence, fault=evidence.fault or fault)
     try:
-        judgement = judge(scenario, evidence, metadata, today=session.today, row_keys=row_keys)
+        judgement = judge(scenario, judged, metadata, today=session.today, row_keys=row_keys)
     except UsageError as error:  # a pattern that takes too long
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
+        judged = replace(evidence, fault=str(error))
+        judgement = judge(scenario, judged, metadata, today=session.today, row_keys=row_keys)
     stored = replace(record.evidence, broken_rules=evidence.broken_rules)
     return replace(record, judgement=judgement, evidence=stored, ac=scenario.ac, tags=scenario.tags)
 

@@ -5,17 +5,26 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import ThresholdOptions
+from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import ScenarioError
+from lhkit.harness import values
 from lhkit.harness.matching import values_equal
+from lhkit.harness.metrics import tally
 from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
+from lhkit.harness.rescore import rescore
 from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
 from lhkit.harness.values import hashable_form
+from lhkit.locales import load_catalog
+from lhkit.models.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play
 from tests.operations import growth
 
@@ -265,6 +274,59 @@ async def test_invalid_broken_rules_make_the_sample_invalid(
     assert record.evidence.fault.startswith("broken_rules() is invalid: ")
     assert "\n" not in record.evidence.fault
     assert decode_line(encode_record(record)) == record
+
+
+def unreadable(_before: Any, after: Any) -> list[tuple[str, str]]:
+    return [("r1_id", str(int(note["id"]))) for note in after["notes"]]
+
+
+@dataclass
+class Unclosable:
+    """A toolset whose sessions cannot be closed once they have a note."""
+
+    inner: Any
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Any:
+        session = self.inner.open(world, locale)
+        session.close = lambda: [int(note["id"]) for note in session.deps]
+        return session
+
+
+@pytest.mark.parametrize("kind", ["broken_rules", "close", "pattern"])
+@pytest.mark.promise("eval.escaped")
+async def test_unlisted_write_counts_where_the_sample_ends_invalid(
+    load: Load,
+    toolset: Any,
+    play: Play,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    if kind == "pattern":
+        monkeypatch.setattr(values, "ALL_SEARCHES_CPU_S", -1.0)
+    faulty = {
+        "broken_rules": Ruled(toolset, unreadable),
+        "close": Unclosable(toolset),
+        "pattern": toolset,
+    }[kind]
+    reply = "reply: {matches: x}" if kind == "pattern" else "reply: {}"
+    scenarios = load(ADD.replace("confirm: accept", f"confirm: accept\n      {reply}"))
+    replies = [call("add_note", text="bread"), say("done")]
+    run = await play(
+        scenarios,
+        lambda *_: ScriptedModel(replies),
+        toolset=faulty,
+        run_dir=tmp_path / "run",
+    )
+    (record,) = run.records
+    assert record.judgement.verdict is Verdict.INVALID
+    assert [each.code for each in record.judgement.violations] == ["unlisted_write"]
+    assert tally("all", run.records).occurred == 1
+    result = check_thresholds(run, ThresholdOptions(), load_catalog("en"))
+    assert result.exit_code is ExitCode.FAILED
+    if kind != "close":  # rescoring closes no session after a conversation
+        again = rescore(tmp_path / "run", scenarios, faulty)
+        assert again.records[0].judgement == record.judgement
 
 
 def numbered(n: int) -> list[dict[str, Any]]:
