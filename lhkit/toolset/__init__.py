@@ -11,6 +11,7 @@ is `life-helper`.
 - `base`: the protocols `Toolset` and `Session`, and `BareToolset` for tools without a state.
 - `references`: loads a toolset by its reference.
 - `sessions`: opens, reads and closes sessions, and wraps toolsets.
+- `source`: hashes the code of a toolset, so that a run is not resumed with other code.
 
 User code is trusted like any script. Data that it passes or receives is copied, and its exceptions
 become a `UsageError` with the line of the user's file.
@@ -51,6 +52,7 @@ from lhkit.toolset.sessions import (
     user_code,
     user_code_location,
 )
+from lhkit.toolset.source import source_sha256
 
 __all__ = [
     "DEFAULT",
@@ -78,6 +80,7 @@ __all__ = [
     "reference_from",
     "registry_of",
     "require_isolated",
+    "source_sha256",
     "supported_locales",
     "tool_programs",
     "user_code",
