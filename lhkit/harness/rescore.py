@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from lhkit.confirm.decision import Edit, QuestionOutcome, Reject, changed_arguments
-from lhkit.errors import UsageError
+from lhkit.errors import RunError, UsageError
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
@@ -20,14 +20,16 @@ from lhkit.harness.record import (
     SampleId,
     SampleRecord,
     TurnRecord,
+    encode_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Answer, Scenario, Turn, decide
-from lhkit.harness.scoring.state import state_diff, with_diff
+from lhkit.harness.scoring.state import InvalidDiffError, state_diff, with_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import answers_of
+from lhkit.harness.store import RECORDS
 from lhkit.harness.tool_injection import real_tools
 from lhkit.harness.tool_specs import stored_tool
 from lhkit.messages import GateOutcome
@@ -72,7 +74,13 @@ def rescore(
     skipped: dict[SampleId, str] = {}
     for record in old.records:
         scenario = by_name.get(record.sample_id.name)
-        rescored = _rescore_record(record, scenario, toolset, manifest)
+        try:
+            rescored = _rescore_record(record, scenario, toolset, manifest)
+        except InvalidDiffError as error:
+            raise RunError(
+                f"{_place(old, record)} is not a valid record ({error}). Remove the line or give "
+                "the run another name."
+            ) from error
         if isinstance(rescored, str):
             skipped[record.sample_id] = rescored
         else:
@@ -93,6 +101,20 @@ def rescore(
         kept=len(records),
         skipped=skipped,
         manifest=manifest.model_copy(update=changed),
+    )
+
+
+def _place(run: Run, record: SampleRecord) -> str:
+    """Return file and line of a record, or its sample."""
+    lines = ()
+    if run.folder is not None and (run.folder / RECORDS).is_file():
+        lines = (run.folder / RECORDS).read_bytes().splitlines()
+    same = (n for n, line in enumerate(lines, 1) if line == encode_record(record).encode())
+    number = next(same, None)
+    return (
+        f"{run.folder}: {record.sample_id}"
+        if number is None
+        else (f"{run.folder}/{RECORDS}:{number} ({record.sample_id})")
     )
 
 

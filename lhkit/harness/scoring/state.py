@@ -69,13 +69,33 @@ def state_diff(before: State, after: State) -> dict[str, TableDiff]:
     }
 
 
+class InvalidDiffError(ValueError):
+    """Recorded changes do not fit the state that they are applied to."""
+
+
 def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
-    """Return the state after, given the state before and the result of `state_diff`."""
+    """Return the rows after some changes, given the state before and the result of `state_diff`.
+
+    Added rows come where they were. The order of the other rows is that of the state before: a
+    table that was only sorted anew has no changes, and no verdict depends on the order.
+
+    Raises:
+        InvalidDiffError: the indexes do not fit the rows.
+    """
     after = dict(before)
     for table, diff in diffs.items():
+        old = before.get(table, ())
         gone = set(diff.removed_at)
-        rows = [row for i, row in enumerate(before.get(table, ())) if i not in gone]
+        rows = [row for i, row in enumerate(old) if i not in gone]
+        if (
+            len(diff.added_at) != len(diff.added)
+            or len(gone) != len(diff.removed)
+            or len(rows) != len(old) - len(gone)
+        ):
+            raise InvalidDiffError(f"state_diff.{table}: rows and their indexes do not match")
         for index, row in zip(diff.added_at, diff.added, strict=True):
+            if index > len(rows):
+                raise InvalidDiffError(f"state_diff.{table}.added_at: there is no row {index}")
             rows.insert(index, row)
         after[table] = tuple(rows)
     return after
