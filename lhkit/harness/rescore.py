@@ -4,6 +4,7 @@ Only expectations may have changed. If the user turns, the initial state, the lo
 to the gate differ today, the record is skipped with the reason.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
@@ -16,6 +17,7 @@ from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
+    Judgement,
     RowKeys,
     SampleId,
     SampleRecord,
@@ -32,6 +34,7 @@ from lhkit.harness.simulated_users import answers_of
 from lhkit.harness.store import RECORDS
 from lhkit.harness.tool_injection import real_tools
 from lhkit.harness.tool_specs import stored_tool
+from lhkit.harness.values import limited_searches
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (
@@ -106,7 +109,7 @@ def rescore(
 
 def _place(run: Run, record: SampleRecord) -> str:
     """Return file and line of a record, or its sample."""
-    lines = ()
+    lines: list[bytes] = []
     if run.folder is not None and (run.folder / RECORDS).is_file():
         lines = (run.folder / RECORDS).read_bytes().splitlines()
     same = (n for n, line in enumerate(lines, 1) if line == encode_record(record).encode())
@@ -178,12 +181,16 @@ def _score(
         for tool in real_tools(session.registry)
     ]
     metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
-    judged = replace(evidence, fault=evidence.fault or fault)
+
+    def judged(fault: str | None) -> Judgement:
+        found = replace(evidence, fault=fault)
+        with limited_searches(time.thread_time):
+            return judge(scenario, found, metadata, today=session.today, row_keys=row_keys)
+
     try:
-        judgement = judge(scenario, judged, metadata, today=session.today, row_keys=row_keys)
+        judgement = judged(evidence.fault or fault)
     except UsageError as error:  # a pattern that takes too long
-        judged = replace(evidence, fault=str(error))
-        judgement = judge(scenario, judged, metadata, today=session.today, row_keys=row_keys)
+        judgement = judged(str(error))
     stored = replace(record.evidence, broken_rules=evidence.broken_rules)
     return replace(record, judgement=judgement, evidence=stored, ac=scenario.ac, tags=scenario.tags)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from lhkit.harness.simulated_users import confirm_gate
 from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
+from lhkit.harness.values import limited_searches
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
@@ -141,13 +143,15 @@ async def run_planned_sample(
 def _judge(
     scenario: Scenario, progress: _Progress, session: Session, fault: str | None = None
 ) -> Judgement:
-    return judge(
-        scenario,
-        progress.evidence(fault),
-        ToolMetadata.of(real_tools(session.registry), session.today),
-        today=session.today,
-        row_keys=progress.row_keys,
-    )
+    tools = ToolMetadata.of(real_tools(session.registry), session.today)
+    with limited_searches(time.thread_time):
+        return judge(
+            scenario,
+            progress.evidence(fault),
+            tools,
+            today=session.today,
+            row_keys=progress.row_keys,
+        )
 
 
 def _fault(error: Exception) -> str:

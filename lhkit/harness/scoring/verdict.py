@@ -50,7 +50,6 @@ from lhkit.harness.scoring.state import (
 )
 from lhkit.harness.scoring.success_claims import find_false_claims
 from lhkit.harness.scoring.violations import find_violations
-from lhkit.harness.values import limited_searches
 from lhkit.json_values import shown
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
@@ -94,7 +93,6 @@ class ToolMetadata:
         return frozenset(self.schemas) - self.destructive
 
 
-@limited_searches()
 def judge(
     scenario: Scenario,
     evidence: Evidence,
