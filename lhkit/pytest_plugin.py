@@ -289,7 +289,7 @@ class Plugin:
     _stack: Any = None
     _model: "ModelSource | None" = None
     _toolsets: dict[str, "Toolset"] = field(default_factory=dict)
-    _earlier: dict[tuple[str, int], "SampleRecord"] | None = None
+    _earlier: dict[tuple[str, int, str], "SampleRecord"] | None = None
     _manifest: "Manifest | None" = None
     _fault: str = ""
     _kept: list[str] = field(default_factory=list)
@@ -326,13 +326,14 @@ class Plugin:
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
         plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
-        earlier = self._earlier_records().get(_key(sample))
+        earlier = self._earlier_records()
         if self._manifest is not None:
             plan = plan.resuming(self._manifest)
         planned = plan.scenarios[0].sample(sample.repeat)
-        if earlier is not None and earlier.content_hash == planned.content_hash:
+        kept = earlier.get((*_key(sample), planned.content_hash))
+        if kept is not None:
             self._kept.append("kept" if plan.code_sha256 else "unknown")
-            return earlier
+            return kept
         clock = asyncio.get_running_loop().time
         context = SampleContext(
             model=model,
@@ -349,7 +350,7 @@ class Plugin:
                 break
         return record
 
-    def _earlier_records(self) -> dict[tuple[str, int], "SampleRecord"]:
+    def _earlier_records(self) -> dict[tuple[str, int, str], "SampleRecord"]:
         from lhkit.harness.store import read_manifest, read_records
 
         if self._earlier is None:
@@ -357,7 +358,7 @@ class Plugin:
             records = read_records(folder) if folder and folder.is_dir() else ()
             self._manifest = read_manifest(folder) if folder and folder.is_dir() else None
             self._earlier = {
-                (record.sample_id.name, record.sample_id.repeat): record
+                (record.sample_id.name, record.sample_id.repeat, record.content_hash): record
                 for record in records
                 if record.is_valid
             }

@@ -262,5 +262,3 @@ def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(project: Pa
     assert "Traceback" not in output
     assert "aiohttp" not in output
     assert len(output.splitlines()) < 40
-    code, output = run_pytest(project, TOOLSET, "--lhkit-base-url=http://127.0.0.1:9", "--tb=line")
-    assert output.count(f": {sentence}") == 6
