@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from lhkit.harness.manifest import Manifest
     from lhkit.harness.plan import ModelSource, PlannedSample
     from lhkit.harness.record import SampleRecord
     from lhkit.harness.run import EncodedRecord
@@ -57,10 +58,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "lhkit(*paths, toolset=None): run the test once for each sample of scenario files",
     )
+    plugin = Plugin(config)
     name = config.getoption("--lhkit-run")
     if name:
         _require_run_name(name)
-    plugin = Plugin(config)
+        if not hasattr(config, "workerinput"):
+            plugin.require_folder()
     config.stash[_PLUGIN] = plugin
     config.pluginmanager.register(plugin, "lhkit-session")
 
@@ -75,16 +78,37 @@ def _require_run_name(name: str) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+@pytest.hookimpl(tryfirst=True)  # before a worker of xdist sends its tests to the controller
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse a run of several toolsets: a run folder has one."""
+    """Refuse a run of several toolsets, or of scenarios with the same id: a folder has one."""
+    if not session.config.getoption("--lhkit-run"):
+        return
     items = [item for item in session.items if isinstance(item, ScenarioItem | pytest.Function)]
-    samples = [_sample_of(item) for item in items]
-    toolsets = {sample.toolset for sample in samples if sample is not None}
-    if session.config.getoption("--lhkit-run") and len(toolsets) > 1:
-        raise pytest.UsageError(
+    fault = _run_fault([sample for item in items if (sample := _sample_of(item)) is not None])
+    if fault and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["lhkit_fault"] = fault
+        session.items.clear()
+    elif fault:
+        raise pytest.UsageError(fault)
+
+
+def _run_fault(samples: "Sequence[Sample]") -> str:
+    """Return why samples cannot be one run; empty if they can."""
+    toolsets = list(dict.fromkeys(sample.toolset for sample in samples))
+    if len(toolsets) > 1:
+        return (
             f"--lhkit-run writes the run of one toolset, and the tests use {', '.join(toolsets)}. "
             "Run them separately."
         )
+    paths: dict[str, Path] = {}
+    for sample in samples:
+        first = paths.setdefault(sample.scenario.id, sample.path)
+        if not first.samefile(sample.path):
+            return (
+                f"--lhkit-run: {first} and {sample.path} both have a scenario "
+                f"{sample.scenario.id!r}. Make each id unique, or run the files separately."
+            )
+    return ""
 
 
 def _sample_of(item: "ScenarioItem | pytest.Function") -> "Sample | None":
@@ -141,17 +165,27 @@ def assert_passed(record: "SampleRecord") -> None:
     Raises:
         SampleFailedError: it did not; the message shows why, and the conversation.
     """
-    from lhkit.harness.record import Severity, Verdict
+    from lhkit.harness.record import Verdict
     from lhkit.harness.transcript import transcript
     from lhkit.locales import load_catalog
 
-    score = record.judgement
-    occurred = [v for v in score.violations if v.severity is Severity.ESCAPED]
+    score, occurred = record.judgement, _occurred(record)
     if score.verdict is Verdict.PASS and not occurred:
         return
-    violations = [f"violation that occurred: {v.code} {v.detail}".rstrip() for v in occurred]
+    violations = [f"violation that occurred: {text}" for text in occurred]
     conversation = transcript(record, load_catalog("en"), max_chars=2_000)
     raise SampleFailedError("\n".join([*score.reasons, *violations, "", conversation]))
+
+
+def _occurred(record: "SampleRecord") -> list[str]:
+    """Return the violations that occurred, as code and detail."""
+    from lhkit.harness.record import Severity
+
+    return [
+        f"{violation.code} {violation.detail}".rstrip()
+        for violation in record.judgement.violations
+        if violation.severity is Severity.ESCAPED
+    ]
 
 
 @dataclass(frozen=True)
@@ -225,12 +259,6 @@ class ScenarioItem(pytest.Item):
         if self.record is not None:
             assert_passed(self.record)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show reasons and conversation in place of a traceback of lhkit."""
-        if isinstance(excinfo.value, SampleFailedError | InfrastructureError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Return where the sample is."""
         return self.path, None, self.name
@@ -261,7 +289,10 @@ class Plugin:
     _stack: Any = None
     _model: "ModelSource | None" = None
     _toolsets: dict[str, "Toolset"] = field(default_factory=dict)
-    _earlier: dict[tuple[str, int], "SampleRecord"] | None = None
+    _earlier: dict[tuple[str, int, str], "SampleRecord"] | None = None
+    _manifest: "Manifest | None" = None
+    _fault: str = ""
+    _kept: list[str] = field(default_factory=list)
     _lines: dict[str, dict[tuple[str, int], tuple[Path, str]]] = field(default_factory=dict)
 
     def record(self, sample: Sample, item: pytest.Item) -> "SampleRecord":
@@ -276,12 +307,14 @@ class Plugin:
         try:
             record: SampleRecord = self._run(self._recorded(sample))
         except LhkitError as error:
-            raise InfrastructureError(str(error)) from error
+            raise InfrastructureError(str(error)) from None
         if self.config.getoption("--lhkit-run"):
             line = encode_record(record)
-            item.stash[_LINE] = [sample.toolset, str(sample.path), *_key(sample), line]
+            place = [sample.toolset, str(sample.path), *_key(sample)]
+            item.stash[_LINE] = [*place, line, self._kept.pop() if self._kept else ""]
         if not record.is_valid:
-            raise InfrastructureError("\n".join(record.judgement.reasons))
+            occurred = [f"violation that occurred: {text}" for text in _occurred(record)]
+            raise InfrastructureError("\n".join([*record.judgement.reasons, *occurred]))
         return record
 
     async def _recorded(self, sample: Sample) -> "SampleRecord":
@@ -293,10 +326,14 @@ class Plugin:
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
         plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
+        earlier = self._earlier_records()
+        if self._manifest is not None:
+            plan = plan.resuming(self._manifest)
         planned = plan.scenarios[0].sample(sample.repeat)
-        earlier = self._earlier_records().get(_key(sample))
-        if earlier is not None and earlier.content_hash == planned.content_hash:
-            return earlier
+        kept = earlier.get((*_key(sample), planned.content_hash))
+        if kept is not None:
+            self._kept.append("kept" if plan.code_sha256 else "unknown")
+            return kept
         clock = asyncio.get_running_loop().time
         context = SampleContext(
             model=model,
@@ -313,14 +350,15 @@ class Plugin:
                 break
         return record
 
-    def _earlier_records(self) -> dict[tuple[str, int], "SampleRecord"]:
-        from lhkit.harness.store import read_records
+    def _earlier_records(self) -> dict[tuple[str, int, str], "SampleRecord"]:
+        from lhkit.harness.store import read_manifest, read_records
 
         if self._earlier is None:
             folder = self._folder()
             records = read_records(folder) if folder and folder.is_dir() else ()
+            self._manifest = read_manifest(folder) if folder and folder.is_dir() else None
             self._earlier = {
-                (record.sample_id.name, record.sample_id.repeat): record
+                (record.sample_id.name, record.sample_id.repeat, record.content_hash): record
                 for record in records
                 if record.is_valid
             }
@@ -363,6 +401,24 @@ class Plugin:
             self._toolsets[reference] = limit_tokens(load_toolset(reference), REPLY_TOKENS)
         return self._toolsets[reference]
 
+    def require_folder(self) -> None:
+        """Require that the run folder, if it exists, can be written now.
+
+        Raises:
+            pytest.UsageError: it is in use, cannot be written, or is invalid.
+        """
+        from lhkit.errors import LhkitError
+        from lhkit.harness.store import open_journal, read_manifest
+
+        folder = self._folder()
+        if folder is None or not folder.exists():
+            return
+        try:
+            with open_journal(folder):
+                read_manifest(folder)
+        except LhkitError as error:
+            raise pytest.UsageError(str(error)) from None
+
     def _folder(self) -> Path | None:
         name = self.config.getoption("--lhkit-run")
         return self.config.rootpath / "runs" / name if name else None
@@ -373,40 +429,73 @@ class Plugin:
         return self._runner.run(work)
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
-        """Send the record along with the report, from a worker of xdist to its controller."""
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        """Shorten lhkit's own errors; send the record along with the report, also with xdist."""
         outcome: Any = yield
         report = outcome.get_result()
+        own = (SampleFailedError, InfrastructureError)
+        excinfo = call.excinfo
+        if excinfo and isinstance(excinfo.value, own if isinstance(item, ScenarioItem) else own[1]):
+            report.longrepr = _short_repr(excinfo, item)
         if report.when == "setup" and _LINE in item.stash:
             report.lhkit = item.stash[_LINE]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the records; in a worker of xdist nothing is done with them."""
         if hasattr(report, "lhkit"):
-            toolset, path, scenario, repeat, line = report.lhkit
+            toolset, path, scenario, repeat, line, kept = report.lhkit
             self._lines.setdefault(toolset, {})[scenario, repeat] = (Path(path), line)
+            self._kept += [kept] if kept else []
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write how many samples were kept from the run folder."""
+        from lhkit.locales import load_catalog
+
+        if self._kept and not hasattr(self.config, "workerinput"):
+            catalog, asked = load_catalog("en"), sum(map(len, self._lines.values()))
+            lines = [catalog.text("eval.kept", count=len(self._kept), asked=asked)]
+            if unknown := self._kept.count("unknown"):
+                lines.append(catalog.text("eval.unknown_code", count=unknown))
+            for line in lines:
+                terminalreporter.write_line(f"lhkit: {line}")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Keep the fault that a worker of xdist found in the tests."""
+        self._fault = getattr(node, "workeroutput", {}).get("lhkit_fault", self._fault)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the run folder, then close the model."""
+        if self._fault:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            self._print(f"ERROR: {self._fault}")
         try:
             if self._lines and not hasattr(self.config, "workerinput"):
                 for toolset in self._lines:
-                    self._write_or_explain(toolset)
+                    self._write_or_explain(toolset, session)
         finally:
             if self._runner is not None:
                 if self._stack is not None:
                     self._runner.run(self._stack.aclose())
                 self._runner.close()
 
-    def _write_or_explain(self, reference: str) -> None:
-        from lhkit.errors import UsageError
+    def _write_or_explain(self, reference: str, session: pytest.Session) -> None:
+        from lhkit.errors import LhkitError, UsageError
 
         try:
             self._run(self._write(reference))
-        except UsageError as error:  # a selection of tests would replace a whole run
-            reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-            if reporter is not None:
-                reporter.write_line(f"lhkit: {error}", red=True)
+        except LhkitError as error:
+            # a UsageError: a selection of tests would replace a whole run
+            if not isinstance(error, UsageError) and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            self._print(f"lhkit: {error}")
+
+    def _print(self, line: str) -> None:
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(line, red=True)
 
     async def _write(self, reference: str) -> None:
         from lhkit.harness.loader import load_scenarios
@@ -444,6 +533,16 @@ class Plugin:
 
 
 _LINE = pytest.StashKey[list[Any]]()
+
+
+def _short_repr(excinfo: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
+    """Return the message of an error of lhkit without a traceback; the summary has its start."""
+    shown: Any = excinfo.getrepr(style="value", chain=False)
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = str(excinfo.value).partition("\n")[0]
+        shown.reprcrash.path = str(item.path)
+        shown.reprcrash.lineno = (item.reportinfo()[1] or 0) + 1
+    return shown
 
 
 def _key(sample: Sample) -> tuple[str, int]:

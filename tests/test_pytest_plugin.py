@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import lhkit.cli
 from tests.children import search_paths
@@ -185,3 +186,79 @@ def test_plugin_refuses_one_run_of_two_toolsets(project: Path) -> None:
     code, output = run_pytest(project, *options, "--lhkit-run=both")
     assert code == 4
     assert "Run them separately" in output
+
+
+SAME_IDS = "a/x.scenario.yaml and {}/b/y.scenario.yaml both have a scenario 'list'"
+
+
+@pytest.mark.parametrize("more", [[], ["-n2"]], ids=["alone", "xdist"])
+def test_plugin_refuses_one_run_of_two_files_with_the_same_ids(
+    project: Path, more: list[str]
+) -> None:
+    for name in ("a/x", "b/y"):
+        (project / name).parent.mkdir()
+        shutil.copy(project / "shopping.scenario.yaml", project / f"{name}.scenario.yaml")
+    (project / "shopping.scenario.yaml").unlink()
+    options = (TOOLSET, "--lhkit-model=gold", *more)
+    if not more:
+        assert run_pytest(project, *options)[0] == 0  # no folder in which they would be confused
+    code, output = run_pytest(project, *options, "--lhkit-run=both")
+    assert code == 4, output
+    assert SAME_IDS.format(project) in output
+    assert "INTERNALERROR" not in output
+    assert not (project / "runs").exists()
+
+
+def test_plugin_runs_again_when_the_tools_code_changed_and_counts_what_it_keeps(
+    project: Path,
+) -> None:
+    options = (TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
+    tools, kept = project / "tools.py", "lhkit: Kept from the previous run: 3 of 3 samples."
+    code, output = run_pytest(project, *options)
+    assert (code, "Kept" in output) == (0, False)
+    code, output = run_pytest(project, *options)
+    assert (code, kept in output) == (0, True)
+    code, output = run_pytest(project, *options, "-n2")
+    assert (code, kept in output) == (0, True)
+    text = tools.read_text(encoding="utf-8")
+    tools.write_text(text.replace("deps.append(name)", 'deps.append("poison")'), encoding="utf-8")
+    code, output = run_pytest(project, *options)
+    assert (code, outcomes(output)) == (1, {"failed": 1, "passed": 2})
+    tools.write_text(text, encoding="utf-8")
+    code, output = run_pytest(project, *options)
+    assert (code, kept in output) == (0, True)
+
+
+def test_plugin_says_in_one_sentence_that_a_run_folder_is_in_use(project: Path) -> None:
+    options = (TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
+    assert run_pytest(project, *options)[0] == 0
+    with FileLock(project / "runs" / "nightly" / "run.lock"):
+        code, output = run_pytest(project, *options)
+    assert code == 4
+    assert "is in use by another run. Wait for its end, or give another name." in output
+    assert "Traceback" not in output
+
+
+def test_plugin_says_in_one_sentence_that_a_run_folder_cannot_be_written(project: Path) -> None:
+    (project / "runs").write_text("not a folder")
+    code, output = run_pytest(project, TOOLSET, "--lhkit-model=gold", "--lhkit-run=nightly")
+    assert code == 4
+    assert outcomes(output) == {"passed": 3}
+    assert "cannot be written" in output
+    assert "Traceback" not in output
+
+
+def test_plugin_says_in_one_line_for_each_test_that_a_server_is_dead(project: Path) -> None:
+    (project / "test_shop.py").write_text(
+        "import pytest\n\n"
+        '@pytest.mark.lhkit("shopping.scenario.yaml", toolset="tools.py:toolset")\n'
+        "def test_shop(lhkit_record):\n    pass\n"
+    )
+    code, output = run_pytest(project, TOOLSET, "--lhkit-base-url=http://127.0.0.1:9")
+    assert (code, outcomes(output)) == (1, {"errors": 6})
+    sentence = "nothing answers at http://127.0.0.1:9: start a server"
+    assert output.count(f"\n{sentence}") == 6
+    assert output.count(" - nothing answers at http") == 6  # the lines of the summary
+    assert "Traceback" not in output
+    assert "aiohttp" not in output
+    assert len(output.splitlines()) < 40

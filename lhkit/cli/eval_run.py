@@ -266,7 +266,9 @@ def _print_failures(run: Run, folder: Path, console: Console, catalog: Catalog) 
 def _resumption_lines(resumption: Resumption, catalog: Catalog) -> Iterator[str]:
     """Yield how many samples of the folder are changed, retried and kept."""
     asked = resumption.total
-    if resumption.changed:
+    if resumption.changed and [change.what for change in resumption.changes] == ["code"]:
+        yield catalog.text("eval.new_code", count=resumption.changed, asked=asked)
+    elif resumption.changed:
         reasons = "; ".join(_change_reasons(resumption, catalog))
         yield catalog.text(
             "eval.new_questions",
@@ -278,6 +280,8 @@ def _resumption_lines(resumption: Resumption, catalog: Catalog) -> Iterator[str]
         yield catalog.text("eval.retried", count=resumption.retried, asked=asked)
     if resumption.kept:
         yield catalog.text("eval.kept", count=resumption.kept, asked=asked)
+    if resumption.is_code_unknown:
+        yield catalog.text("eval.unknown_code", count=resumption.kept)
     if resumption.unverified:
         yield catalog.text("eval.unsure", models=", ".join(resumption.unverified))
 

@@ -21,7 +21,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.run_options import MAX_CONCURRENCY, RunOptions
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_filter import ScenarioSelection
-from lhkit.harness.store import require_kept_whole, stored_statuses
+from lhkit.harness.store import read_manifest, require_kept_whole, stored_statuses
 from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.locales import Catalog
 from lhkit.models import served
@@ -164,7 +164,7 @@ class Evaluation:
 
     def _is_recorded(self, source: ModelSource) -> bool:
         """Return whether the run folder has every sample of a model."""
-        hashes = self.plan(source).hashes
+        hashes = self.plan(source).resuming(read_manifest(self.folder)).hashes
         return len(reusable_samples(stored_statuses(self.folder), hashes)) == len(hashes)
 
     @asynccontextmanager

@@ -200,6 +200,7 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
     if identity is None or not await _has_same_weights(evaluation, identity):
         return None
     plan = evaluation.plan(ScriptedModel((), identity=identity))
+    plan = plan.resuming(read_manifest(evaluation.folder))
     records = select_records(read_records(evaluation.folder), plan.hashes)
     if len(reusable_samples(map(record_status, records), plan.hashes)) < len(plan.hashes):
         return None

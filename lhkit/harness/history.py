@@ -6,6 +6,7 @@ and left out.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -244,13 +245,20 @@ def _order(point: HistoryPoint) -> tuple[float, str]:
     return (moment.timestamp() if moment else 0.0, point.folder.name)
 
 
+def _zone(moment: datetime) -> str:
+    """Return the offset of a time from UTC, such as UTC+09:00; empty if unknown."""
+    zone = moment.isoformat()[len(moment.replace(tzinfo=None).isoformat()) :]
+    return f"UTC{zone}" if zone else ""
+
+
 def _row(point: HistoryPoint) -> tuple[Cell, ...]:
     total = point.summary.total
     rate = f"{part_of(total.passed, total.valid)}{interval_text(total.interval)}"
     moment = parse_moment(point.started_at)
     return (
         Cell(point.folder.name, "code"),
-        Cell(f"{moment:%Y-%m-%d %H:%M}" if moment else NOTHING),
+        # in the zone of the run, which is named: runs of several machines stand side by side
+        Cell(f"{moment:%Y-%m-%d %H:%M} {_zone(moment)}".rstrip() if moment else NOTHING),
         Cell(point.commit[:_COMMIT_CHARS], "code"),
         Cell(point.arm),
         Cell(rate, rate=total.pass_rate, interval=total.interval),

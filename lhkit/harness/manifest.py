@@ -109,6 +109,7 @@ class Manifest(_Part):
         tools: the tool names of scenarios that do not have all tools of their language.
         scenarios: the hash of each scenario.
         contexts: the hash of the context lines of each scenario that has any.
+        code_sha256: the hash of the tools' source; empty if it is unknown.
         questions: content hashes by scenario, one for each repeat, or one for all repeats.
         selection: how the scenarios were selected; None for a run of all of them.
         rescored_from: the run that the records were rescored from.
@@ -128,6 +129,7 @@ class Manifest(_Part):
     tools: dict[str, Sequence[str]] = Field(default_factory=dict)
     scenarios: dict[str, str] = Field(default_factory=dict)
     contexts: dict[str, str] | None = None
+    code_sha256: str = ""
     selection: ScenarioSelection | None = None
     questions: dict[str, Annotated[Sequence[str], Field(min_length=1)]] = Field(
         default_factory=dict
@@ -198,7 +200,7 @@ def versions() -> dict[str, str]:
 
 _IDENTITY = ("model", "weights", "server", "dtype", "dialect", "constraint", "stress")
 _SAMPLING = ("max_tokens", "temperature", "seed")
-_HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario"})
+_HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario", "code"})
 _HASH_CHARS = 12
 
 
@@ -209,7 +211,8 @@ class Change:
     Attributes:
         what: model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
             tools_order, rendering (the request format of a dialect), texts (the dispatcher's error
-            messages), assistant (its limits), context, user, lhkit or scenario.
+            messages), assistant (its limits), context, user, code (of the tools), lhkit or
+            scenario.
         where: the locale, the scenario or the field.
         before: a name, a number or the start of a hash.
         after: as `before`.
@@ -267,6 +270,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         ]
         yield from _change("context", lines[0], lines[1])
     yield from _change("user", before.user, after.user)
+    yield from _change("code", before.code_sha256, after.code_sha256)
     yield from _change("lhkit", before.versions.get("lhkit", ""), after.versions.get("lhkit", ""))
     for scenario, sha256 in after.scenarios.items():
         yield from _change("scenario", before.scenarios.get(scenario, ""), sha256, scenario)

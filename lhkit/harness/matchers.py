@@ -31,7 +31,13 @@ from pydantic_core import core_schema
 from typing_extensions import TypeAliasType
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
+from lhkit.harness.assignment import (
+    Problem,
+    assign,
+    assign_ordered,
+    require_few_pairs,
+    strictly_ordered,
+)
 from lhkit.harness.faults import (
     TAG,
     Fault,
@@ -369,6 +375,12 @@ class Items(_Matcher):
     def _mismatch(
         self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]
     ) -> str | None:
+        if len(actual) == len(self.items) and all(
+            item.fits(value, place.at(item_schema(branch, j)))
+            for j, (item, value) in enumerate(zip(self.items, actual, strict=True))
+        ):
+            return None
+        require_few_pairs("items", len(self.items), len(actual))
         reasons = [
             [
                 item.mismatch(value, place.at(item_schema(branch, j)))

@@ -4,6 +4,7 @@ Pure: no model, no notebook, no server. Arguments compare by typed equality, cal
 optimally (`assignment`), and every missing or unexpected call is reported.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,6 +18,7 @@ from lhkit.harness.assignment import (
     Problem,
     assign,
     assign_ordered,
+    require_few_pairs,
     strictly_ordered,
     transitive,
 )
@@ -169,6 +171,9 @@ def match_calls(
         extra == "any" or call.is_deferred or (extra == "reads" and call.tool in reads)
         for call in calls
     ]
+    made = Counter(call.tool for call in calls)
+    for tool, wanted_calls in Counter(wanted.tool for wanted in parsed).items():
+        require_few_pairs(f"calls of {tool}", wanted_calls, made[tool])
     table = [[_compare(wanted, call, schemas, today) for call in calls] for wanted in parsed]
     problem = _problem(parsed, is_allowed, table)
     before = _order_pairs(order, len(parsed))

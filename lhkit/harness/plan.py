@@ -26,7 +26,15 @@ from lhkit.models.base import ChatModel, SupportsConversations
 from lhkit.models.cassette import CassetteModel
 from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, read_state, require_isolated, tool_programs
+from lhkit.toolset import (
+    Toolset,
+    name_of,
+    opened,
+    read_state,
+    require_isolated,
+    source_sha256,
+    tool_programs,
+)
 
 _SHOWN_FAULTS = 10
 
@@ -55,7 +63,8 @@ class PlannedScenario:
 
     Attributes:
         contexts_sha256: of the context lines; empty if there are none.
-        hashes: the content hashes of the repeats, or one if all are equal.
+        questions: hashes of the repeats without the tools' code, or one if all are equal.
+        code_sha256: of the tools' code; empty if it is unknown.
     """
 
     scenario: Scenario
@@ -64,7 +73,15 @@ class PlannedScenario:
     prompt: Prompt
     scenario_sha256: str
     contexts_sha256: str
-    hashes: tuple[str, ...]
+    questions: tuple[str, ...]
+    code_sha256: str = ""
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """The content hashes of the repeats, or one if all are equal."""
+        if not self.code_sha256:
+            return self.questions
+        return tuple(text_sha256(f"{sha256} {self.code_sha256}") for sha256 in self.questions)
 
     def sample(self, repeat: int) -> PlannedSample:
         """Return the sample of a repeat, counted from 0."""
@@ -74,12 +91,32 @@ class PlannedScenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All samples of a run, in order. `toolset` is the name of the toolset."""
+    """All samples of a run, in order.
+
+    Attributes:
+        toolset: the name of the toolset.
+        code_sha256: of its code; empty if it is unknown, or if it was for the records to resume.
+    """
 
     scenarios: tuple[PlannedScenario, ...]
     repeats: int
     toolset: str = ""
     user: User = "script"
+    code_sha256: str = ""
+
+    def resuming(self, before: Manifest) -> "Plan":
+        """Return the plan for a folder: without the tools' code, if its records are without it.
+
+        Records of earlier versions of lhkit, and of code that was unknown, stay usable.
+        """
+        is_same = any(
+            set(planned.questions) & set(before.questions.get(planned.scenario.name, ()))
+            for planned in self.scenarios
+        )
+        if before.code_sha256 or not is_same:
+            return self
+        scenarios = tuple(replace(planned, code_sha256="") for planned in self.scenarios)
+        return replace(self, scenarios=scenarios, code_sha256="")
 
     @property
     def hashes(self) -> SampleHashes:
@@ -127,6 +164,8 @@ class Plan:
             if len(planned.prompt.tools) < len(tools[planned.scenario.locale])
         }
         more: dict[str, Any] = {"tools": scenario_tools} if scenario_tools else {}
+        if self.code_sha256:
+            more["code_sha256"] = self.code_sha256
         identities = dict.fromkeys(planned.identity for planned in self.scenarios)
         samplings = dict.fromkeys(planned.sampling for planned in self.scenarios)
         return Manifest.model_construct(
@@ -180,7 +219,7 @@ def plan_run(
         )
     faults: list[str] = []
     planned: list[PlannedScenario] = []
-    fingerprints = Fingerprints()
+    fingerprints, code_sha256 = Fingerprints(), source_sha256(toolset)
     checked: set[frozenset[str]] = set()
     for scenario in scenarios:
         tables = frozenset(scenario.world)
@@ -194,6 +233,7 @@ def plan_run(
                     toolset,
                     fingerprints,
                     repeats,
+                    code_sha256=code_sha256,
                     checks_state=is_first,
                 )
             )
@@ -211,7 +251,13 @@ def plan_run(
         faults = [*faults[:_SHOWN_FAULTS], more]
     if faults:
         raise ScenarioError("\n".join(faults))
-    return Plan(scenarios=tuple(planned), repeats=repeats, toolset=name_of(toolset), user=user)
+    return Plan(
+        scenarios=tuple(planned),
+        repeats=repeats,
+        toolset=name_of(toolset),
+        user=user,
+        code_sha256=code_sha256,
+    )
 
 
 def _plan_scenario(
@@ -221,6 +267,7 @@ def _plan_scenario(
     fingerprints: Fingerprints,
     repeats: int,
     *,
+    code_sha256: str,
     checks_state: bool,
 ) -> PlannedScenario:
     with opened(toolset, scenario.world, scenario.locale) as session:
@@ -248,7 +295,8 @@ def _plan_scenario(
             prompt=prompt,
             scenario_sha256=scenario_sha256,
             contexts_sha256=contexts,
-            hashes=tuple(hashes),
+            questions=tuple(hashes),
+            code_sha256=code_sha256,
         )
 
 

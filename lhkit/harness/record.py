@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -571,5 +571,7 @@ def _index_faults(record: SampleRecord) -> Iterator[str]:
     for where, tables in diffs:
         for name, diff in tables.items():
             for rows, at in ((diff.added, diff.added_at), (diff.removed, diff.removed_at)):
-                if at and (len(at) != len(rows) or not 0 <= min(at) <= max(at) <= _MAX_COUNT):
+                is_ascending = all(one < two for one, two in pairwise(at))
+                in_range = not at or 0 <= at[0] <= at[-1] <= _MAX_COUNT
+                if at and not (is_ascending and in_range and len(at) == len(rows)):
                     yield f"{where}state_diff.{name}: rows and their indexes do not match"

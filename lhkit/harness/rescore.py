@@ -4,13 +4,14 @@ Only expectations may have changed. If the user turns, the initial state, the lo
 to the gate differ today, the record is skipped with the reason.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from lhkit.confirm.decision import Edit, QuestionOutcome, Reject, changed_arguments
-from lhkit.errors import UsageError
+from lhkit.errors import RunError, UsageError
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import Manifest, Prompt, versions
 from lhkit.harness.record import (
@@ -21,17 +22,19 @@ from lhkit.harness.record import (
     SampleId,
     SampleRecord,
     TurnRecord,
-    Verdict,
+    encode_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Answer, Scenario, Turn, decide
-from lhkit.harness.scoring.state import state_diff, with_diff
+from lhkit.harness.scoring.state import InvalidDiffError, state_diff, with_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import answers_of
+from lhkit.harness.store import RECORDS
 from lhkit.harness.tool_injection import real_tools
 from lhkit.harness.tool_specs import stored_tool
+from lhkit.harness.values import limited_searches
 from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (
@@ -74,7 +77,13 @@ def rescore(
     skipped: dict[SampleId, str] = {}
     for record in old.records:
         scenario = by_name.get(record.sample_id.name)
-        rescored = _rescore_record(record, scenario, toolset, manifest)
+        try:
+            rescored = _rescore_record(record, scenario, toolset, manifest)
+        except InvalidDiffError as error:
+            raise RunError(
+                f"{_place(old, record)} is not a valid record ({error}). Remove the line or give "
+                "the run another name."
+            ) from error
         if isinstance(rescored, str):
             skipped[record.sample_id] = rescored
         else:
@@ -95,6 +104,20 @@ def rescore(
         kept=len(records),
         skipped=skipped,
         manifest=manifest.model_copy(update=changed),
+    )
+
+
+def _place(run: Run, record: SampleRecord) -> str:
+    """Return file and line of a record, or its sample."""
+    lines: list[bytes] = []
+    if run.folder is not None and (run.folder / RECORDS).is_file():
+        lines = (run.folder / RECORDS).read_bytes().splitlines()
+    same = (n for n, line in enumerate(lines, 1) if line == encode_record(record).encode())
+    number = next(same, None)
+    return (
+        f"{run.folder}: {record.sample_id}"
+        if number is None
+        else (f"{run.folder}/{RECORDS}:{number} ({record.sample_id})")
     )
 
 
@@ -137,8 +160,12 @@ def _score(
     row_keys: RowKeys,
 ) -> SampleRecord:
     """Return the record with today's score of its evidence, which includes the states."""
+    fault = None
     if hasattr(session, "broken_rules"):
-        rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
+        try:
+            rules = find_broken_rules(session, evidence.initial_state, evidence.final_state)
+        except UsageError as error:  # as in a run: the rest of the score is known
+            rules, fault = (), str(error)
         evidence = replace(evidence, broken_rules=rules)
     prompt = manifest.locales.get(scenario.locale, Prompt())
     specs = {spec["name"]: spec for spec in prompt.tools}
@@ -154,10 +181,16 @@ def _score(
         for tool in real_tools(session.registry)
     ]
     metadata = ToolMetadata.of([*tools, *recorded_new_tools(evidence)], session.today)
+
+    def judged(fault: str | None) -> Judgement:
+        found = replace(evidence, fault=fault)
+        with limited_searches(time.thread_time):
+            return judge(scenario, found, metadata, today=session.today, row_keys=row_keys)
+
     try:
-        judgement = judge(scenario, evidence, metadata, today=session.today, row_keys=row_keys)
+        judgement = judged(evidence.fault or fault)
     except UsageError as error:  # a pattern that takes too long
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
+        judgement = judged(str(error))
     stored = replace(record.evidence, broken_rules=evidence.broken_rules)
     return replace(record, judgement=judgement, evidence=stored, ac=scenario.ac, tags=scenario.tags)
 

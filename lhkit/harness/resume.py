@@ -1,7 +1,7 @@
 """Resuming a run: which samples of a folder are reused and which are run, by content hash. Pure.
 
-A content hash covers the scenario, the model, everything sent to it and the version of lhkit: see
-`fingerprint`.
+A content hash covers the scenario, the model, everything sent to it, the tools' code where it is
+known, and the version of lhkit: see `fingerprint`.
 """
 
 from collections import Counter
@@ -32,6 +32,7 @@ class Resumption:
         new: samples without a record.
         changes: the reasons for `changed`; empty if the manifests do not show them.
         unverified: models with reused samples whose server does not report its weights.
+        is_code_unknown: whether samples are reused although the tools' code cannot be compared.
         kept_samples: the ids of the reused samples.
     """
 
@@ -42,6 +43,7 @@ class Resumption:
     new: int = 0
     changes: tuple[Change, ...] = ()
     unverified: tuple[str, ...] = ()
+    is_code_unknown: bool = field(default=False, compare=False)
     kept_samples: Collection[SampleId] = field(default=(), compare=False, repr=False)
 
 
@@ -165,6 +167,7 @@ def check_resumption(
             and (change.what != "lhkit" or is_other_version)
         ),
         unverified=unverified_models(after) if kept else (),
+        is_code_unknown=bool(kept) and not after.code_sha256,
         kept_samples=kept,
     )
 

@@ -155,8 +155,8 @@ async def replay(
 
     With a `run_dir`, each finished sample is on disk at once, and a second call resumes: a sample
     is reused if it has a record that is not `invalid`, with the same content hash (scenario, model
-    with its weights if known, everything sent to it, version of lhkit). Cancelling loses only the
-    samples in progress.
+    with its weights if known, everything sent to it, source of the tools if known, version of
+    lhkit). Cancelling loses only the samples in progress.
 
     A transient error makes a sample `invalid` only after `max_attempts` attempts, with pauses of
     1, 2, 4 … seconds. If the server is unreachable for as many attempts in a row as all
@@ -271,6 +271,15 @@ async def replay(
         )
 
 
+def _remarks(resumption: Resumption) -> list[str]:
+    """Return sentences about what could not be verified, for the manifest."""
+    catalog, models = load_catalog("en"), ", ".join(resumption.unverified)
+    remarks = [catalog.text("eval.unsure", models=models)] if models else []
+    if resumption.is_code_unknown:
+        remarks.append(catalog.text("eval.unknown_code", count=resumption.kept))
+    return remarks
+
+
 async def _run_plan(
     plan: Plan,
     execution: "_Execution",
@@ -285,6 +294,7 @@ async def _run_plan(
     if folder:
         names = [planned.scenario.id for planned in plan.scenarios]
         require_kept_whole(folder, names, provenance.selection)
+    plan = plan.resuming(before)
     hashes = plan.hashes
     resumption = execution.resume(plan, before)
     kept = resumption.kept_samples
@@ -294,13 +304,12 @@ async def _run_plan(
     def pending() -> Iterator[PlannedSample]:
         return (sample for sample in plan.samples() if sample.sample_id not in kept)
 
-    models = ", ".join(resumption.unverified)
     started = Invocation(
         started_at=execution.context.moment(),
         concurrency=concurrency,
         kept=len(kept),
         changes=[asdict(change) for change in resumption.changes],
-        remarks=[load_catalog("en").text("eval.unsure", models=models)] if models else [],
+        remarks=_remarks(resumption),
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from lhkit.harness.simulated_users import confirm_gate
 from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
+from lhkit.harness.values import limited_searches
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp
@@ -112,22 +114,22 @@ async def run_planned_sample(
     started_at, started_s = context.moment(), context.clock()
     progress = _Progress()
     fault = None
+    judgement = Judgement(verdict=Verdict.INVALID)
     try:
         async with _open_sample(sample, context) as (session, model):
-            await _converse(sample, context, progress, session, model)
-            judgement = judge(
-                sample.scenario,
-                progress.evidence(),
-                ToolMetadata.of(real_tools(session.registry), session.today),
-                today=session.today,
-                row_keys=progress.row_keys,
+            try:
+                await _converse(sample, context, progress, session, model)
+                judgement = _judge(sample.scenario, progress, session)
+            except Exception as error:  # noqa: BLE001 - boundary: what is known still counts
+                fault = _fault(error)
+                judgement = replace(judgement, reasons=(fault,))
+                judgement = _judge(sample.scenario, progress, session, fault)
+    except Exception as error:  # noqa: BLE001 - boundary: our bug must not count against the model
+        if fault is None:
+            fault = _fault(error)
+            judgement = replace(
+                judgement, verdict=Verdict.INVALID, reasons=(fault,), scores=(), state_equal=None
             )
-    except LhkitError as error:  # an invalid state or a server: the message says how to fix it
-        fault = str(error)
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
-    except Exception:  # noqa: BLE001 - boundary: our bug must not count against the model
-        fault = traceback.format_exc()
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
     return sample_record(
         sample,
         progress.evidence(fault),
@@ -137,6 +139,27 @@ async def run_planned_sample(
         started_at=started_at,
         keep_states=context.options.keep_states,
     )
+
+
+def _judge(
+    scenario: Scenario, progress: _Progress, session: Session, fault: str | None = None
+) -> Judgement:
+    tools = ToolMetadata.of(real_tools(session.registry), session.today)
+    with limited_searches(time.thread_time):
+        return judge(
+            scenario,
+            progress.evidence(fault),
+            tools,
+            today=session.today,
+            row_keys=progress.row_keys,
+        )
+
+
+def _fault(error: Exception) -> str:
+    """Return the text that is recorded for an error; that of an LhkitError says how to fix it."""
+    if isinstance(error, LhkitError):
+        return str(error)
+    return "".join(traceback.format_exception(error))
 
 
 def sample_record(

@@ -10,7 +10,10 @@ equals only itself.
 """
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +26,9 @@ MAX_PATTERN_CHARS = 1_000
 SEARCH_CPU_S = 2.0
 """Longest search, in seconds of this process's CPU time: a busy machine does not change a verdict.
 An ordinary pattern needs less than a millisecond."""
+
+ALL_SEARCHES_CPU_S = 20.0
+"""Longest time of all searches of one sample, in seconds of CPU time."""
 
 _PROBE_CPU_S = 0.2
 _PROBE_CHARS = 100
@@ -191,9 +197,40 @@ def is_found(pattern: str, text: str) -> bool:
     """Return whether a valid pattern is found in a text, both in NFC.
 
     Raises:
-        ScenarioError: the search takes longer than `SEARCH_CPU_S`.
+        ScenarioError: the search takes longer than `SEARCH_CPU_S`, or all of `limited_searches`
+            than `ALL_SEARCHES_CPU_S`.
     """
-    return _search(pattern, text, SEARCH_CPU_S)
+    spent = _spent.get()
+    if spent is None:
+        return _search(pattern, text, SEARCH_CPU_S)
+    started_s = spent.clock()
+    found = _search(pattern, text, SEARCH_CPU_S)
+    spent.cpu_s += spent.clock() - started_s
+    if spent.cpu_s > ALL_SEARCHES_CPU_S:
+        raise ScenarioError(
+            f"the patterns of this scenario take longer than {ALL_SEARCHES_CPU_S:g} s together: "
+            "list exact values, or write simpler patterns"
+        )
+    return found
+
+
+@dataclass(slots=True)
+class _Spent:
+    clock: Callable[[], float]
+    cpu_s: float = 0.0
+
+
+_spent: ContextVar[_Spent | None] = ContextVar("_spent", default=None)
+
+
+@contextmanager
+def limited_searches(clock: Callable[[], float]) -> Iterator[None]:
+    """Limit the time of all searches of a block; `clock` returns seconds of this thread's CPU."""
+    token = _spent.set(_Spent(clock))
+    try:
+        yield
+    finally:
+        _spent.reset(token)
 
 
 @lru_cache(maxsize=1_024)  # a scenario's expectations are read again for every sample

@@ -92,10 +92,12 @@ def invalid_address(address: str) -> UsageError:
     return UsageError(f"Invalid server address {address!r}: give --base-url http://HOST:PORT.")
 
 
-def stalled(address: str) -> StreamStalledError:
+def stalled(address: str, *, is_kept_alive: bool = False) -> StreamStalledError:
     """Return the exception for a server that has been silent for too long."""
+    only = " (it only kept the connection alive)" if is_kept_alive else ""
     return StreamStalledError(
         f"{address} sent nothing for too long: see in its log whether it is overloaded or stuck"
+        f"{only}"
     )
 
 

@@ -29,6 +29,8 @@ from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, Tool
 _DONE = "[DONE]"
 _EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
 """A data line that may be a whole event."""
+_NO_CONTENT = frozenset({"id", "index", "name", "object", "role", "status", "type"})
+"""Fields of a delta that a server may repeat although the model generates nothing."""
 _ABORTED = {"abort", "error"}
 """Finish reasons of a response that the server gave up."""
 _CUT = {"length", "content_filter"}
@@ -162,7 +164,8 @@ class ResponseReader:
         self._first_sent_s: float | None = None
         self._started_s = 0.0
         self._attempts = 0
-        self._last_data_s = 0.0
+        self._last_progress_s = 0.0
+        self._prompt_progress: Any = None
         self._decoder = EventStreamDecoder()
         self._first_times = FirstTimes()
         self._token_times = ChunkTimes()
@@ -190,8 +193,12 @@ class ResponseReader:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the last event; keep-alive comments do not count."""
-        return self._now_s() - self._last_data_s
+        """Seconds without progress.
+
+        Progress is a part of the answer, a token, the end, or a count that grows (usage, progress
+        of the prompt). Comments and events without any of these only keep the connection alive.
+        """
+        return self._now_s() - self._last_progress_s
 
     def mark_sent(self) -> None:
         """Record that the request is being sent or retried."""
@@ -203,8 +210,8 @@ class ResponseReader:
 
     def mark_headers(self) -> None:
         """Record the arrival of the response headers."""
-        self._last_data_s = self._now_s()
-        self._first_times.record("headers_s", self._last_data_s)
+        self._last_progress_s = self._now_s()
+        self._first_times.record("headers_s", self._last_progress_s)
 
     def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
         """Yield the events in a chunk of bytes.
@@ -227,7 +234,6 @@ class ResponseReader:
             for data in lines:
                 if self.is_done:
                     return
-                self._last_data_s = now_s
                 self._first_times.record("first_chunk_s", now_s)
                 if data.strip() == _DONE:
                     events = self.end(now_s)
@@ -310,12 +316,18 @@ class ResponseReader:
 
     def feed_payload(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ParsedEvent]:
         """Yield the events in one parsed event of the stream."""
-        self._usage = typed(payload, "usage", dict) or self._usage
+        usage, prompt_progress = self._usage, payload.get("prompt_progress")  # of llama.cpp
+        self._usage = typed(payload, "usage", dict) or usage
+        if self._usage != usage or (prompt_progress and prompt_progress != self._prompt_progress):
+            self._last_progress_s = now_s
+            self._prompt_progress = prompt_progress
         self._server_metrics = typed(payload, "metrics", dict) or self._server_metrics
         self._read_prompt_ids(payload)
         for choice in typed(payload, "choices", list) or ():
             if not isinstance(choice, dict):
                 raise invalid_event(payload)
+            if choice.get("token_ids") or choice.get("finish_reason") or _has_content(choice):
+                self._last_progress_s = now_s
             if self._is_first(choice):
                 yield from self._feed_choice(choice, now_s)
 
@@ -385,3 +397,17 @@ class ResponseReader:
             ),
             cached_tokens=whole_number(details, "cached_tokens"),
         )
+
+
+def _has_content(choice: Mapping[str, Any]) -> bool:
+    """Return whether a choice has a part of an answer, such as a text or arguments of a call."""
+    waiting: list[Any] = [choice.get(key) for key in ("text", "delta", "message")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += (inner for key, inner in value.items() if key not in _NO_CONTENT)
+        elif isinstance(value, list):
+            waiting += value
+        elif value not in (None, "") and not isinstance(value, bool):
+            return True
+    return False

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 10.0
 _IDLE_TIMEOUT_S = 300.0
-"""Longest silence in a stream. On a CPU the first token waits for the prompts before it."""
+"""Longest time without progress. On a CPU the first token waits for the prompts before it."""
 
 MAX_BODY_BYTES = 16 << 20
 MAX_ERROR_BYTES = 1 << 20
@@ -78,7 +78,9 @@ class Endpoint:
         api_key: sent as a bearer token.
         dialect: how prompts are rendered and calls parsed.
         constraint: whether decoding is constrained to valid calls.
-        idle_timeout_s: longest silence in a stream.
+        idle_timeout_s: longest time in a stream without a part of the answer; what only keeps the
+            connection alive does not count. Also the longest time until the headers, and of an
+            answer that is not a stream.
         retries: how often a request is retried after a transient error; 0 for never.
     """
 
@@ -214,7 +216,7 @@ class Connection:
                         if reader.is_done:
                             return
                     if reader.silent_s > self._idle_timeout_s:
-                        raise stalled(self.address)  # only keep-alive comments
+                        raise stalled(self.address, is_kept_alive=True)
                 for event in reader.feed_end():
                     yield event
 
@@ -233,7 +235,10 @@ class Connection:
             ModelError: as `get`.
         """
         with translate_errors(self.address):
-            async with self._session.get(self.address + path, allow_redirects=False) as response:
+            async with (
+                self._limited(),
+                self._session.get(self.address + path, allow_redirects=False) as response,
+            ):
                 return await _read_json(response, self.address)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -243,10 +248,17 @@ class Connection:
             ModelError: as `get`.
         """
         with translate_errors(self.address):
-            async with self._session.post(
-                self.address + path, json=body, allow_redirects=False
-            ) as response:
+            async with (
+                self._limited(),
+                self._session.post(
+                    self.address + path, json=body, allow_redirects=False
+                ) as response,
+            ):
                 return _require_object(await _read_json(response, self.address), self.address)
+
+    def _limited(self) -> asyncio.Timeout:
+        """Return a limit of time for a whole answer, or for the headers of a stream."""
+        return asyncio.timeout(_CONNECT_TIMEOUT_S + self._idle_timeout_s)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -303,12 +315,13 @@ class Connection:
 
     async def _post_stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         with translate_errors(self.address):
-            response = await self._session.post(
-                self.address + path, json=body, allow_redirects=False
-            )
+            async with self._limited():  # also headers that never end
+                response = await self._session.post(
+                    self.address + path, json=body, allow_redirects=False
+                )
             if response.status == _OK and response.content_type == "text/event-stream":
                 return response
-            async with response:
+            async with self._limited(), response:
                 await _require_ok(response, self.address)
                 received = await read_up_to(response, self.address, MAX_ERROR_BYTES)
                 text = received.decode("utf-8", "replace").strip()

@@ -12,6 +12,7 @@ is `life-helper`.
 - `changes`: compares a session's state before and after a call.
 - `references`: loads a toolset by its reference.
 - `sessions`: opens, reads and closes sessions, and wraps toolsets.
+- `source`: hashes the code of a toolset, so that a run is not resumed with other code.
 
 User code is trusted like any script. Data that it passes or receives is copied, and its exceptions
 become a `UsageError` with the line of the user's file.
@@ -53,6 +54,7 @@ from lhkit.toolset.sessions import (
     user_code,
     user_code_location,
 )
+from lhkit.toolset.source import source_sha256
 
 __all__ = [
     "DEFAULT",
@@ -80,6 +82,7 @@ __all__ = [
     "reference_from",
     "registry_of",
     "require_isolated",
+    "source_sha256",
     "supported_locales",
     "tool_programs",
     "user_code",

@@ -16,6 +16,7 @@ from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import BareToolset, Toolset, ToolsetSource
 from lhkit.toolset.sessions import user_code
+from lhkit.toolset.source import remember_module
 
 DEFAULT = DEFAULT_TOOLSET
 
@@ -48,8 +49,10 @@ def load(reference: str = DEFAULT) -> Toolset:
         return served
     what = f"toolset {reference}"
     target = _SHIPPED.get(reference) or _installed(reference) or reference
-    value = _load(target, what, _FORMATS, fits=_may_be_toolset)
-    return _as_toolset(value, what)
+    module, value = _load(target, what, _FORMATS, fits=_may_be_toolset)
+    toolset = _as_toolset(value, what)
+    remember_module(toolset, module)
+    return toolset
 
 
 def _installed(name: str) -> str | None:
@@ -70,7 +73,8 @@ def load_named(what: str, reference: str) -> Any:
     Raises:
         UsageError: the file, module or name does not exist, or importing it fails.
     """
-    return _load(reference, f"{what} {reference}", "write FILE.py:NAME or package.module:NAME")
+    how = "write FILE.py:NAME or package.module:NAME"
+    return _load(reference, f"{what} {reference}", how)[1]
 
 
 def load_toolset(source: ToolsetSource) -> Toolset:
@@ -105,11 +109,14 @@ def _mcp() -> Any:
     return importlib.import_module(_MCP_HOME)
 
 
-def _load(reference: str, what: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
+def _load(
+    reference: str, what: str, how: str, *, fits: Callable[[Any], bool] = callable
+) -> tuple[ModuleType, Any]:
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"{what} has no colon and name: {how}")
-    return _attribute(_import(place, what, how), name, what, fits)
+    module = _import(place, what, how)
+    return module, _attribute(module, name, what, fits)
 
 
 def _import(place: str, what: str, how: str) -> ModuleType:

@@ -148,15 +148,29 @@ def streams(
     return behave
 
 
-def comments_for_ever() -> Behaviour:
-    """Keep the connection alive and say nothing."""
+def repeats(piece: bytes, first: Sequence[bytes] = ()) -> Behaviour:
+    """Keep the connection alive: send the same bytes again and again, after some others."""
 
     async def behave(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
+        for one in first:
+            await response.write(one)
         while True:
-            await response.write(b": keep-alive\n\n")
+            await response.write(piece)
             await asyncio.sleep(0.005)  # the server's pace, not a wait of the test
+
+    return behave
+
+
+def informs_for_ever() -> Behaviour:
+    """Send interim headers (102) again and again, and never the final ones."""
+
+    async def behave(request: web.Request) -> web.StreamResponse:
+        while request.transport is not None and not request.transport.is_closing():
+            request.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+            await asyncio.sleep(0.005)  # the server's pace, not a wait of the test
+        return web.Response()
 
     return behave
 

@@ -4,10 +4,18 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
-from lhkit.errors import LhkitError, ModelError, RequestRefusedError, StreamBrokenError, UsageError
+from lhkit.errors import (
+    LhkitError,
+    ModelError,
+    RequestRefusedError,
+    StreamBrokenError,
+    StreamStalledError,
+    UsageError,
+)
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai_chat import OpenAiHttp
@@ -26,6 +34,8 @@ from tests.models.fake_vllm import (
     answers,
     chat_call,
     chat_completion,
+    event,
+    repeats,
     streams,
 )
 
@@ -104,6 +114,22 @@ async def test_openai_sends_no_extensions_to_other_servers() -> None:
     assert (model.identity.dialect, model.identity.server) == ("openai", "unknown server")
     assert json.loads(last.prompt_text) == ASKED
     assert last.prompt_sha256 == hashlib.sha256(last.prompt_text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"role": "assistant", "content": ""},
+        {"content": None},
+        {"tool_calls": [chat_call(0, "log_water", "", id="a")]},
+    ],
+)
+async def test_openai_stops_at_the_idle_timeout(delta: dict[str, Any]) -> None:
+    blank = event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    behaviour = repeats(blank, PLAIN[:1])
+    async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
+        with pytest.raises(StreamStalledError, match="it only kept the connection alive"):
+            await said(model)
 
 
 async def test_openai_sends_no_tool_fields_without_tools() -> None:

@@ -284,6 +284,49 @@ def test_reader_counts_silence_from_the_last_data_despite_comments() -> None:
     assert it.silent_s == 1.0
 
 
+LONG_S = 299.0
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_progress"),
+    [
+        ([chunk(text="a"), chunk(text=" "), chunk(text="b")], True),
+        ([chunk(text="", token_ids=[n]) for n in range(3)], True),
+        ([chunk(delta={"reasoning": "a"}), chunk(delta={"thoughts": "b"})], True),
+        ([chunk(delta={"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]})] * 2, True),
+        ([chunk(delta={"tool_calls": [{"function": {"arguments": {"ml": 0}}}]})] * 2, True),
+        ([chunk(delta={"content": [{"type": "text", "text": "a"}]})] * 2, True),
+        ([event({"choices": [], "usage": {"completion_tokens": n}}) for n in range(1, 4)], True),
+        ([event({"prompt_progress": {"total": 900, "processed": n}}) for n in range(3)], True),
+        ([event({"prompt_progress": {"total": 900, "processed": 7}})] * 3, False),
+        ([chunk(text="")] * 3, False),
+        ([chunk(delta={})] * 3, False),
+        ([chunk(delta={"role": "assistant", "content": ""})] * 3, False),
+        ([chunk(delta={"role": "assistant", "content": None, "refusal": None})] * 3, False),
+        ([chunk(delta={"content": [{"type": "text", "text": ""}]})] * 3, False),
+        ([chunk(delta={"tool_calls": []})] * 3, False),
+        (
+            [chunk(delta={"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]})]
+            * 3,
+            False,
+        ),
+        ([event({"usage": {"completion_tokens": 3}})] * 3, False),
+        ([event({"id": "c-1", "created": n}) for n in range(3)], False),
+    ],
+)
+def test_reader_counts_silence_from_the_last_progress(
+    pieces: list[bytes], *, is_progress: bool
+) -> None:
+    now = 0.0
+    it = reader(clock=lambda: now)
+    it.mark_headers()
+    list(it.feed(pieces[0]))
+    for piece in pieces[1:]:
+        now += LONG_S
+        list(it.feed(piece))
+    assert it.silent_s == (0.0 if is_progress else LONG_S * (len(pieces) - 1))
+
+
 @pytest.mark.parametrize("ids", [["1"], [1.5], [None], [True]])
 @pytest.mark.parametrize("key", ["token_ids", "prompt_token_ids"])
 def test_reader_refuses_invalid_token_ids(key: str, ids: list[Any]) -> None:

@@ -23,6 +23,7 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.messages import UserMessage
+from lhkit.models import transport
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
@@ -42,11 +43,13 @@ from tests.models.fake_vllm import (
     Behaviour,
     FakeVllm,
     answers,
-    comments_for_ever,
     completion,
     connected,
+    event,
     hangs_up,
+    informs_for_ever,
     models,
+    repeats,
     streams,
 )
 
@@ -233,12 +236,45 @@ async def test_client_raises_typed_errors_with_advice(
 
 @pytest.mark.parametrize(
     "behaviour",
-    [streams([], "stall"), streams(HELLO[:2], "stall"), comments_for_ever()],
-    ids=["no token", "in the middle", "nothing but comments"],
+    [
+        streams([], "stall"),
+        streams(HELLO[:2], "stall"),
+        repeats(b": keep-alive\n\n"),
+        repeats(b": keep-alive\n\n", HELLO[:2]),
+        repeats(b"event: ping\n\n"),
+        repeats(b"id: 1\nretry: 5\n\n", HELLO[:1]),
+        repeats(b"x", [b"data: {"]),
+        repeats(event({})),
+        repeats(event({"choices": []})),
+        repeats(event({"choices": [{"index": 0, "text": "", "finish_reason": None}]}), HELLO[:2]),
+        repeats(event({"choices": [], "usage": {"completion_tokens": 1}})),
+    ],
+    ids=[
+        "no token",
+        "in the middle",
+        "nothing but comments",
+        "comments in the middle",
+        "event names",
+        "ids",
+        "a line that never ends",
+        "empty events",
+        "no choices",
+        "empty texts",
+        "one usage",
+    ],
 )
 async def test_client_stops_at_the_idle_timeout(behaviour: Behaviour) -> None:
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
+            await collect(model)
+        await asyncio.wait_for(server.was_left.wait(), 120)
+
+
+async def test_client_limits_the_time_until_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_CONNECT_TIMEOUT_S", 0.2)
+    async with FakeVllm(informs_for_ever()) as server, connected(server) as model:
+        model._connection._idle_timeout_s = 0.05
+        with pytest.raises(StreamStalledError, match="sent nothing for too long"):
             await collect(model)
         await asyncio.wait_for(server.was_left.wait(), 120)
 

@@ -1,5 +1,6 @@
 """Hostile files are refused quickly, with an error that names the position."""
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -10,13 +11,17 @@ import pytest
 
 from lhkit import match_calls
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
+from lhkit.events import EndReason
 from lhkit.harness import documents, values
 from lhkit.harness.author.mutate import mutate, read_survivors
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import MAX_REPEATS
+from lhkit.harness.record import Evidence, TurnRecord
 from lhkit.harness.results import Run
+from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.suite import load_suite
-from lhkit.harness.values import is_found, pattern_error
+from lhkit.harness.values import is_found, limited_searches, pattern_error
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
 
@@ -219,6 +224,19 @@ def test_a_search_that_takes_too_long_ends_with_a_sentence(monkeypatch: pytest.M
     monkeypatch.setattr(values, "SEARCH_CPU_S", 0.1)
     with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):
         is_found(r"(q|qq)+$", "q" * 200 + "!")
+
+
+def test_limited_searches_limit_the_time_of_all_together() -> None:
+    turn = Turn(user="hi", reply={"matches": "a"})
+    scenario = Scenario(id="s", ac="AC-1", turns=(turn,))
+    evidence = Evidence(turns=(TurnRecord(user="hi", ended=EndReason.ANSWERED, reply="a"),))
+    slow = itertools.count(step=values.ALL_SEARCHES_CPU_S + 1).__next__
+    with (
+        limited_searches(slow),
+        pytest.raises(ScenarioError, match="the patterns of this scenario take longer"),
+    ):
+        judge(scenario, evidence, ToolMetadata(schemas={}), today=None)
+    assert is_found("a", "a")  # without a limit of its own
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,23 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.assignment import Pairs, Problem, assign
-from lhkit.harness.matchers import Equals, Fields, Place, parse_row
+from lhkit.errors import ScenarioError
+from lhkit.harness.assignment import Pairs, TooManyPairsError, assign_sparse, max_pairs
+from lhkit.harness.matchers import DateIs, Equals, Fields, Place, Text, parse_row
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
-from lhkit.harness.values import hashable_form
+from lhkit.harness.values import fold_text, hashable_form, remove_spaces
 from lhkit.json_values import shown
-from lhkit.schema import ABSENT, SchemaNode
+from lhkit.schema import ABSENT, SchemaNode, nfc
 
 NO_KEYS: RowKeys = MappingProxyType({})
 
 _Listed: TypeAlias = Sequence[Mapping[str, Any]]
 
 _SHOWN_FIELDS = 4
+_SCALARS = (str, bool, int, float, type(None))
+_Value: TypeAlias = tuple[str, str, Hashable]
+"""A field, how it is compared (`equals`, `text` or `spaces`), and the form of its value."""
+
 _NO_KEY = "; its table has no key: name it in row_keys(), or give every row an id"
 
 
@@ -64,13 +69,33 @@ def state_diff(before: State, after: State) -> dict[str, TableDiff]:
     }
 
 
+class InvalidDiffError(ValueError):
+    """Recorded changes do not fit the state that they are applied to."""
+
+
 def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
-    """Return the state after, given the state before and the result of `state_diff`."""
+    """Return the rows after some changes, given the state before and the result of `state_diff`.
+
+    Added rows come where they were. The order of the other rows is that of the state before: a
+    table that was only sorted anew has no changes, and no verdict depends on the order.
+
+    Raises:
+        InvalidDiffError: the indexes do not fit the rows.
+    """
     after = dict(before)
     for table, diff in diffs.items():
+        old = before.get(table, ())
         gone = set(diff.removed_at)
-        rows = [row for i, row in enumerate(before.get(table, ())) if i not in gone]
+        rows = [row for i, row in enumerate(old) if i not in gone]
+        if (
+            len(diff.added_at) != len(diff.added)
+            or len(gone) != len(diff.removed)
+            or len(rows) != len(old) - len(gone)
+        ):
+            raise InvalidDiffError(f"state_diff.{table}: rows and their indexes do not match")
         for index, row in zip(diff.added_at, diff.added, strict=True):
+            if index > len(rows):
+                raise InvalidDiffError(f"state_diff.{table}.added_at: there is no row {index}")
             rows.insert(index, row)
         after[table] = tuple(rows)
     return after
@@ -210,8 +235,10 @@ def check_state(
         expected, expected_gone = final.get(table, ()), gone.get(table, ())
         updated = {j for _, j in change.changed}
         touched = updated | {*change.added}
-        final_pairs = _pair_rows(expected, new, touched, range(len(new)), today)
-        gone_pairs = _pair_rows(expected_gone, old, {*change.removed}, change.removed, today)
+        final_pairs = _pair_rows(f"final.{table}", expected, new, touched, range(len(new)), today)
+        gone_pairs = _pair_rows(
+            f"gone.{table}", expected_gone, old, {*change.removed}, change.removed, today
+        )
         missing += _missing_rows(f"final.{table}", expected, final_pairs, "no row like {}")
         missing += _missing_rows(
             f"gone.{table}", expected_gone, gone_pairs, "no row like {} was deleted"
@@ -235,35 +262,138 @@ def check_state(
 
 
 def _pair_rows(
-    listed: _Listed, rows: Rows, preferred: set[int], indices: Sequence[int], today: date | None
+    where: str,
+    listed: _Listed,
+    rows: Rows,
+    preferred: set[int],
+    indices: Sequence[int],
+    today: date | None,
 ) -> Pairs:
     """Pair as many listed rows as possible with rows at `indices`.
 
     Of thousands of rows only as many are compared with each listed one as it can need, and other
     rows than the preferred ones only if a listed row is left over.
+
+    Raises:
+        ScenarioError: the listed rows fit too many rows.
     """
-    matchers = [parse_row(row) for row in listed]
+    search = _RowSearch(where, listed, rows, today)
     pairs: Pairs = ()
     for candidates in (sorted(preferred.intersection(indices)), indices):
+        search.index(candidates)
         useful: set[int] = set()
-        for matcher in matchers:
+        for row in search.distinct:
             for is_preferred in (True, False):
-                group = (j for j in candidates if (j in preferred) is is_preferred)
-                fitting = (j for j in group if fits_row(matcher, rows[j], today))
-                useful.update(islice(fitting, len(matchers)))
+                group = (j for j in search.candidates(row) if (j in preferred) is is_preferred)
+                useful.update(islice((j for j in group if search.fits(row, j)), len(listed)))
         chosen = sorted(useful)
-        problem = Problem(
-            costs=[
-                [0 if fits_row(matcher, rows[j], today) else None for j in chosen]
-                for matcher in matchers
-            ],
-            left_expected=[1] * len(matchers),
-            left_actual=[int(j in preferred) for j in chosen],
-        )
-        pairs = tuple((i, chosen[j]) for i, j in assign(problem))
-        if len(pairs) == len(matchers):
+        position = {j: number for number, j in enumerate(chosen)}
+        fitting = {
+            row: [
+                position[j] for j in search.candidates(row) if j in useful and search.fits(row, j)
+            ]
+            for row in search.distinct
+        }
+        try:
+            found = assign_sparse(
+                [fitting[row] for row in search.kinds], [int(j in preferred) for j in chosen]
+            )
+        except TooManyPairsError:
+            raise search.error() from None
+        pairs = tuple((i, chosen[j]) for i, j in found)
+        if len(pairs) == len(listed):
             break
     return pairs
+
+
+class _RowSearch:
+    """Finds the rows that a listed row fits, by hashing the values that it states exactly.
+
+    Attributes:
+        kinds: for each listed row, the first one of the same text: each is compared once.
+        distinct: those first ones.
+    """
+
+    def __init__(self, where: str, listed: _Listed, rows: Rows, today: date | None) -> None:
+        first: dict[str, int] = {}
+        self.kinds = [first.setdefault(repr(row), i) for i, row in enumerate(listed)]
+        self.distinct = tuple(first.values())
+        self._where, self._rows, self._today = where, rows, today
+        self._matchers = {i: parse_row(listed[i]) for i in self.distinct}
+        self._exact = {i: frozenset(_exact_values(self._matchers[i], today)) for i in self.distinct}
+        self._fits: dict[tuple[int, int], bool] = {}
+        self._most_fits = max_pairs(len(listed) + len(rows))
+        self._rows_with: defaultdict[_Value, dict[int, None]] = defaultdict(dict)
+        self._candidates: dict[frozenset[_Value], Sequence[int]] = {}
+
+    def index(self, indices: Sequence[int]) -> None:
+        """Index rows by the values that listed rows state exactly."""
+        self._rows_with.clear()
+        self._candidates = {frozenset(): indices}
+        kinds = defaultdict(set)
+        for name, kind, _ in chain.from_iterable(self._exact.values()):
+            kinds[name].add(kind)
+        for j in indices:
+            for name, value in self._rows[j].items():
+                for kind in kinds.get(nfc(name), ()):
+                    self._rows_with[nfc(name), kind, _form(value, kind)][j] = None
+
+    def candidates(self, i: int) -> Sequence[int]:
+        """Return the indexed rows that have the exact values of a listed row, in order."""
+        values = self._exact[i]
+        if values not in self._candidates:
+            fewest, *others = sorted((self._rows_with.get(v, {}) for v in values), key=len)
+            rows = [j for j in fewest if all(j in other for other in others)]
+            self._candidates[values] = rows
+        return self._candidates[values]
+
+    def fits(self, i: int, j: int) -> bool:
+        """Return whether a listed row fits row `j`.
+
+        Raises:
+            ScenarioError: too many rows are compared.
+        """
+        known = self._fits.get((i, j))
+        if known is None:
+            if len(self._fits) >= self._most_fits:
+                raise self.error()
+            known = self._fits[i, j] = fits_row(self._matchers[i], self._rows[j], self._today)
+        return known
+
+    def error(self) -> ScenarioError:
+        """Return the exception for listed rows that may fit too many rows."""
+        return ScenarioError(
+            f"{self._where}: {len(self.kinds)} listed rows may each be any of {len(self._rows)} "
+            "rows, which takes too long to compare. List an id or other exact values of each row."
+        )
+
+
+def _exact_values(matcher: Equals | Fields, today: date | None) -> Iterator[_Value]:
+    """Yield the values that a row must have."""
+    if isinstance(matcher, Equals):
+        for name, value in matcher.equals.items():
+            if isinstance(value, _SCALARS):
+                yield nfc(name), "equals", _form(value, "equals")
+        return
+    try:
+        literals = {name: [*m.literal_values(today)] for name, m in matcher.fields.items()}
+    except ScenarioError:  # a date that cannot be resolved: reported where a row is compared
+        return
+    for name, field in matcher.fields.items():
+        if isinstance(field, Equals | DateIs | Text) and not field.optional:
+            kind = "equals"
+            if isinstance(field, Text):
+                kind = "spaces" if "ignore" in field.model_fields_set else "text"
+            if isinstance(value := literals[name][0], _SCALARS):
+                yield nfc(name), kind, _form(value, kind)
+
+
+def _form(value: Any, kind: str) -> Hashable:
+    """Return a form that values share if a matcher of this kind accepts one for the other."""
+    if kind == "equals" or not isinstance(value, str):
+        return hashable_form(value) if isinstance(value, _SCALARS) else ABSENT
+    folded = fold_text(value)
+    return remove_spaces(folded) if kind == "spaces" else folded
 
 
 def fits_row(matcher: Equals | Fields, row: Any, today: date | None) -> bool:

@@ -1,8 +1,8 @@
 """The verdict on a sample: pass, fail or invalid, with reasons. Pure.
 
 `invalid` is an infrastructure error: a turn did not complete, or the harness failed. Such samples
-are excluded from all rates. Every other difference from the scenario is a fail, with a reason in
-words.
+are excluded from all rates; violations that are known count. Every other difference from the
+scenario is a fail, with a reason in words.
 """
 
 from collections import Counter
@@ -13,8 +13,9 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
+from lhkit.errors import ScenarioError
 from lhkit.events import EndReason
-from lhkit.harness.assignment import Problem, assign
+from lhkit.harness.assignment import Problem, assign, require_few_pairs
 from lhkit.harness.matchers import alternatives, parse_row
 from lhkit.harness.matching import (
     WHOLE,
@@ -29,6 +30,7 @@ from lhkit.harness.record import (
     CallRecord,
     CallScore,
     Evidence,
+    FalseClaim,
     Judgement,
     RowKeys,
     Severity,
@@ -39,7 +41,13 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.scenario import Before, ExpectedCall, Scenario, Turn
 from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
-from lhkit.harness.scoring.state import NO_KEYS, check_state, fits_row, with_diff
+from lhkit.harness.scoring.state import (
+    NO_KEYS,
+    StateVerdict,
+    check_state,
+    fits_row,
+    with_diff,
+)
 from lhkit.harness.scoring.success_claims import find_false_claims
 from lhkit.harness.scoring.violations import find_violations
 from lhkit.json_values import shown
@@ -49,6 +57,7 @@ from lhkit.tools.definition import ToolDefinition
 ALL_REPLIES = "all replies: "
 """Prefix of reasons about the replies of the whole conversation."""
 
+_INCOMPLETE = frozenset({EndReason.FAILED, EndReason.STOPPED})
 _TOO_LONG = "no answer within the allowed model turns"
 _NEEDS_ASKING = (None, "ok", "cancelled")
 
@@ -100,24 +109,22 @@ def judge(
         tools: metadata of the tools.
         today: the day of the scenario's clock.
         row_keys: the key fields of each table, where the domain specifies them.
+
+    Raises:
+        ScenarioError: patterns or listed rows take too long to compare.
     """
     turns = list(zip(scenario.turns, evidence.turns, strict=False))
-    matches = [_match(script, record, tools, today) for script, record in turns]
-    violations = find_violations(scenario, evidence, matches, schemas=tools.schemas, today=today)
-    flags, claims = find_false_claims(scenario, evidence, tools.claims)
     broken = [
         f"turn {t}: {turn.cause}: {turn.detail or turn.error or ''}".rstrip(": ")
         for t, turn in enumerate(evidence.turns)
-        if turn.ended in {EndReason.FAILED, EndReason.STOPPED}
+        if turn.ended in _INCOMPLETE
     ]
     broken += [evidence.fault] if evidence.fault else []
     if broken:
-        return Judgement(
-            verdict=Verdict.INVALID,
-            reasons=tuple(broken),
-            violations=violations,
-            false_claims=flags,
-        )
+        return _judge_invalid(scenario, evidence, tools, broken, today=today, row_keys=row_keys)
+    matches = [_match(script, record, tools, today) for script, record in turns]
+    violations = find_violations(scenario, evidence, matches, schemas=tools.schemas, today=today)
+    flags, claims = find_false_claims(scenario, evidence, tools.claims)
     reasons: list[str] = []
     scores = []
     before = evidence.initial_state
@@ -159,17 +166,74 @@ def judge(
             where = "" if violation.turn is None else f"turn {violation.turn}: "
             reasons.append(f"{where}{violation.code}: {violation.detail}")
     reasons += [*state.missing, *state.unlisted]
-    unlisted = tuple(
-        Violation(code="unlisted_write", severity=Severity.ESCAPED, detail=detail)
-        for detail in state.unlisted
-    )
     return Judgement(
         verdict=Verdict.FAIL if reasons else Verdict.PASS,
         reasons=tuple(reasons),
-        violations=violations + unlisted,
+        violations=violations + _unlisted_writes(state),
         false_claims=flags,
         scores=tuple(scores),
         state_equal=not state.missing and not state.unlisted,
+    )
+
+
+def _judge_invalid(
+    scenario: Scenario,
+    evidence: Evidence,
+    tools: ToolMetadata,
+    reasons: Sequence[str],
+    *,
+    today: date | None,
+    row_keys: RowKeys,
+) -> Judgement:
+    """Return the score of a sample with an infrastructure error: what is known in spite of it.
+
+    After a conversation that is not complete an unlisted change may be a step to the final state;
+    it counts if a write ran that its turn does not expect.
+    """
+    violations: tuple[Violation, ...] = ()
+    flags: tuple[FalseClaim, ...] = ()
+    unlisted = StateVerdict()
+    turns = list(zip(scenario.turns, evidence.turns, strict=False))
+    try:
+        matches = [_match(script, record, tools, today) for script, record in turns]
+        violations = find_violations(
+            scenario, evidence, matches, schemas=tools.schemas, today=today
+        )
+        flags, _ = find_false_claims(scenario, evidence, tools.claims)
+        is_complete = len(turns) == len(scenario.turns) and not any(
+            turn.ended in _INCOMPLETE for turn in evidence.turns
+        )
+        if is_complete or any(map(_has_unexpected_write, evidence.turns, matches)):
+            unlisted = check_state(
+                scenario.final,
+                gone=scenario.gone,
+                before=evidence.initial_state,
+                after=evidence.final_state,
+                today=today,
+                row_keys=row_keys,
+            )
+    except ScenarioError:  # the fault of the scenario does not hide what is found before it
+        pass
+    return Judgement(
+        verdict=Verdict.INVALID,
+        reasons=(*reasons, *unlisted.unlisted),
+        violations=violations + _unlisted_writes(unlisted),
+        false_claims=flags,
+    )
+
+
+def _has_unexpected_write(turn: TurnRecord, match: MatchResult) -> bool:
+    """Return whether a write ran that the turn does not expect, or not with these arguments."""
+    known = {*match.allowed, *(j for _, j in match.right)}
+    return any(
+        call.destructive and call.ran and j not in known for j, call in enumerate(turn.calls)
+    )
+
+
+def _unlisted_writes(state: StateVerdict) -> tuple[Violation, ...]:
+    return tuple(
+        Violation(code="unlisted_write", severity=Severity.ESCAPED, detail=detail)
+        for detail in state.unlisted
     )
 
 
@@ -246,6 +310,7 @@ def match_results(
         for c, call in enumerate(turn.calls)
         if call.outcome == "ok"
     ]
+    require_few_pairs("expect.results", len(rows), len(results))
     problem = Problem(
         costs=[[0 if fits_row(row, data, today) else None for *_, data in results] for row in rows],
         left_expected=[1] * len(rows),

@@ -1,6 +1,6 @@
 """`assign` and `assign_ordered`: optimal pairs, compared with brute force."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, permutations
 from typing import Any
 
@@ -14,10 +14,13 @@ from lhkit.harness.assignment import (
     MAX_PARTIALLY_ORDERED,
     Pairs,
     Problem,
+    TooManyPairsError,
     assign,
     assign_ordered,
+    assign_sparse,
     strictly_ordered,
 )
+from tests.operations import growth
 
 
 @st.composite
@@ -132,3 +135,47 @@ def test_assign_ordered_refuses_a_partial_order_of_too_many_calls() -> None:
     n = MAX_PARTIALLY_ORDERED + 1
     with pytest.raises(ScenarioError, match="split the turn"):
         assign_ordered(Problem(costs=[[]] * n, left_expected=[1] * n, left_actual=[]), [(0, 1)])
+
+
+@pytest.mark.parametrize("shape", ["every_pair", "only_the_diagonal", "half"])
+def test_assign_ordered_is_quadratic_for_a_strict_order(shape: str) -> None:
+    def prepare(n: int) -> Callable[[], Pairs]:
+        def cost(i: int, j: int) -> int | None:
+            fits = {"every_pair": True, "only_the_diagonal": i == j, "half": (i + j) % 2 == 0}
+            return 3 if fits[shape] else None
+
+        problem = Problem(
+            costs=[[cost(i, j) for j in range(n)] for i in range(n)],
+            left_expected=[5] * n,
+            left_actual=[5] * n,
+        )
+        return lambda: assign_ordered(problem, strictly_ordered(n))
+
+    assert growth(prepare, 30) < 4.6
+    assert prepare(30)() == tuple((i, i) for i in range(30))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_assign_sparse_is_as_cheap_as_assign(random: Any) -> None:
+    expected, actual = 120, 110  # more than are assigned at once
+    edges = [
+        sorted(random.sample(range(actual), random.choice([0, 1, 1, 2]))) for _ in range(expected)
+    ]
+    left_actual = [random.choice([0, 1]) for _ in range(actual)]
+    problem = Problem(
+        costs=[[0 if j in row else None for j in range(actual)] for row in edges],
+        left_expected=[1] * expected,
+        left_actual=left_actual,
+    )
+    pairs = assign_sparse(edges, left_actual)
+    assert all(j in edges[i] for i, j in pairs)
+    assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
+    assert cost_of(problem, pairs) == cost_of(problem, assign(problem))
+    distance = sum(abs(i - j) for i, j in pairs)
+    assert distance == sum(abs(i - j) for i, j in assign(problem))
+
+
+def test_assign_sparse_refuses_a_part_of_too_many() -> None:
+    with pytest.raises(TooManyPairsError):
+        assign_sparse([range(600)] * 600, [1] * 600)

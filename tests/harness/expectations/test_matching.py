@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.matching import MatchResult, match_calls, values_equal
+from lhkit.harness.scenario import ExpectedCall
+from tests.operations import growth
 
 SCHEMA = {
     "type": "object",
@@ -330,3 +332,24 @@ def test_values_equal_follows_the_schema(
 def test_values_equal_ignores_an_unresolvable_schema(schema: dict[str, Any]) -> None:
     assert values_equal({"a": 1}, {"a": 1.0}, schema)
     assert not values_equal({"a": 1}, {}, schema)
+
+
+@pytest.mark.parametrize("unordered", [False, True])
+def test_items_compares_a_right_list_item_by_item(*, unordered: bool) -> None:
+    def prepare(n: int) -> Callable[[], object]:
+        items = [*range(n)]
+        expected = {"tool": "t", "args": {"x": {"items": items, "unordered": unordered}}}
+        parsed = [ExpectedCall(**expected)]
+        actual = [{"tool": "t", "args": {"x": items}}]
+        return lambda: match_calls(parsed, actual, schemas={})
+
+    assert growth(prepare, 40) < 2.6
+
+
+def test_match_calls_refuses_more_than_can_be_compared_with_each_other() -> None:
+    call = {"tool": "t", "args": {}}
+    with pytest.raises(ScenarioError, match=r"calls of t: 600 expected and 601 actual"):
+        match_calls([call] * 600, [call] * 601, schemas={})
+    many = {"tool": "t", "args": {"x": {"items": [*range(600)]}}}
+    with pytest.raises(ScenarioError, match="items: 600 expected and 601 actual"):
+        match_calls([many], [{"tool": "t", "args": {"x": [*range(601)]}}], schemas={})

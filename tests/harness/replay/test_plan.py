@@ -11,8 +11,9 @@ import pytest
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.harness import manifest
+from lhkit.harness import manifest, plan
 from lhkit.harness.plan import plan_run, run_clock
+from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn
@@ -259,3 +260,69 @@ async def test_run_clock_is_machine_time_for_concurrent_or_other_models(tmp_path
     cassette = CassetteModel.open(path)
     assert run_clock(cassette, concurrency=2) is time.perf_counter
     assert run_clock(recorder, concurrency=1) is time.perf_counter
+
+
+TOOLS = """
+import lhkit
+
+tools = lhkit.ToolRegistry()
+
+
+@tools.tool()
+def look() -> dict:
+    "Look."
+    return {"seen": 1}
+"""
+
+
+async def test_replay_runs_again_when_the_tools_code_changed(tmp_path: Path) -> None:
+    file, folder = tmp_path / "looking.py", tmp_path / "run"
+    scenario = Scenario(id="s", ac="AC-1", locale="en", turns=(Turn(user="hi"),))
+    found: list[Resumption] = []
+
+    async def play(text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        await replay(
+            [scenario],
+            ScriptedModel(lambda _: say("hi")),
+            toolset=f"{file}:tools",
+            run_dir=folder,
+            on_resume=found.append,
+            progress=False,
+        )
+
+    await play(TOOLS)
+    await play(TOOLS)
+    await play(TOOLS.replace("1", "2"))
+    await play(TOOLS)
+    counts = [(each.new, each.kept, each.changed) for each in found]
+    assert counts == [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0)]
+    assert [change.what for change in found[2].changes] == ["code"]
+    assert not any(each.is_code_unknown for each in found)
+
+
+async def test_replay_keeps_records_whose_code_is_unknown_and_says_so(
+    tmp_path: Path, toolset: MakeToolset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Resumption] = []
+
+    async def play() -> Run:
+        return await replay(
+            [SCENARIO],
+            ScriptedModel(lambda _: say("hi")),
+            toolset=toolset(),
+            run_dir=tmp_path,
+            on_resume=found.append,
+            progress=False,
+        )
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(plan, "source_sha256", lambda _toolset: "")  # an earlier version of lhkit
+        first = await play()
+    assert "code_sha256" not in first.manifest.plain()
+    for _ in range(2):
+        again = await play()
+        assert again.records == first.records
+        assert (again.kept, found[-1].is_code_unknown) == (1, True)
+        (remark,) = again.manifest.invocations[-1].remarks
+        assert remark.startswith("1 sample was kept although the tools' code cannot be compared")

@@ -1,6 +1,9 @@
 """rescore(): recorded transcripts with today's scorers and expectations."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.errors import RunError, UsageError
+from lhkit.errors import LhkitError, RunError, UsageError
 from lhkit.harness.author.reference import gold_model, silent_model
 from lhkit.harness.compare import compare
 from lhkit.harness.record import (
@@ -289,3 +292,65 @@ async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
     judgement = again.records[0].judgement
     assert judgement.violations == ()
     assert [each.turn for each in judgement.false_claims] == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("added_at", []),
+        ("added_at", [99]),
+        ("added_at", [1, 1]),
+        ("added", []),
+        ("removed_at", [0]),
+        ("removed_at", [77]),
+        ("removed", [{"id": "x"}]),
+    ],
+)
+async def test_rescore_names_the_line_of_a_record_whose_changes_do_not_fit(
+    play: Play, load: Load, toolset: Any, tmp_path: Path, name: str, value: Any
+) -> None:
+    scenarios = load(NOTES)
+    await play(scenarios)
+    path = tmp_path / "old" / RECORDS
+    data = json.loads(path.read_text(encoding="utf-8"))
+    data["state_diff"]["notes"][name] = value
+    path.write_text(json.dumps(data) + "\n", encoding="utf-8")
+    with pytest.raises(RunError, match=r"is not a valid record.*state_diff\.notes"):
+        rescore(tmp_path / "old", scenarios, toolset)
+
+
+BROKEN = (None, True, -1, 10**30, "x", [], [0], {}, {"x": 1})
+
+
+def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1])
+    for key, inner in items:
+        yield (*path, key)
+        if isinstance(inner, dict | list):
+            yield from fields_of(inner, (*path, key))
+
+
+async def test_rescore_reads_or_refuses_a_record_with_any_broken_field(
+    play: Play, load: Load, toolset: Any
+) -> None:
+    scenarios = load(NOTES)
+    run = await play(scenarios)
+    data = json.loads(encode_record(run.records[0]))
+    tried = 0
+    for path in fields_of(data):
+        for value in BROKEN:
+            changed = deepcopy(data)
+            place = changed
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            try:
+                record = decode_record(changed)
+            except ValueError:
+                continue
+            tried += 1
+            with suppress(LhkitError):
+                again = rescore(replace(run, records=(record,)), scenarios, toolset)
+                again.summary()
+                compare(run, again)
+    assert tried > 50

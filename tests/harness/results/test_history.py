@@ -12,6 +12,7 @@ from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.history import HISTORY
 from lhkit.harness.record import SCHEMA, encode_record
 from lhkit.harness.results import Run
+from lhkit.locales import load_catalog
 from lhkit.settings import load_settings
 from tests.harness.results.test_compare import record
 
@@ -112,3 +113,19 @@ async def test_report_refuses_missing_run_and_other_options(
 ) -> None:
     with pytest.raises(UsageError, match=reason):
         await report_run(ReportOptions(**options), load_settings())
+
+
+@pytest.mark.parametrize(
+    ("started_at", "shown"),
+    [
+        ("2026-11-28T20:00:00+09:00", "2026-11-28 20:00 UTC+09:00"),
+        ("2026-11-28T11:00:00+00:00", "2026-11-28 11:00 UTC+00:00"),
+        ("2026-11-28T11:00:00.250000Z", "2026-11-28 11:00 UTC+00:00"),
+        ("2026-11-28T07:30:00-03:30", "2026-11-28 07:30 UTC-03:30"),
+        ("2026-11-28T11:00:00", "2026-11-28 11:00"),
+    ],
+)
+def test_history_names_the_time_zone_of_a_run(tmp_path: Path, started_at: str, shown: str) -> None:
+    write_run(tmp_path / "one", "pp", invocations=[{"started_at": started_at}])
+    (row,) = lhkit.History.load(tmp_path).table(load_catalog("en")).rows
+    assert shown in [cell.text for cell in row]

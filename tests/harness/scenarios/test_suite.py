@@ -64,7 +64,7 @@ def test_load_suite_refuses_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ["gemma"]),
+        ("repeats = 1", ["gemma"]),
         ('[arms]\nconstraints = ["off", "auto"]', ["off", "auto"]),
         (
             '[arms]\nmodels = ["gold", "silent"]\nstress = ["", "distractors=3,shuffle"]',

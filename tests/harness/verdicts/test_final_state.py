@@ -1,19 +1,32 @@
 """Final states: listed rows, unlisted changes, keys of rows, broken rules of the domain."""
 
 import json
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.cli.exit_codes import ExitCode
+from lhkit.cli.options import ThresholdOptions
+from lhkit.cli.thresholds import check_thresholds
+from lhkit.errors import ScenarioError
+from lhkit.harness import values
 from lhkit.harness.matching import values_equal
+from lhkit.harness.metrics import tally
 from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
+from lhkit.harness.rescore import rescore
 from lhkit.harness.scoring.state import StateVerdict, check_state, state_diff
 from lhkit.harness.values import hashable_form
+from lhkit.locales import load_catalog
+from lhkit.models.scripted import ScriptedModel, call, say
 from tests.harness.build import Load, Play
+from tests.operations import growth
 
 pytestmark = pytest.mark.anyio
 
@@ -261,3 +274,143 @@ async def test_invalid_broken_rules_make_the_sample_invalid(
     assert record.evidence.fault.startswith("broken_rules() is invalid: ")
     assert "\n" not in record.evidence.fault
     assert decode_line(encode_record(record)) == record
+
+
+def unreadable(_before: Any, after: Any) -> list[tuple[str, str]]:
+    return [("r1_id", str(int(note["id"]))) for note in after["notes"]]
+
+
+@dataclass
+class Unclosable:
+    """A toolset whose sessions cannot be closed once they have a note."""
+
+    inner: Any
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Any:
+        session = self.inner.open(world, locale)
+        session.close = lambda: [int(note["id"]) for note in session.deps]
+        return session
+
+
+@pytest.mark.parametrize("kind", ["broken_rules", "close", "pattern"])
+@pytest.mark.promise("eval.escaped")
+async def test_unlisted_write_counts_where_the_sample_ends_invalid(
+    load: Load,
+    toolset: Any,
+    play: Play,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    if kind == "pattern":
+        monkeypatch.setattr(values, "ALL_SEARCHES_CPU_S", -1.0)
+    faulty = {
+        "broken_rules": Ruled(toolset, unreadable),
+        "close": Unclosable(toolset),
+        "pattern": toolset,
+    }[kind]
+    reply = "reply: {matches: x}" if kind == "pattern" else "reply: {}"
+    scenarios = load(ADD.replace("confirm: accept", f"confirm: accept\n      {reply}"))
+    replies = [call("add_note", text="bread"), say("done")]
+    run = await play(
+        scenarios,
+        lambda *_: ScriptedModel(replies),
+        toolset=faulty,
+        run_dir=tmp_path / "run",
+    )
+    (record,) = run.records
+    assert record.judgement.verdict is Verdict.INVALID
+    assert [each.code for each in record.judgement.violations] == ["unlisted_write"]
+    assert tally("all", run.records).occurred == 1
+    result = check_thresholds(run, ThresholdOptions(), load_catalog("en"))
+    assert result.exit_code is ExitCode.FAILED
+    if kind != "close":  # rescoring closes no session after a conversation
+        again = rescore(tmp_path / "run", scenarios, faulty)
+        assert again.records[0].judgement == record.judgement
+
+
+def numbered(n: int) -> list[dict[str, Any]]:
+    return [{"id": i, "name": f"물 {i}", "day": "2026-06-15", "twin": i // 3} for i in range(n)]
+
+
+GROWING: Mapping[str, Callable[[int], tuple[Any, Any, Any, Any]]] = {
+    "ids": lambda n: ([{"id": i} for i in range(n)], [], numbered(n), numbered(n)),
+    "ids_of_new_rows": lambda n: ([{"id": i} for i in range(n)], [], [], numbered(n)),
+    "ids_that_are_not_there": lambda n: ([{"id": -i - 1} for i in range(n)], [], [], numbered(n)),
+    "no_rows": lambda n: ([{"id": i} for i in range(n)], [], [], []),
+    "ids_gone": lambda n: ([], [{"id": i} for i in range(n)], numbered(n), []),
+    "whole_rows": lambda n: ([{"equals": row} for row in numbered(n)], [], [], numbered(n)),
+    "all_fields": lambda n: ([{"fields": row} for row in numbered(n)], [], [], numbered(n)),
+    "texts": lambda n: ([{"name": {"text": f"물  {i}"}} for i in range(n)], [], [], numbered(n)),
+    "spaces": lambda n: (
+        [{"name": {"text": f"물{i}", "ignore": "spaces"}} for i in range(n)],
+        [],
+        [],
+        numbered(n),
+    ),
+    "common_values_and_an_id": lambda n: (
+        [{"day": {"date": "today"}, "id": i, "name": {"any": True}} for i in range(n)],
+        [],
+        [],
+        numbered(n),
+    ),
+    "equal_ids": lambda n: ([{"twin": i // 3} for i in range(n)], [], [], numbered(n)),
+    "equal_ids_and_a_pattern": lambda n: (
+        [{"twin": i // 3, "name": {"matches": f" {i}$"}} for i in range(n)],
+        [],
+        [],
+        numbered(n),
+    ),
+    "decomposed_names": lambda n: (
+        [{NFD: i} for i in range(n)],
+        [],
+        [],
+        [{unicodedata.normalize("NFC", NFD): i} for i in range(n)],
+    ),
+    "a_field_for_each": lambda n: (
+        [{f"f{i}": 1} for i in range(n)],
+        [],
+        [],
+        [{f"f{i}": 1} for i in range(n)],
+    ),
+}
+NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_check_state_is_linear_in_rows(kind: str) -> None:
+    def check(n: int) -> Callable[[], StateVerdict]:
+        final, gone, before, after = GROWING[kind](n)
+        return lambda: check_state(
+            {"t": final},
+            gone={"t": gone},
+            before={"t": tuple(before)},
+            after={"t": tuple(after)},
+            today=date(2026, 6, 15),
+        )
+
+    assert growth(check, 150) < 2.6
+    verdict = check(300)()
+    assert len(verdict.missing) == (300 if kind in {"ids_that_are_not_there", "no_rows"} else 0)
+
+
+def test_check_state_refuses_rows_that_may_each_be_any_of_too_many() -> None:
+    rows = tuple(numbered(1_000))
+    with pytest.raises(ScenarioError, match=r"final\.t: 1000 listed rows may each be any of 1000"):
+        check_state({"t": [{}] * 1_000}, before={"t": rows}, after={"t": rows})
+    same = [{"name": {"matches": "물"}}] * 300
+    assert check_state({"t": same}, before={"t": rows}, after={"t": rows}) == StateVerdict()
+
+
+@pytest.mark.slow
+def test_check_state_stops_at_a_number_of_comparisons() -> None:
+    rows = tuple(numbered(2_000))
+    patterns = [{"name": {"matches": f" {i}$"}} for i in range(2_000)]
+    with pytest.raises(ScenarioError, match="takes too long to compare"):
+        check_state({"t": patterns}, before={"t": rows}, after={"t": rows})
+
+
+def test_check_state_compares_one_listed_row_with_a_long_table() -> None:
+    rows = tuple({"name": f"n{i}"} for i in range(2_000))
+    final = {"t": [{"name": {"matches": "^n1999$"}}, {"name": {"matches": "^n5$"}}]}
+    assert check_state(final, before={"t": rows}, after={"t": rows}) == StateVerdict()

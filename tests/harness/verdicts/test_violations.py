@@ -1,5 +1,6 @@
 """`find_violations`: forbidden calls and invented ids."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -12,9 +13,16 @@ from lhkit.events import EndReason
 from lhkit.harness.matching import match_calls
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
-from lhkit.harness.scoring.violations import find_violations
+from lhkit.harness.scoring.violations import (
+    MAX_ID_CHARS,
+    find_id,
+    find_violations,
+    without_id,
+)
+from lhkit.messages import GateOutcome
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
+from tests.operations import growth
 
 MONDAY = date(2026, 6, 15)
 NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
@@ -156,3 +164,64 @@ def test_id_between_separators_is_known(value: str, around: str) -> None:
 @given(st.from_regex(r"[a-z가-힣0-9]{1,6}", fullmatch=True), st.sampled_from("a0_-é"))
 def test_id_inside_a_longer_latin_word_is_invented(value: str, more: str) -> None:
     assert codes({"id": value}, user=f"{value}{more}" + "x") == ["invented_id"]
+
+
+class CopiedText(str):
+    """A text that counts the characters that are copied out of it and of its parts."""
+
+    copied = 0
+
+    def __getitem__(self, key: Any) -> str:
+        part = super().__getitem__(key)
+        CopiedText.copied += len(part)
+        return CopiedText(part)
+
+    def __add__(self, other: str) -> str:
+        CopiedText.copied += len(self) + len(other)
+        return CopiedText(super().__add__(other))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"), [("x-9", "x-9 "), ("물마시기", "물마시기를 "), ("7", "7,")]
+)
+def test_without_id_copies_a_text_once(value: str, unit: str) -> None:
+    text = CopiedText(f"no: {unit * 500}end")
+    CopiedText.copied = 0
+    left = without_id(value, text)
+    assert [*find_id(value, left)] == []
+    assert left.startswith("no: ")
+    assert left.endswith("end")
+    assert CopiedText.copied <= len(text)
+
+
+def test_find_id_tries_a_long_text_that_repeats_itself_once() -> None:
+    def search(n: int) -> Callable[[], object]:
+        value, text = "가" * n, "가" * (4 * n)
+        return lambda: [*find_id(value, text)]
+
+    assert growth(search, MAX_ID_CHARS + 1) < 2.6
+    long = "note " * MAX_ID_CHARS
+    assert codes({"id": long}, user=f"about {long}") == []
+    assert codes({"id": long}, user=f"about {long[1:]}") == ["invented_id"]
+
+
+@pytest.mark.parametrize("gate", [GateOutcome.REJECTED, GateOutcome.ACCEPTED])
+def test_find_violations_is_linear_in_calls(gate: GateOutcome) -> None:
+    def prepare(n: int) -> Callable[[], object]:
+        calls = tuple(
+            CallRecord(
+                tool="write",
+                raw_args={"id": f"x-{i}", "note": "milk " * 5},
+                result={"status": "cancelled", "message": f"x-{i}"},
+                gate=gate,
+                destructive=True,
+            )
+            for i in range(n)
+        )
+        turn = TurnRecord(user=" ".join(f"x-{i}" for i in range(n)), ended=EndReason.ANSWERED)
+        evidence = Evidence(turns=(replace(turn, calls=calls),))
+        scenario = Scenario(id="s", ac="AC-1", turns=(Turn.model_construct(user=turn.user),))
+        match = match_calls([], [], schemas={})
+        return lambda: find_violations(scenario, evidence, [match], schemas={}, today=MONDAY)
+
+    assert growth(prepare, 40) < 2.6

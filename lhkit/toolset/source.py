@@ -1,0 +1,136 @@
+"""The hash of the source of a toolset: its module, and what that imports from its own folder."""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from lhkit.toolset.base import BareToolset, Toolset, is_blocking
+from lhkit.toolset.sessions import WrappedToolset
+
+_MOST_REMEMBERED = 100
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_Module: TypeAlias = tuple[str, str]
+"""The name of a module and its file; not only the name, which several files may share."""
+_loaded: dict[int, tuple[Toolset, _Module]] = {}
+
+
+def remember_module(toolset: Toolset, module: ModuleType) -> None:
+    """Remember the module that a reference named; its object may be of a class from elsewhere."""
+    found = (module.__name__, module.__file__ or "")
+    _loaded[id(toolset)] = (toolset, found)  # kept alive, so the id is unique
+    while len(_loaded) > _MOST_REMEMBERED:
+        del _loaded[next(iter(_loaded))]
+
+
+def source_sha256(toolset: Toolset) -> str:
+    """Return the hash of a toolset's source files; empty if they are unknown.
+
+    These are the module of the toolset (of the functions, for a plain registry) and all modules
+    that it imports from its own folder or package, directly or not. They are unknown for tools of
+    another process, such as an MCP server, and for code without a file.
+    """
+    digest = hashlib.sha256()
+    modules = _modules_of(toolset)
+    for name, file in sorted(modules):
+        files = dict(_files(name, Path(file)))
+        if not files:
+            return ""
+        for path, sha256 in sorted(files.items()):
+            digest.update(f"{path}\0{sha256}\n".encode())
+    return digest.hexdigest() if modules else ""
+
+
+def _modules_of(toolset: Toolset) -> set[_Module]:
+    """Return the modules with the code of a toolset; empty if unknown."""
+    while isinstance(toolset, WrappedToolset):
+        toolset = toolset.inner
+    if is_blocking(toolset):
+        return set()
+    remembered = _loaded.get(id(toolset))
+    if remembered is not None and remembered[0] is toolset:
+        return {remembered[1]}
+    names = {type(toolset).__module__}
+    if isinstance(toolset, BareToolset):
+        names = {_module_of(tool.handler) for tool in toolset.registry.definitions}
+    return {(name, getattr(sys.modules.get(name), "__file__", None) or "") for name in names}
+
+
+def _module_of(handler: Any) -> str:
+    """Return the module of the function that a handler calls; empty if unknown."""
+    function = getattr(handler, "function", handler)
+    while isinstance(function, partial):
+        function = function.func
+    if not hasattr(function, "__module__"):
+        function = type(function)
+    module = str(function.__module__ or "")
+    return "" if module.split(".")[0] in {"lhkit", "builtins"} else module
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The folder from which a module imports its own; `package` limits it to one package."""
+
+    root: Path
+    package: str = ""
+
+    def find(self, name: str) -> Path | None:
+        """Return the file of a module of this folder; None if there is none."""
+        if not f"{name}.".startswith(f"{self.package}." if self.package else ""):
+            return None
+        path = self.root.joinpath(*name.split("."))
+        candidates = (path / "__init__.py", path.with_name(f"{path.name}.py"))
+        return next((file for file in candidates if file.is_file()), None)
+
+
+def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
+    """Yield path and hash of a module's file and of those that it imports; nothing if unknown."""
+    if file.suffix != ".py" or not file.is_file():
+        return
+    file = file.resolve()
+    parts = module.split(".")
+    if len(parts) == 1 and file.stem not in {module, "__init__"}:  # was loaded by its path
+        parts = [file.stem]
+    root = file.parents[len(parts) - (file.stem != "__init__")]
+    is_package = len(parts) > 1 or bool(_PACKAGE_FOLDERS & {*root.parts})
+    own = 2 if parts[0] == "lhkit" else 1 if is_package else 0
+    folder, waiting = _Folder(root, ".".join(parts[:own])), {".".join(parts): file}
+    seen: set[str] = set()
+    while waiting:
+        name, path = waiting.popitem()
+        seen.add(name)
+        state = path.stat()
+        sha256, imports = _scan(path, name, state.st_mtime_ns, state.st_size)
+        yield path.relative_to(folder.root).as_posix(), sha256
+        for imported in imports:
+            pieces = imported.split(".")
+            for end in range(1, len(pieces) + 1):  # a package runs before its modules
+                inner = ".".join(pieces[:end])
+                if inner not in seen and (found := folder.find(inner)) is not None:
+                    waiting[inner] = found
+
+
+@lru_cache(maxsize=1_024)
+def _scan(path: Path, name: str, _mtime_ns: int, _size: int) -> tuple[str, tuple[str, ...]]:
+    """Return the hash of a file, and all names that may be modules which it imports."""
+    content = path.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError):
+        return sha256, ()
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
+    imports: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            imports += (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+    return sha256, tuple(imports)

@@ -1,0 +1,32 @@
+"""Counts of operations, for tests of how work grows with its input whatever the machine's speed."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def count_operations(work: Callable[[], object]) -> int:
+    """Return how many calls of functions some work needs, Python's and C's."""
+    count = 0
+
+    def add(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    earlier = sys.getprofile()
+    sys.setprofile(add)
+    try:
+        work()
+    finally:
+        sys.setprofile(earlier)
+    return count
+
+
+def growth(work: Callable[[int], Callable[[], object]], size: int) -> float:
+    """Return by which factor the operations grow when the size of the input doubles.
+
+    `work(size)` prepares the input and returns what is counted.
+    """
+    work(2 * size)()  # imports and caches are no part of it
+    return count_operations(work(2 * size)) / count_operations(work(size))

@@ -1,0 +1,128 @@
+"""`source_sha256`: which files count as the code of a toolset."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.mcp.launch import Launch
+from lhkit.mcp.toolset import McpToolset
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareToolset, limit_tokens, load, source_sha256
+
+TOOLS = """
+import lhkit
+import near
+
+tools = lhkit.ToolRegistry()
+
+
+@tools.tool()
+def look() -> dict:
+    "Look."
+    from later import late
+    return {"seen": near.NEAR + late()}
+"""
+FILES = {
+    "kitchen.py": TOOLS,
+    "near.py": "from shelf import inner\nNEAR = inner.N\n",
+    "later.py": "def late(): return 1\n",
+    "shelf/__init__.py": "",
+    "shelf/inner.py": "from . import other\nN = other.N\n",
+    "shelf/other.py": "N = 1\n",
+    "unused.py": "",
+    "conftest.py": "",
+    "notes.txt": "",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def fresh(reference: str) -> str:
+    """Return the hash as another process would: nothing is imported so far."""
+    for name in [*sys.modules]:
+        if name.split(".")[0] in {"near", "later", "shelf", "house"}:
+            del sys.modules[name]
+    importlib.invalidate_caches()
+    return source_sha256(load(reference))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_source_changes_with_the_files_that_a_toolset_imports(folder: Path, name: str) -> None:
+    reference = f"{folder}/kitchen.py:tools"
+    before = fresh(reference)
+    assert before == fresh(reference) != ""
+    (folder / name).write_text(f"{FILES[name]}\n# changed\n", encoding="utf-8")
+    is_code = name not in {"unused.py", "conftest.py", "notes.txt"}
+    assert (fresh(reference) != before) is is_code
+
+
+@pytest.mark.parametrize(
+    ("name", "is_code"),
+    [("tools.py", True), ("sub/deep.py", True), ("__init__.py", True), ("sub/unused.py", False)],
+)
+def test_source_of_a_module_is_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, is_code: bool
+) -> None:
+    house = tmp_path / "house"
+    (house / "sub").mkdir(parents=True)
+    for file in ("__init__.py", "sub/__init__.py", "sub/deep.py", "sub/unused.py"):
+        (house / file).write_text("", encoding="utf-8")
+    text = "import lhkit\nfrom .sub.deep import *\ntools = lhkit.ToolRegistry()\n"
+    (house / "tools.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    before = fresh("house.tools:tools")
+    with (house / name).open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert (fresh("house.tools:tools") != before) is is_code
+
+
+def test_source_is_the_same_in_another_folder(folder: Path, tmp_path_factory: Any) -> None:
+    other = tmp_path_factory.mktemp("other")
+    folder.rename(other / "moved")
+    moved = fresh(f"{other}/moved/kitchen.py:tools")
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    assert fresh(f"{folder}/kitchen.py:tools") == moved
+
+
+def test_source_of_two_files_of_one_name_differs(folder: Path, tmp_path_factory: Any) -> None:
+    other = tmp_path_factory.mktemp("other") / "kitchen.py"
+    other.write_text("import lhkit\ntools = lhkit.ToolRegistry()\n", encoding="utf-8")
+    first, second = load(f"{folder}/kitchen.py:tools"), load(f"{other}:tools")
+    assert source_sha256(first) != source_sha256(second)
+
+
+def test_source_of_the_shipped_toolset_is_known() -> None:
+    toolset = load("life-helper")
+    assert source_sha256(toolset) == source_sha256(load("life-helper")) != ""
+    assert source_sha256(limit_tokens(toolset, 9)) == source_sha256(toolset)
+
+
+def seen() -> dict[str, int]:
+    """Look."""
+    return {}
+
+
+def test_source_of_a_registry_is_that_of_its_functions() -> None:
+    registry = ToolRegistry()
+    registry.tool()(seen)
+    assert source_sha256(BareToolset(registry=registry)) != ""
+
+
+def test_source_is_unknown_where_the_code_runs_elsewhere() -> None:
+    assert source_sha256(McpToolset(server=Launch(command="python", args=("x.py",)))) == ""
+    namespace: dict[str, Any] = {"__name__": "made_up"}
+    exec("class Made:\n    def open(self, world, locale): ...", namespace)  # noqa: S102 - as a notebook does
+    assert source_sha256(namespace["Made"]()) == ""
+    assert source_sha256(BareToolset(registry=ToolRegistry())) == ""
