@@ -236,8 +236,8 @@ def _edits(proposed: Mapping[str, Any], args: Mapping[str, Any]) -> Iterator[str
 
 
 def _values(args: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids and names among the arguments, else all texts and numbers, by name."""
-    scalars = {name: [*_scalars(value)] for name, value in sorted(args.items())}
+    """Yield the ids and names among the arguments, else all texts and numbers, in their order."""
+    scalars = {name: [*_scalars(value)] for name, value in args.items()}
     named = {name: values for name, values in scalars.items() if _NAMES.search(name)}
     chosen = named if any(named.values()) else scalars
     shown = [

@@ -175,14 +175,18 @@ class ArgumentValidator:
                 there and is still the same stays that very value.
         """
         kept: dict[str, JSON] = {}
+        filled_before: list[str] = []
         if earlier is not None and isinstance(raw_args, Mapping):
-            kept = {
-                name: value
+            unchanged = {
+                f"/{escaped_key(name)}": name
                 for name, value in earlier.args.items()
-                if f"/{escaped_key(name)}" in earlier.filled_in
-                and name in raw_args
-                and json_or_repr(raw_args[name]) == json_or_repr(value)
+                if name in raw_args and json_or_repr(raw_args[name]) == json_or_repr(value)
             }
+            filled_before = [
+                pointer for pointer in earlier.filled_in if f"/{pointer.split('/')[1]}" in unchanged
+            ]
+            names = [unchanged[pointer] for pointer in filled_before if pointer in unchanged]
+            kept = {name: earlier.args[name] for name in names}
             raw_args = {name: value for name, value in raw_args.items() if name not in kept}
         verdict = self.check(raw_args)
         if not isinstance(verdict, Accepted):
@@ -213,7 +217,7 @@ class ArgumentValidator:
             args=complete,
             extra=(*extra, *dropped),
             prepared=prepared,
-            filled_in=tuple(added_pointers(given, complete)),
+            filled_in=tuple(dict.fromkeys([*added_pointers(given, complete), *filled_before])),
         )
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -591,3 +591,23 @@ def _known(args: Mapping[str, Any]) -> dict[str, Any]:
         return [known(item) for item in value] if isinstance(value, list) else value
 
     return {name: known(value) for name, value in args.items()}
+
+
+async def test_edit_keeps_the_mark_of_a_default_within_an_unchanged_argument() -> None:
+    args = {"p": {"to": "Ulm"}, "n": 1}
+
+    def more(p: Trip, n: int) -> None: ...
+
+    registry, _ = tool_of(more)
+    shown: list[tuple[str, ...]] = []
+
+    class Editor:
+        async def confirm(self, request: ConfirmRequest) -> bool:
+            shown.append(request.filled_in)
+            shown.append(request.edited({**request.args, "n": 2}).filled_in)
+            person = {**request.args["p"], "stops": []}  # type: ignore[dict-item]
+            shown.append(request.edited({**request.args, "p": person}).filled_in)
+            return False
+
+    await ToolDispatcher(registry).dispatch("act", args, confirm=Editor())
+    assert shown == [("/p/stops", "/p/guest"), ("/p/stops", "/p/guest"), ()]
