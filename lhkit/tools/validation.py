@@ -8,6 +8,7 @@ Python cannot compile is not checked. References stay within the schema; nothing
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -115,6 +116,9 @@ class PreparedCall:
         return replace(self, values={**self.values, **values})
 
 
+running_call: ContextVar[Accepted | None] = ContextVar("running_call", default=None)
+"""The call whose replaced handler runs: where that passes the arguments on, its values run."""
+
 Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
 """Validates arguments beyond their schema; returns None or a `PreparedCall` if they are valid. Pure
 and quick. See `invalid`."""
@@ -171,18 +175,19 @@ class ArgumentValidator:
         Args:
             raw_args: any value.
             implied: the values of arguments that are left out.
-            earlier: a verdict on the same call, before the user edited it. What was filled in
-                there and is still the same stays that very value.
+            earlier: a verdict on the same call, before the user edited it. What is still the same
+                stays that very value.
         """
         kept: dict[str, JSON] = {}
+        same: dict[str, JSON] = {}
         if earlier is not None and isinstance(raw_args, Mapping):
-            kept = {
+            filled_in = frozenset(earlier.filled_in)
+            same = {
                 name: value
                 for name, value in earlier.args.items()
-                if f"/{escaped_key(name)}" in earlier.filled_in
-                and name in raw_args
-                and json_or_repr(raw_args[name]) == json_or_repr(value)
+                if name in raw_args and json_or_repr(raw_args[name]) == json_or_repr(value)
             }
+            kept = {n: value for n, value in same.items() if f"/{escaped_key(n)}" in filled_in}
             raw_args = {name: value for name, value in raw_args.items() if name not in kept}
         verdict = self.check(raw_args)
         if not isinstance(verdict, Accepted):
@@ -204,10 +209,10 @@ class ArgumentValidator:
             if isinstance(completed, Invalid):
                 return completed
             args, prepared = completed
-            complete = read_only_json({**args, **kept})
+            complete = read_only_json({**args, **same})
             if earlier is not None and earlier.prepared is not None:
                 values = earlier.prepared.values
-                prepared = prepared.with_values({name: values[name] for name in kept})
+                prepared = prepared.with_values({name: values[name] for name in same})
         dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(complete, given))
         return Accepted(
             args=complete,
