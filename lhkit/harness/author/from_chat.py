@@ -128,7 +128,7 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
             return None
     args = message.args
     if outcome.args is not None:
-        args = without_pointers(outcome.args, outcome.filled_in)
+        args = _in_words_of(message.args, without_pointers(outcome.args, outcome.filled_in))
     try:
         plain = plain_json(args)
         compact(plain)
@@ -136,6 +136,18 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
         return None
     answer = confirm_answer(outcome) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
+
+
+def _in_words_of(written: Any, args: Any) -> Any:
+    """Return arguments with the texts and numbers as the model wrote them before a conversion."""
+    if isinstance(args, Mapping) and isinstance(written, Mapping):
+        return {
+            key: _in_words_of(written[key], value) if key in written else value
+            for key, value in args.items()
+        }
+    if isinstance(args, list) and isinstance(written, list) and len(args) == len(written):
+        return list(map(_in_words_of, written, args))
+    return written if type(written) is type(args) and isinstance(args, str | int) else args
 
 
 def confirm_answer(call: ToolCallOutcome | CallRecord) -> WrittenAnswer:
