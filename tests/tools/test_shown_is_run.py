@@ -411,6 +411,48 @@ async def test_defaults_of_a_schema_reach_its_handler() -> None:
     assert cards[0].args == outcome.args == ran[1] == shown
 
 
+CAT_OR_DOG = {
+    "oneOf": [
+        {
+            "properties": {"kind": {"const": kind}, name: {"default": value}},
+            "required": ["kind"],
+        }
+        for kind, name, value in [("cat", "lives", 9), ("dog", "barks", True)]
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "expected"),
+    [
+        ({"pet": CAT_OR_DOG}, {"pet": {"kind": "dog"}}, {"pet": {"kind": "dog", "barks": True}}),
+        (
+            {"pets": {"type": "array", "items": {"anyOf": [CAT_OR_DOG, {"type": "string"}]}}},
+            {"pets": ["Rex", {"kind": "cat"}]},
+            {"pets": ["Rex", {"kind": "cat", "lives": 9}]},
+        ),
+        ({"pet": {"anyOf": [{"properties": {"a": {"default": 1}}}, {}]}}, {"pet": {}}, {"pet": {}}),
+        (
+            {
+                "pet": {
+                    "properties": {"n": {"default": 3}, "to": {}, "by": {}},
+                    "anyOf": [{"required": ["to"]}, {"required": ["by"]}],
+                }
+            },
+            {"pet": {"to": 1, "by": 2}},
+            {"pet": {"to": 1, "by": 2, "n": 3}},
+        ),
+    ],
+    ids=["variant", "variants in a list", "either", "beside choices"],
+)
+async def test_defaults_of_a_schema_with_choices_stand_on_the_card(
+    schema: dict[str, Any], args: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    tool = echo_tool("act", parameters=object_schema(**schema), is_destructive=True)
+    _, cards, outcome = await dispatched(ToolRegistry([tool]), args)
+    assert cards[0].args == outcome.args == expected
+
+
 async def test_reads_keep_the_arguments_of_the_model() -> None:
     registry = ToolRegistry()
     registry.tool(name="act", description="Read.")(lambda: {})
