@@ -191,6 +191,18 @@ def _without_pointers(value: Any, pointers: frozenset[str], at: str) -> Any:
     return value
 
 
+def in_words_of(written: Any, args: Any) -> Any:
+    """Return arguments with the texts and numbers as the model wrote them before a conversion."""
+    if isinstance(args, Mapping) and isinstance(written, Mapping):
+        return {
+            key: in_words_of(written[key], value) if key in written else value
+            for key, value in args.items()
+        }
+    if isinstance(args, list) and isinstance(written, list) and len(args) == len(written):
+        return list(map(in_words_of, written, args))
+    return written if type(written) is type(args) and isinstance(args, str | int) else args
+
+
 def parse_json(
     text: str | bytes, *, to_object: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Any:

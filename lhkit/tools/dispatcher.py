@@ -253,7 +253,9 @@ class _Dispatch:
             repeated = validator.complete(given, {**implied, **again})
             if not isinstance(repeated, Accepted) or changed_arguments(asked, repeated.args):
                 return verdict
-            return replace(repeated, filled_in=self.asked.filled_in, extra=verdict.extra)
+            return replace(
+                repeated, filled_in=self.asked.filled_in, extra=verdict.extra, given=verdict.given
+            )
         except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             return NotAnObject(actual=type(error).__name__)
@@ -338,6 +340,7 @@ class _Dispatch:
         return {
             "args": _copy(args),
             "filled_in": filled_in,
+            "given": _copy(accepted.given),
             "summary": summarize(
                 tool.summarize, args, self.catalog, self.deps, filled_in=filled_in
             ),

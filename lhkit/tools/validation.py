@@ -9,7 +9,7 @@ Python cannot compile is not checked. References stay within the schema; nothing
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lhkit.json_values import (
@@ -55,12 +55,14 @@ class Accepted:
         prepared: the call with converted arguments, if the tool's check returned one.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out; see
             `ArgumentValidator.complete`.
+        given: the arguments as they were given, before they were converted and completed.
     """
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
     prepared: "PreparedCall | None" = None
     filled_in: tuple[str, ...] = ()
+    given: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,12 +215,16 @@ class ArgumentValidator:
             if earlier is not None and earlier.prepared is not None:
                 values = earlier.prepared.values
                 prepared = prepared.with_values({name: values[name] for name in same})
+        before = (
+            {} if earlier is None else {n: earlier.given[n] for n in same if n in earlier.given}
+        )
         dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(complete, given))
         return Accepted(
             args=complete,
             extra=(*extra, *dropped),
             prepared=prepared,
             filled_in=tuple(added_pointers(given, complete)),
+            given={**given, **before},
         )
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:

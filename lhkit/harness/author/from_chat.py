@@ -16,7 +16,14 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import CallRecord, RowKeys, State
 from lhkit.harness.scoring.state import NO_KEYS
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json, without_pointers
+from lhkit.json_values import (
+    JSON,
+    NotJsonError,
+    compact,
+    in_words_of,
+    plain_json,
+    without_pointers,
+)
 from lhkit.messages import (
     GateOutcome,
     Message,
@@ -128,7 +135,7 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
             return None
     args = message.args
     if outcome.args is not None:
-        args = _in_words_of(message.args, without_pointers(outcome.args, outcome.filled_in))
+        args = in_words_of(message.args, without_pointers(outcome.args, outcome.filled_in))
     try:
         plain = plain_json(args)
         compact(plain)
@@ -136,18 +143,6 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
         return None
     answer = confirm_answer(outcome) if message.name in destructive else None
     return _Call(tool=message.name, args=plain, result=result, answer=answer)
-
-
-def _in_words_of(written: Any, args: Any) -> Any:
-    """Return arguments with the texts and numbers as the model wrote them before a conversion."""
-    if isinstance(args, Mapping) and isinstance(written, Mapping):
-        return {
-            key: _in_words_of(written[key], value) if key in written else value
-            for key, value in args.items()
-        }
-    if isinstance(args, list) and isinstance(written, list) and len(args) == len(written):
-        return list(map(_in_words_of, written, args))
-    return written if type(written) is type(args) and isinstance(args, str | int) else args
 
 
 def confirm_answer(call: ToolCallOutcome | CallRecord) -> WrittenAnswer:
