@@ -51,7 +51,7 @@ class ConfirmRequest:
         summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
         details: the arguments in words, those that the model left out marked as defaults.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
-        given: the arguments as the model wrote them, before they were converted and completed.
+        given: those arguments as the model wrote them that were converted or completed.
         id: unique for each question.
         parameters: the JSON Schema of the arguments, for the fields of an edit.
         fault: why the edit that the user made before is invalid; empty for the first question.

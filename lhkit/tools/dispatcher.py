@@ -340,7 +340,7 @@ class _Dispatch:
         return {
             "args": _copy(args),
             "filled_in": filled_in,
-            "given": _copy(accepted.given),
+            "given": _copy(accepted.given) if accepted.given else {},
             "summary": summarize(
                 tool.summarize, args, self.catalog, self.deps, filled_in=filled_in
             ),

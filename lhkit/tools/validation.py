@@ -55,7 +55,7 @@ class Accepted:
         prepared: the call with converted arguments, if the tool's check returned one.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out; see
             `ArgumentValidator.complete`.
-        given: the arguments as they were given, before they were converted and completed.
+        given: those arguments as they were given that were converted or completed.
     """
 
     args: Mapping[str, JSON]
@@ -224,7 +224,7 @@ class ArgumentValidator:
             extra=(*extra, *dropped),
             prepared=prepared,
             filled_in=tuple(added_pointers(given, complete)),
-            given={**given, **before},
+            given={n: value for n, value in given.items() if complete.get(n) != value} | before,
         )
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:
