@@ -5,7 +5,7 @@ Values that are not JSON (NaN, sets, other objects) are refused, not converted.
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -173,18 +173,34 @@ def escaped_key(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def without_pointers(value: Any, pointers: Collection[str], at: str = "") -> Any:
+def without_pointers(value: Any, pointers: Iterable[str]) -> Any:
     """Return `value` without the object keys at these JSON Pointers."""
+    return _without_pointers(value, frozenset(pointers), "")
+
+
+def _without_pointers(value: Any, pointers: frozenset[str], at: str) -> Any:
     if isinstance(value, Mapping):
         places = {key: f"{at}/{escaped_key(key)}" for key in value}
         return {
-            key: without_pointers(item, pointers, places[key])
+            key: _without_pointers(item, pointers, places[key])
             for key, item in value.items()
             if places[key] not in pointers
         }
     if isinstance(value, list):
-        return [without_pointers(item, pointers, f"{at}/{i}") for i, item in enumerate(value)]
+        return [_without_pointers(item, pointers, f"{at}/{i}") for i, item in enumerate(value)]
     return value
+
+
+def in_words_of(written: Any, args: Any) -> Any:
+    """Return arguments with the texts and numbers as the model wrote them before a conversion."""
+    if isinstance(args, Mapping) and isinstance(written, Mapping):
+        return {
+            key: in_words_of(written[key], value) if key in written else value
+            for key, value in args.items()
+        }
+    if isinstance(args, list) and isinstance(written, list) and len(args) == len(written):
+        return list(map(in_words_of, written, args))
+    return written if type(written) is type(args) and isinstance(args, str | int) else args
 
 
 def parse_json(

@@ -46,6 +46,7 @@ _SCHEMA_TABLE_KEYWORDS = (
 )
 
 _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+_CHOICES = _COMBINING - {"$ref", "allOf"}
 _OPEN_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
 _MAX_BRANCHES = 64  # choices multiply; handwritten schemas have fewer
 
@@ -306,20 +307,36 @@ def with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> Map
     return {**schema, "properties": properties}
 
 
-def fill_defaults(value: Any, node: SchemaNode) -> Any:
-    """Return a plain value with the defaults of its schema, where that has one branch only."""
+def fill_defaults(
+    value: Any, node: SchemaNode, fits: Callable[[Any, Any], bool] | None = None
+) -> Any:
+    """Return a plain value with the defaults of its schema, where that has one branch only.
+
+    Args:
+        value: the value.
+        node: its schema.
+        fits: returns whether a branch accepts a value. With it, of several branches the only one
+            that does is taken, such as the variant that a `kind` names; if there are more,
+            the schema without its choices.
+    """
     branches = [branch for branch in node.branches() if branch.get("type") != "null"]
+    if len(branches) > 1 and fits is not None and isinstance(value, dict | list):
+        branches = [branch for branch in branches if fits(branch, value)]
+    if len(branches) > 1 and fits is not None and isinstance(node.schema, Mapping):
+        always = {key: part for key, part in node.schema.items() if key not in _CHOICES}
+        return value if always == node.schema else fill_defaults(value, node.at(always), fits)
     if len(branches) != 1:
         return value
     branch = branches[0]
     if isinstance(value, list):
         return [
-            fill_defaults(item, node.at(item_schema(branch, i))) for i, item in enumerate(value)
+            fill_defaults(item, node.at(item_schema(branch, i)), fits)
+            for i, item in enumerate(value)
         ]
     if not isinstance(value, dict):
         return value
     filled = {
-        name: fill_defaults(item, node.at(property_schema(branch, name)))
+        name: fill_defaults(item, node.at(property_schema(branch, name)), fits)
         for name, item in value.items()
     }
     for name in branch.get("properties", {}):

@@ -85,7 +85,7 @@ class CompletedCall:
         is_unchanged = self.changes is not None and not self.changed
         if self.outcome == "ok":
             return TruthKind.UNCHANGED if is_unchanged or self.changed is False else TruthKind.RAN
-        is_refused = self.changed is False or _RULE.fullmatch(self.outcome)
+        is_refused = not self.changed if self.changed is not None else _RULE.fullmatch(self.outcome)
         return TruthKind.UNCHANGED if is_unchanged or is_refused else TruthKind.FAILED
 
 

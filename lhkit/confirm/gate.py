@@ -51,6 +51,7 @@ class ConfirmRequest:
         summary: what the call would do, in words; untrusted text (`lhkit.text.visible`).
         details: the arguments in words, those that the model left out marked as defaults.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out.
+        given: those arguments as the model wrote them that were converted or completed.
         id: unique for each question.
         parameters: the JSON Schema of the arguments, for the fields of an edit.
         fault: why the edit that the user made before is invalid; empty for the first question.
@@ -64,6 +65,7 @@ class ConfirmRequest:
     summary: str
     details: str = ""
     filled_in: tuple[str, ...] = ()
+    given: Mapping[str, JSON] = field(default_factory=dict, repr=False, compare=False)
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     fault: str = ""

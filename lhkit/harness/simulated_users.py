@@ -18,7 +18,7 @@ from lhkit.harness.matchers import (
 from lhkit.harness.matching import ActualCall, match_calls
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Answer, Turn, decide
-from lhkit.json_values import without_pointers
+from lhkit.json_values import in_words_of, without_pointers
 from lhkit.schema import SchemaNode
 from lhkit.toolset import Session
 
@@ -130,7 +130,7 @@ class _CarefulUser:
 
 def _written_args(request: ConfirmRequest) -> Any:
     """Return the arguments as the model wrote them: no scenario knows the default of a clock."""
-    return without_pointers(request.args, request.filled_in)
+    return in_words_of(request.given, without_pointers(request.args, request.filled_in))
 
 
 def _underivable(_place: Place) -> Any:

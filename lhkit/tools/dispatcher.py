@@ -54,7 +54,14 @@ from lhkit.messages import GateOutcome, RowChange, ToolCallOutcome
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing, NotAnObject
+from lhkit.tools.validation import (
+    Accepted,
+    ArgumentsVerdict,
+    Invalid,
+    Missing,
+    NotAnObject,
+    running_call,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -184,6 +191,8 @@ class _Dispatch:
     watch: StateWatch | None
     name: str
     fields: dict[str, Any]
+    revised: Accepted | None = None
+    """The arguments of the last edit that was shown."""
 
     async def run(self, raw_args: Any) -> None:
         """Look up, validate, confirm and run; stop at the first step that decides the result."""
@@ -236,8 +245,17 @@ class _Dispatch:
             verdict = validator.complete(raw_args, implied, earlier)
             if self.asked is None or earlier is not None or not isinstance(verdict, Accepted):
                 return verdict
-            again = _filled_in_again(verdict, self.asked)
-            return validator.complete(raw_args, {**implied, **again}) if again else verdict
+            if not _is_filled_in_anew(verdict, self.asked):
+                return verdict
+            asked, filled_in = self.asked.args, frozenset(self.asked.filled_in)
+            again = {n: v for n, v in asked.items() if f"/{escaped_key(n)}" in filled_in}
+            given = {name: value for name, value in asked.items() if name not in again}
+            repeated = validator.complete(given, {**implied, **again})
+            if not isinstance(repeated, Accepted) or changed_arguments(asked, repeated.args):
+                return verdict
+            return replace(
+                repeated, filled_in=self.asked.filled_in, extra=verdict.extra, given=verdict.given
+            )
         except Exception as error:  # noqa: BLE001 - boundary: arguments and checks are user code
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             return NotAnObject(actual=type(error).__name__)
@@ -304,7 +322,8 @@ class _Dispatch:
 
     def _request(self, tool: ToolDefinition, proposed: Accepted) -> ConfirmRequest:
         def revise(arguments: Any) -> Mapping[str, Any]:
-            return self._shown(tool, self._edited(tool, arguments, proposed)[1])
+            self.revised = self._edited(tool, arguments, proposed)[1]
+            return self._shown(tool, self.revised)
 
         return ConfirmRequest(
             tool=tool.name,
@@ -321,6 +340,7 @@ class _Dispatch:
         return {
             "args": _copy(args),
             "filled_in": filled_in,
+            "given": _copy(accepted.given) if accepted.given else {},
             "summary": summarize(
                 tool.summarize, args, self.catalog, self.deps, filled_in=filled_in
             ),
@@ -339,6 +359,8 @@ class _Dispatch:
             shown_args = _copy(arguments)
         except NotJsonError as error:
             raise InvalidEditError(self._refusal(NotAnObject(actual=str(error)))) from error
+        if self.revised is not None and json_or_repr(shown_args) == json_or_repr(self.revised.args):
+            return shown_args, self.revised
         verdict = self._verdict(tool, shown_args, proposed)
         if not isinstance(verdict, Accepted):
             raise InvalidEditError(self._refusal(verdict))
@@ -417,6 +439,7 @@ class _Dispatch:
             if prepared is not None and prepared.handler is tool.handler:
                 returned = prepared.run(self.deps)
             else:
+                running_call.set(accepted)
                 returned = tool.handler(plain_json(accepted.args), self.deps)
             if inspect.isawaitable(returned):
                 returned = await returned
@@ -439,16 +462,12 @@ def _copy(arguments: Any) -> Any:
     return read_only_json(plain_json(arguments))
 
 
-def _filled_in_again(verdict: Accepted, asked: ConfirmRequest) -> dict[str, JSON]:
-    """Return the arguments that were filled in when the same call was asked, and differ now."""
-    args, filled_in = verdict.args, verdict.filled_in
-    given = without_pointers(args, filled_in)
+def _is_filled_in_anew(verdict: Accepted, asked: ConfirmRequest) -> bool:
+    """Return whether the same call was asked with other values filled in."""
+    given = without_pointers(verdict.args, verdict.filled_in)
     if json_or_repr(given) != json_or_repr(without_pointers(asked.args, asked.filled_in)):
-        return {}
-    again = {
-        name: value for name, value in asked.args.items() if f"/{escaped_key(name)}" in filled_in
-    }
-    return {n: v for n, v in again.items() if json_or_repr(args[n]) != json_or_repr(v)}
+        return False
+    return json_or_repr(verdict.args) != json_or_repr(asked.args)
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> Decision:

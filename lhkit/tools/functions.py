@@ -40,7 +40,7 @@ from lhkit.json_values import JSON, NotJsonError, compact, json_or_repr, plain_j
 from lhkit.schema import with_subschemas
 from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.validation import Invalid, PreparedCall, invalid
+from lhkit.tools.validation import Invalid, PreparedCall, invalid, running_call
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -180,35 +180,48 @@ class _Arguments:
         """Return the converted values by name."""
         return {self.names[field]: value for field, value in dict(converted).items()}
 
-    def complete(self, args: Mapping[str, JSON], converted: BaseModel) -> dict[str, JSON]:
+    def complete(
+        self, args: Mapping[str, JSON], converted: BaseModel
+    ) -> tuple[dict[str, JSON], dict[str, Any]]:
         """Return the arguments as JSON with defaults, those of inner models included.
 
-        A given argument converts to the same value again. Where there is no such JSON, as for a
-        type of the user's own, it stays as it was given.
+        They are what the values consist of, where pydantic takes that; else the words of the model
+        stay, as of a text that becomes a number, or a type of the user's own.
+
+        Returns:
+            The arguments, and by name the values of those which would convert to another value.
 
         Raises:
             NotJsonError: a default has no JSON form; the message names the argument.
         """
         values = self.values(converted)
-        complete: dict[str, JSON] = {}
-        for name, value in values.items():
-            if name not in args:
-                complete[name] = _default_json(name, value)
-                continue
-            complete[name] = args[name]
-            with suppress(Exception):  # boundary: a type of the user's own may not be writable
-                complete[name] = _written(args[name], value)
+        complete = {
+            name: _form(args[name], value) if name in args else _default_json(name, value)
+            for name, value in values.items()
+        }
         again: dict[str, Any] = {}
         with suppress(ValidationError, NotJsonError):
             again = self.values(self.convert({name: complete[name] for name in args}))
+        kept: dict[str, Any] = {}
         for name in args:
             if not (name in again and _is_equal(again[name], values[name])):
-                complete[name] = args[name]
-            try:
-                plain_json(complete[name])
-            except NotJsonError as error:
-                raise NotJsonError(f"a default within {name!r} has no JSON form") from error
-        return complete
+                complete[name], is_kept = self._shown(args, name, values[name], complete[name])
+                if is_kept:
+                    kept[name] = values[name]
+            if not _is_json(complete[name]):
+                raise NotJsonError(f"a default within {name!r} has no JSON form")
+        return complete, kept
+
+    def _shown(
+        self, args: Mapping[str, JSON], name: str, value: Any, form: JSON
+    ) -> tuple[JSON, bool]:
+        """Return what to show for a value, and whether that converts to another value."""
+        words = _form(args[name], value, keeps_given=True)
+        for shown in (form, words):
+            with suppress(ValidationError, NotJsonError):
+                again = self.values(self.convert({**args, name: shown}))[name]
+                return shown, not _is_equal(again, value)
+        return next(filter(_is_json, (form, words)), words), True
 
     def constant_defaults(self) -> dict[str, JSON]:
         """Return the defaults that no factory makes, by name.
@@ -232,27 +245,44 @@ def _default_json(name: str, value: Any) -> JSON:
     return default
 
 
+def _is_json(value: Any) -> bool:
+    with suppress(NotJsonError):
+        plain_json(value)
+        return True
+    return False
+
+
+def _form(given: JSON, value: Any, *, keeps_given: bool = False) -> Any:
+    """Return `_written`; the given JSON if there is no such form."""
+    try:
+        return _written(given, value, keeps_given=keeps_given)
+    except Exception:  # noqa: BLE001 - boundary: a type of the user's own may not be writable
+        return given
+
+
 _ABSENT: Any = object()
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def _written(given: Any, value: Any) -> Any:
+def _written(given: Any, value: Any, *, keeps_given: bool = False) -> Any:
     """Return a converted value as JSON: as it was given where both mean the same.
 
     Args:
         given: the JSON that was converted; `_ABSENT` for a default.
         value: the converted value.
+        keeps_given: a scalar stays as it was given, whatever it was converted to.
     """
+    write = partial(_written, keeps_given=keeps_given)
     inner = _inner_values(value, given)
     if isinstance(inner, dict):
         before = given if isinstance(given, Mapping) else {}
-        return {key: _written(before.get(key, _ABSENT), item) for key, item in inner.items()}
+        return {key: write(before.get(key, _ABSENT), item) for key, item in inner.items()}
     if isinstance(inner, list):
         is_paired = isinstance(given, list) and len(given) == len(inner)
-        return list(map(_written, given if is_paired else [_ABSENT] * len(inner), inner))
+        return list(map(write, given if is_paired else [_ABSENT] * len(inner), inner))
     if given is _ABSENT:
         return to_jsonable_python(value)
-    if type(value) not in _SCALARS:  # a date, say, is shown in the words of the model
+    if keeps_given or type(value) not in _SCALARS:  # a date, say, is shown in the model's words
         return given
     is_same_float = type(value) is float and type(given) is int and given == value
     is_same = is_same_float or (type(given) is type(value) and given == value)
@@ -504,21 +534,24 @@ class FunctionHandler:
         self, args: Mapping[str, JSON], converted: BaseModel
     ) -> Invalid | tuple[Mapping[str, JSON], PreparedCall]:
         try:
-            complete = self.arguments.complete(args, converted)
+            complete, kept = self.arguments.complete(args, converted)
         except NotJsonError as error:
             return invalid("(all)", "a default that can be shown", str(error))
-        prepared = self.check({name: value for name, value in complete.items() if name in args})
+        prepared = self.check({n: args[n] if n in kept else complete[n] for n in args})
         if isinstance(prepared, Invalid):
             return prepared
-        defaults = {
-            name: value
-            for name, value in self.arguments.values(converted).items()
-            if name not in args
-        }
-        return complete, prepared.with_values(defaults)
+        values = self.arguments.values(converted)
+        defaults = {name: value for name, value in values.items() if name not in args}
+        return complete, prepared.with_values(defaults | kept)
 
     async def __call__(self, args: Mapping[str, JSON], deps: Any) -> ToolResult:
         """Call the function; an argument that equals its default is the default itself."""
+        running = running_call.get()
+        prepared = None if running is None else running.prepared
+        if running is not None and prepared is not None and prepared.handler is self:
+            running_call.set(None)  # once: a function may change what it gets
+            if json_or_repr(args) == json_or_repr(running.args):
+                return cast("ToolResult", await prepared.run(deps))
         with suppress(NotJsonError):
             defaults = self.arguments.constant_defaults()
             args = {

@@ -8,7 +8,8 @@ Python cannot compile is not checked. References stay within the schema; nothing
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lhkit.json_values import (
@@ -54,12 +55,14 @@ class Accepted:
         prepared: the call with converted arguments, if the tool's check returned one.
         filled_in: JSON Pointers (RFC 6901) of the values in `args` that the model left out; see
             `ArgumentValidator.complete`.
+        given: those arguments as they were given that were converted or completed.
     """
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
     prepared: "PreparedCall | None" = None
     filled_in: tuple[str, ...] = ()
+    given: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,9 @@ class PreparedCall:
         """Return the call with other values for some arguments."""
         return replace(self, values={**self.values, **values})
 
+
+running_call: ContextVar[Accepted | None] = ContextVar("running_call", default=None)
+"""The call whose replaced handler runs: where that passes the arguments on, its values run."""
 
 Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
 """Validates arguments beyond their schema; returns None or a `PreparedCall` if they are valid. Pure
@@ -171,22 +177,22 @@ class ArgumentValidator:
         Args:
             raw_args: any value.
             implied: the values of arguments that are left out.
-            earlier: a verdict on the same call, before the user edited it. What was filled in
-                there and is still the same stays that very value.
+            earlier: a verdict on the same call, before the user edited it. What is still the same
+                stays that very value.
         """
         kept: dict[str, JSON] = {}
+        same: dict[str, JSON] = {}
         filled_before: list[str] = []
         if earlier is not None and isinstance(raw_args, Mapping):
-            unchanged = {
-                f"/{escaped_key(name)}": name
+            filled_in = frozenset(earlier.filled_in)
+            same = {
+                name: value
                 for name, value in earlier.args.items()
                 if name in raw_args and json_or_repr(raw_args[name]) == json_or_repr(value)
             }
-            filled_before = [
-                pointer for pointer in earlier.filled_in if f"/{pointer.split('/')[1]}" in unchanged
-            ]
-            names = [unchanged[pointer] for pointer in filled_before if pointer in unchanged]
-            kept = {name: earlier.args[name] for name in names}
+            kept = {n: value for n, value in same.items() if f"/{escaped_key(n)}" in filled_in}
+            tops = {f"/{escaped_key(name)}" for name in same}
+            filled_before = [at for at in earlier.filled_in if f"/{at.split('/')[1]}" in tops]
             raw_args = {name: value for name, value in raw_args.items() if name not in kept}
         verdict = self.check(raw_args)
         if not isinstance(verdict, Accepted):
@@ -208,21 +214,29 @@ class ArgumentValidator:
             if isinstance(completed, Invalid):
                 return completed
             args, prepared = completed
-            complete = read_only_json({**args, **kept})
+            complete = read_only_json({**args, **same})
             if earlier is not None and earlier.prepared is not None:
                 values = earlier.prepared.values
-                prepared = prepared.with_values({name: values[name] for name in kept})
+                prepared = prepared.with_values({name: values[name] for name in same})
+        before = (
+            {} if earlier is None else {n: earlier.given[n] for n in same if n in earlier.given}
+        )
         dropped = (pointer[1:].replace("/", ".") for pointer in added_pointers(complete, given))
         return Accepted(
             args=complete,
             extra=(*extra, *dropped),
             prepared=prepared,
             filled_in=tuple(dict.fromkeys([*added_pointers(given, complete), *filled_before])),
+            given={n: value for n, value in given.items() if complete.get(n) != value} | before,
         )
 
     def _with_schema_defaults(self, args: Mapping[str, JSON]) -> dict[str, JSON]:
         """Return the arguments with the defaults of the schema that it accepts."""
-        filled: dict[str, JSON] = fill_defaults(args, SchemaNode.of(self._schema))
+
+        def fits(branch: Any, value: Any) -> bool:
+            return bool(self._validator.evolve(schema=branch).is_valid(value))
+
+        filled: dict[str, JSON] = fill_defaults(args, SchemaNode.of(self._schema), fits)
         if self._validator.is_valid(filled):
             return filled
         valid = dict(args)

@@ -145,6 +145,11 @@ PARTIAL = ToolErr("partial", "3 of 5 rows were written")
             "Ran, nothing changed: add_book · emma (r3_quota)",
         ),
         (
+            Shelf(tables=BARE, result=ToolErr("r3_quota", "", changed=True)),
+            True,
+            "Failed, may have changed something: add_book · emma",
+        ),
+        (
             Shelf(tables=BARE, result=ToolErr("full", "", changed=False)),
             True,
             "Ran, nothing changed: add_book · emma (full)",

@@ -314,18 +314,18 @@ async def test_dispatch_uses_each_decision_once_for_its_own_request(
         ([], "Nothing was run that writes", "쓰는 도구는 실행되지 않음"),
         (
             [(ARGS, True)],
-            'Ran: send · "2026-06-15", 1, "Kim"',
-            '실행함: send · "2026-06-15", 1, "Kim"',
+            'Ran: send · "Kim", "2026-06-15", 1',
+            '실행함: send · "Kim", "2026-06-15", 1',
         ),
         (
             [(ARGS, Reject("no"))],
-            'Not run: send · "2026-06-15", 1, "Kim"',
-            '실행하지 않음: send · "2026-06-15", 1, "Kim"',
+            'Not run: send · "Kim", "2026-06-15", 1',
+            '실행하지 않음: send · "Kim", "2026-06-15", 1',
         ),
         (
             [(ARGS, Edit(ARGS | {"to": "Lee"}))],
-            'Ran: send · "2026-06-15", 1, "Lee" (edited: to "Kim" → "Lee")',
-            '실행함: send · "2026-06-15", 1, "Lee" (수정함: to "Kim" → "Lee")',
+            'Ran: send · "Lee", "2026-06-15", 1 (edited: to "Kim" → "Lee")',
+            '실행함: send · "Lee", "2026-06-15", 1 (수정함: to "Kim" → "Lee")',
         ),
         ([({"to": 1}, True)], "Nothing was run that writes", "쓰는 도구는 실행되지 않음"),
         (
@@ -340,8 +340,8 @@ async def test_dispatch_uses_each_decision_once_for_its_own_request(
         ),
         (
             [(ARGS, True), ({"to": "a\u3164b\x1b"}, False)],
-            'Ran: send · "2026-06-15", 1, "Kim"\nNot run: send · "a\\u3164b\\x1b"',
-            '실행함: send · "2026-06-15", 1, "Kim"\n실행하지 않음: send · "a\\u3164b\\x1b"',
+            'Ran: send · "Kim", "2026-06-15", 1\nNot run: send · "a\\u3164b\\x1b"',
+            '실행함: send · "Kim", "2026-06-15", 1\n실행하지 않음: send · "a\\u3164b\\x1b"',
         ),
     ],
 )

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
+from pydantic import AfterValidator, BaseModel, StringConstraints
 
+from lhkit.chat.controller import ChatController
+from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.from_chat import scenario_from_chat
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.reference import gold_model
@@ -22,6 +25,8 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -190,3 +195,39 @@ async def test_to_scenario_treats_a_stopped_card_as_rejected(
     await page.until(lambda: not panel.is_busy)
     scenario = await passes(panel, tmp_path)
     assert scenario.turns[0].confirm == "reject"
+
+
+async def test_to_scenario_expects_the_words_of_the_model() -> None:
+    class Guest(BaseModel):
+        name: Annotated[str, AfterValidator(lambda name: f"Mr {name}")]
+        is_late: bool = False
+
+    registry = ToolRegistry()
+
+    @registry.tool(destructive=True)
+    def invite(
+        guests: list[Guest],
+        place: Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)],
+        n: int = 1,
+    ) -> dict[str, Any]:
+        """Invite guests."""
+        return {"n": n, "place": place, "guests": len(guests)}
+
+    args = {"guests": [{"name": "Bo", "age": 4}], "place": " home "}
+    chat = ChatController(
+        model=ScriptedModel([call("invite", **args), say(".")]),
+        dispatcher=ToolDispatcher(registry),
+        confirm=ScriptedGate([True]),
+    )
+    await chat.user_turn("go")
+    text = scenario_from_chat(
+        chat.state.transcript.messages,
+        initial_state={},
+        final_state={},
+        destructive={"invite"},
+        locale="en",
+        scenario_id="a-en-01",
+    )
+    (turn,) = yaml.safe_load(text)[0]["turns"]
+    (expected,) = turn["expect"]["calls"]
+    assert expected["args"] == {"guests": [{"name": "Bo"}], "place": " home "}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    AliasPath,
     BaseModel,
     ConfigDict,
     Field,
@@ -22,6 +23,7 @@ from pydantic import (
     TypeAdapter,
     computed_field,
     field_serializer,
+    model_validator,
 )
 from typing_extensions import TypedDict
 
@@ -29,7 +31,7 @@ from lhkit.confirm.decision import Approve, Decision, Edit
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import RegistrationError
-from lhkit.json_values import plain_json
+from lhkit.json_values import plain_json, without_pointers
 from lhkit.locales import load_catalog
 from lhkit.messages import GateOutcome, ToolCallOutcome
 from lhkit.testing import echo_tool, object_schema
@@ -86,6 +88,34 @@ class Trip:
     to: str
     stops: list[str] = field(default_factory=lambda: ["Bonn"])
     guest: Person = field(default_factory=lambda: Person(name="Bo"))
+
+
+class Titled(BaseModel):
+    """Its validator changes its own results."""
+
+    name: Annotated[str, AfterValidator(lambda name: f"Mr {name}")]
+    role: str = "root"
+
+
+class Summed(BaseModel):
+    n: int = 1
+    total: int = 0
+
+    @model_validator(mode="after")
+    def add(self) -> "Summed":
+        self.total += self.n * 100
+        return self
+
+
+@dataclass(eq=False)
+class Unequal:
+    a: int
+    b: int = 2
+
+
+class Deep(BaseModel):
+    x: int = Field(1, validation_alias=AliasPath("in", "x"))
+    y: int = 2
 
 
 class Row(TypedDict):
@@ -155,6 +185,12 @@ def words(d: datetime, c: Color = Color.RED, t: timedelta = timedelta(hours=1)) 
 def money(x: Decimal = Decimal("1.50"), y: float = 2.0) -> None: ...
 def named(a: int = Field(7, alias="b"), _x: int = 2, model_config: str = "q") -> None: ...
 def lazy(xs: Iterable[int], n: int = 1) -> None: ...
+def titled(p: Titled) -> None: ...
+def summed(p: Summed, n: int = 1) -> None: ...
+def unequal(p: Unequal) -> None: ...
+def deep(p: Deep) -> None: ...
+def counted(a: Annotated[int, AfterValidator(lambda a: a + 1)]) -> None: ...
+def parsed(p: Person, d: Annotated[str, AfterValidator(lambda d: int(d[:-1]) * 60)]) -> None: ...
 
 
 BO = {"name": "Bo", "admin": True}
@@ -190,9 +226,32 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "numbers": (money, {}, {"x": "1.50", "y": 2.0}),
     "names that pydantic has": (named, {}, {"b": 7, "_x": 2, "model_config": "q"}),
+    "validator that adds": (
+        titled,
+        {"p": {"name": "Bo", "rle": "x"}},
+        {"p": {"name": "Mr Bo", "role": "root"}},
+    ),
+    "validator of the model": (summed, {"p": {}}, {"p": {"n": 1, "total": 100}, "n": 1}),
+    "without equality": (unequal, {"p": {"a": 1}}, {"p": {"a": 1, "b": 2}}),
+    "alias of a path": (deep, {"p": {"in": {"x": 4}}}, {"p": {"x": 4, "y": 2}}),
+    "validator of an argument": (counted, {"a": 1}, {"a": 2}),
+    "text that becomes a number": (
+        parsed,
+        {"p": {"name": "Bo"}, "d": "2h"},
+        {"p": BO, "d": "2h"},
+    ),
     "iterator": (lazy, {"xs": [1, 2]}, {"xs": [1, 2], "n": 1}),
 }
 """By name: the function, the arguments of the model, and those that the card shows."""
+
+ONE_WAY = {
+    "default of another type",
+    "validator that adds",
+    "validator of the model",
+    "validator of an argument",
+    "alias of a path",
+}
+"""The cases whose card shows what would convert to something else."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -204,10 +263,8 @@ async def test_card_shows_the_defaults_that_run(case: str) -> None:
     assert [card.args for card in cards] == [outcome.args] == [shown]
     assert outcome.run_args is None
     (passed,) = ran
-    again, ran_again = tool_of(
-        function
-    )  # what is shown, written by the model itself, runs the same
-    if case != "default of another type":
+    if case not in ONE_WAY:  # what is shown, written by the model itself, runs the same
+        again, ran_again = tool_of(function)
         await dispatched(again, shown)
         assert str(ran_again) == str(ran) or case == "iterator"
     assert len(passed) == len(shown)
@@ -354,6 +411,48 @@ async def test_defaults_of_a_schema_reach_its_handler() -> None:
     assert cards[0].args == outcome.args == ran[1] == shown
 
 
+CAT_OR_DOG = {
+    "oneOf": [
+        {
+            "properties": {"kind": {"const": kind}, name: {"default": value}},
+            "required": ["kind"],
+        }
+        for kind, name, value in [("cat", "lives", 9), ("dog", "barks", True)]
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "args", "expected"),
+    [
+        ({"pet": CAT_OR_DOG}, {"pet": {"kind": "dog"}}, {"pet": {"kind": "dog", "barks": True}}),
+        (
+            {"pets": {"type": "array", "items": {"anyOf": [CAT_OR_DOG, {"type": "string"}]}}},
+            {"pets": ["Rex", {"kind": "cat"}]},
+            {"pets": ["Rex", {"kind": "cat", "lives": 9}]},
+        ),
+        ({"pet": {"anyOf": [{"properties": {"a": {"default": 1}}}, {}]}}, {"pet": {}}, {"pet": {}}),
+        (
+            {
+                "pet": {
+                    "properties": {"n": {"default": 3}, "to": {}, "by": {}},
+                    "anyOf": [{"required": ["to"]}, {"required": ["by"]}],
+                }
+            },
+            {"pet": {"to": 1, "by": 2}},
+            {"pet": {"to": 1, "by": 2, "n": 3}},
+        ),
+    ],
+    ids=["variant", "variants in a list", "either", "beside choices"],
+)
+async def test_defaults_of_a_schema_with_choices_stand_on_the_card(
+    schema: dict[str, Any], args: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    tool = echo_tool("act", parameters=object_schema(**schema), is_destructive=True)
+    _, cards, outcome = await dispatched(ToolRegistry([tool]), args)
+    assert cards[0].args == outcome.args == expected
+
+
 async def test_reads_keep_the_arguments_of_the_model() -> None:
     registry = ToolRegistry()
     registry.tool(name="act", description="Read.")(lambda: {})
@@ -456,6 +555,74 @@ async def test_replaced_handler_gets_what_the_card_showed() -> None:
     result, cards, _ = await dispatched(others, {"n": 2})
     assert isinstance(result, ToolOk)
     assert [card.args for card in cards] == got == ran == [{"title": None, "n": 2}]
+
+
+class Reviser:
+    """Approves edited arguments as the card shows them."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments, self.shown = arguments, dict[str, Any]()
+
+    async def confirm(self, request: ConfirmRequest) -> Decision:
+        self.shown = request.edited(self.arguments).args  # type: ignore[assignment]
+        return Edit(self.shown)
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        ({"p": {"n": 3, "total": 0}, "n": 1}, {"p": {"n": 3, "total": 300}, "n": 1}),
+        ({"p": {"n": 2, "total": 200}, "n": 5}, {"p": {"n": 2, "total": 200}, "n": 5}),
+        ({"p": {"n": 2, "total": 200}}, None),
+    ],
+    ids=["changed", "another changed", "default removed"],
+)
+async def test_edit_runs_as_its_card_shows_despite_a_validator_that_adds(
+    edit: dict[str, Any], expected: dict[str, Any] | None
+) -> None:
+    registry, ran = tool_of(summed)
+    gate, seen = Reviser(edit), list[ToolCallOutcome]()
+    await ToolDispatcher(registry).dispatch(
+        "act", {"p": {"n": 2}}, confirm=gate, observe=seen.append
+    )
+    (passed,) = ran
+    assert {**passed, "p": passed["p"].model_dump()} == gate.shown
+    assert seen[0].run_args == expected
+
+
+async def test_wrapped_handler_runs_what_the_card_showed_once() -> None:
+    registry, ran = tool_of(titled)
+
+    def twice(handler: Any) -> Any:
+        async def run(args: Mapping[str, Any], deps: Any) -> ToolResult:
+            await handler(args, deps)
+            result: ToolResult = await handler({"p": {"name": "Al"}}, deps)
+            return result
+
+        return run
+
+    others = registry.mapped(lambda tool: replace(tool, handler=twice(tool.handler)))
+    _, cards, _ = await dispatched(others, {"p": {"name": "Bo"}})
+    assert cards[0].args["p"] == {"name": "Mr Bo", "role": "root"}
+    assert [passed["p"].name for passed in ran] == ["Mr Bo", "Mr Al"]
+
+
+async def test_call_that_was_asked_keeps_values_of_the_clock_within_arguments() -> None:
+    clock = Clock()
+
+    class Stamped(BaseModel):
+        n: int = 1
+        at: int = Field(default_factory=clock)
+
+    def act(p: list[Stamped]) -> None: ...
+
+    registry, _ = tool_of(act)
+    gate, args = ScriptedGate([False, False]), {"p": [{}, {"n": 2, "m": 3}]}
+    dispatcher = ToolDispatcher(registry)
+    await dispatcher.dispatch("act", args, confirm=gate)
+    await dispatcher.dispatch("act", args, confirm=gate, asked=gate.asked[0])
+    first, second = gate.asked
+    assert (second.args, second.texts) == (first.args, first.texts)
 
 
 class Vandal:
@@ -611,3 +778,15 @@ async def test_edit_keeps_the_mark_of_a_default_within_an_unchanged_argument() -
 
     await ToolDispatcher(registry).dispatch("act", args, confirm=Editor())
     assert shown == [("/p/stops", "/p/guest"), ("/p/stops", "/p/guest"), ()]
+
+
+class Searched(tuple[str, ...]):
+    """Pointers whose search would take time for each key."""
+
+    def __contains__(self, _pointer: object) -> bool:
+        raise AssertionError("searched one by one")
+
+
+def test_without_pointers_looks_them_up() -> None:
+    value = {"a": 1, "b": [{"c": 2, "d": 3}]}
+    assert without_pointers(value, Searched(["/b/0/c"])) == {"a": 1, "b": [{"d": 3}]}

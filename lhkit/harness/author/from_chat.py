@@ -16,7 +16,14 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import detect_locale, expected_changes, literals, yaml_text
 from lhkit.harness.record import CallRecord, RowKeys, State
 from lhkit.harness.scoring.state import NO_KEYS
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json, without_pointers
+from lhkit.json_values import (
+    JSON,
+    NotJsonError,
+    compact,
+    in_words_of,
+    plain_json,
+    without_pointers,
+)
 from lhkit.messages import (
     GateOutcome,
     Message,
@@ -128,7 +135,7 @@ def _expected_call(message: ToolCallMessage, destructive: Collection[str]) -> _C
             return None
     args = message.args
     if outcome.args is not None:
-        args = without_pointers(outcome.args, outcome.filled_in)
+        args = in_words_of(message.args, without_pointers(outcome.args, outcome.filled_in))
     try:
         plain = plain_json(args)
         compact(plain)

@@ -3,10 +3,10 @@
 import itertools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 import lhkit
 from lhkit import replay
@@ -316,3 +316,35 @@ async def test_expected_calls_need_no_defaults_of_the_function(
     again = rescore(run, load(text), registry)
     assert not again.skipped
     assert again.summary().total.passed == 1
+
+
+@pytest.mark.parametrize(
+    ("proposed", "answers"),
+    [({"text": "tea"}, (1, 0)), ({"text": "tea", "to": "Al"}, (1, 1)), ({"text": "coal"}, (0, 0))],
+    ids=["right", "one wrong", "wrong"],
+)
+async def test_careful_user_compares_what_the_model_wrote(
+    load: Load, tmp_path: Path, proposed: dict[str, str], answers: tuple[int, int]
+) -> None:
+    registry = lhkit.ToolRegistry()
+    upper = StringConstraints(to_upper=True)
+
+    @registry.tool(destructive=True)
+    def log(text: Annotated[str, upper], to: Annotated[str, upper] = "bo") -> dict[str, Any]:
+        """Log."""
+        return {"text": text, "to": to}
+
+    text = (
+        "- {id: log, ac: x, turns: [{user: log tea, confirm: careful, "
+        "expect: {calls: [{tool: log, args: {text: tea, to: bo}}]}}]}"
+    )
+    model = ScriptedModel([call("log", **{"to": "bo", **proposed}), say("ok")])
+    if proposed["text"] == "coal":
+        model = ScriptedModel([call("log", text="coal", to="Al"), say("ok")])
+    folder = tmp_path / "run"
+    await replay(load(text), model, toolset=registry, run_dir=folder, progress=False)
+    (record,) = Run.load(folder).records
+    (made,) = record.evidence.turns[0].calls
+    assert (made.ran, made.is_edited) == answers
+    if made.ran:
+        assert made.result["data"] == {"text": "TEA", "to": "BO"}
