@@ -297,11 +297,18 @@ def _inner_values(value: Any, given: Any) -> dict[str, Any] | list[Any] | None:
     if fields is not None:
         names = given if isinstance(given, Mapping) else {}
         extra = getattr(value, "__pydantic_extra__", None) or {}
-        return {
-            _json_name(name, field, names): getattr(value, name) for name, field in fields.items()
-        } | extra
+        inner = {
+            _json_name(name, field, names): getattr(value, name)
+            for name, field in fields.items()
+            if field.init is not False  # no argument: the class sets it
+        }
+        return inner | extra
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclass_fields(value)
+            if field.init
+        }
     if isinstance(value, Mapping):
         keys = (next(iter(to_jsonable_python({key: None}))) for key in value)
         return dict(zip(keys, value.values(), strict=True))

@@ -118,6 +118,15 @@ class Deep(BaseModel):
     y: int = 2
 
 
+@dataclass
+class Sized:
+    name: str
+    size: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.name)
+
+
 class Row(TypedDict):
     a: int
     b: NotRequired[str]
@@ -176,6 +185,7 @@ def computed(p: Computed) -> None: ...
 def rewritten(p: Rewritten) -> None: ...
 def opened(p: Open) -> None: ...
 def trip(p: Trip) -> None: ...
+def sized(p: Sized) -> None: ...
 def rows(p: Row, q: list[Person], r: dict[str, Person]) -> None: ...
 def union(x: Person | str | int = 5) -> None: ...
 def implicit(title: str = None, n: int = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
@@ -209,6 +219,7 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
         {"p": {"to": "Ulm"}},
         {"p": {"to": "Ulm", "stops": ["Bonn"], "guest": BO}},
     ),
+    "field that is no argument": (sized, {"p": {"name": "Bo"}}, {"p": {"name": "Bo"}}),
     "in lists and tables": (
         rows,
         {"p": {"a": 1, "c": 4}, "q": [{"name": "Bo", "x": 1}], "r": {"k": {"name": "Bo"}}},
