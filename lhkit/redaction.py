@@ -98,7 +98,7 @@ def masked(text: str) -> str:
 
 _NAME_WORDS = (
     r"(?:api|access|auth|private|secret|master|license|signing|encryption|account|client|app)?[-_.]?"
-    r"(?:key|token|secret|password|passwd|passphrase|pwd|pat|pass|credentials?|creds?|bearer|jwt|"
+    r"(?:key|token|secret|password|passwd|passphrase|pwd|pw|pat|pass|credentials?|creds?|bearer|jwt|"
     r"authorization|auth|cookie|signature|sig|dsn)"
 )
 _SECRET_NAME = re.compile(rf"(?:.*[-_. ])?{_NAME_WORDS}", re.IGNORECASE)
@@ -226,7 +226,7 @@ def _spans(word: str) -> Iterator[tuple[int, int]]:
         if is_secret_name(match["name"]):
             yield match.end(), len(word)
     for match in _QUERY.finditer(word):
-        if is_secret_name(match["name"]):
+        if is_secret_name(match["name"]) or match["name"] == "code":  # a key of Azure Functions
             yield match.span("value")
     for match in _SCHEME.finditer(word):
         yield match.span("value")

@@ -516,7 +516,7 @@ def test_find_dates_ignores_dates_that_do_not_exist(text: str, locale: str, ahea
         ("지난달 28일에", False, ["28일: 02-28"]),
         ("지난달 2일에", False, []),
         ("이번 달 3일에", False, ["3일: 03-03"]),
-        ("이번 달 20일에", False, []),
+        ("이번 달 20일에", False, ["이번 달 20일: 03-20"]),
     ],
 )
 def test_find_dates_day_number_after_a_month(text: str, ahead: bool, expected: list[str]) -> None:

@@ -71,18 +71,19 @@ _MODIFIERS = any_of(r"""
     good black easter ash cyber palm shrove maundy holy giving whit super fat casual
     first second third fourth fifth last penultimate final \d(?:st|nd|rd|th)
     coming upcoming following next previous preceding prior past other another alternate
+    taco freaky ruby manic bowl tgi nxt
     every each any some a that which same certain random nearest closest typical usual
 """)
 _SHIFTED_BEFORE = re.compile(
     rf"\b{_MODIFIERS} $|(?:^|[^\w\s] ?|\b(?:on|but) )one $"
-    r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
+    r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $|\bweeks? ago $"
     r"|\b(?:following|same|that|every|each|other) week,? (?:on )?$"
 )
 """Precedes a weekday of another week, or of every week."""
 _SHIFTED = re.compile(
     r"-ish|,? (?:after (?:next|this|that)\b|before last|(?:last|next|gone|coming|of|week)\b"
     r"|the following|in (?:an?|one|two|three|four|\d+) weeks?\b|fortnight\b"
-    r"|the week (?:after|before|of)"
+    r"|the week (?:after|before|of)|every (?:other |second )?(?:week|month)\b"
     r"|(?:morning|afternoon|evening|night)s\b)"
 )
 _CLAUSE_ENDS = (
@@ -159,12 +160,12 @@ _PERIODS = {"the": 0, "this": 0, "last": -1, "next": 1}
 _ANOTHER_YEAR = r"\b(?:(?:next|last|following|previous|same) year|the year (?:after|before))\b"
 _OTHER_YEAR = re.compile(
     r"\b(?:(?:every|each) year,? (?:on )?(?:the )?|lunar (?:calendar )?"
-    r"|(?:i|we|you|they|he|she) )$"
+    r"|(?:i|we|you|they|he|she|last|next|past|previous|following) )$"
     rf"|(?:{_ANOTHER_YEAR}|\bin \d{{4}}\b){_IN_SENTENCE}$"
 )
 """Precedes a date of a year that the rules do not resolve."""
 _EVERY_YEAR = re.compile(
-    rf"{_A_YEAR.pattern}|,? (?:every|each) year\b|{_IN_SENTENCE}{_ANOTHER_YEAR}"
+    rf"{_A_YEAR.pattern}|,? ['’]\d\d(?!\w)|,? (?:every|each) year\b|{_IN_SENTENCE}{_ANOTHER_YEAR}"
 )
 
 
@@ -248,6 +249,11 @@ def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
     return day_in_month(month, int(match["day"]))
 
 
+def _later_this_month(match: re.Match[str], context: DateContext) -> Span | None:
+    days = _day_of_month(match, context)
+    return days if days and days[0] > context.today else None
+
+
 def _named_month(match: re.Match[str], context: DateContext) -> Span:
     return named_month(context, _PERIODS[match["month"]])
 
@@ -262,7 +268,12 @@ def _rule(pattern: str, resolve: Resolver, **more: Any) -> DateRule:
 
 RULES = (
     _rule(_NAMED_DAY, _NAMES.named_day, not_before=re.compile(r" week\b")),
-    _rule(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _NAMES.days_ago),
+    _rule(
+        rf"{_COUNT} (?P<unit>days?|weeks?) ago",
+        _NAMES.days_ago,
+        not_after=re.compile(r"\bhalf $"),
+        not_before=re.compile(rf"(?:(?<=week ago)|(?<=weeks ago)) (?:{'|'.join(_WEEKDAYS)})\b"),
+    ),
     _rule(
         rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
         _to_come,
@@ -280,7 +291,7 @@ RULES = (
         _to_come,
         ahead=True,
         not_after=_OFTEN,
-        not_before=re.compile(r" (?:or|from|after|before)\b|,? on \w+day"),
+        not_before=re.compile(r" (?:or|from|after|before|of|flat|straight)\b|,? on \w+day"),
     ),
     _rule(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _rule(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
@@ -341,6 +352,11 @@ RULES = (
             rf"the {_NUMBER} (?:of )?(?P<month>{month}) month",
             rf"(?P<month>{month}) month,? (?:on )?the {_ORDINAL}",
         )
+    ),
+    _rule(
+        rf"(?P<month>this) month,? (?:on )?the {_ORDINAL}",
+        _later_this_month,
+        ahead=False,
     ),
     _rule(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", resolve_month_and_day),
     _rule(

@@ -124,7 +124,7 @@ _WHOLE = r"(?<![가-힣\d.~,-])(?<![년월주달]\s)"
 _EVENTS = any_of(r"""
     [가-힣][일날] [혼업학]식 시험 회의 여행 출발 수술 약속 추석 설 수능 결혼 출산 입학 졸업 입원
     퇴원 출시 오픈 디데이 크리스마스 성탄절 행사 발표 면접 이사 개강 방학 공연 휴가 명절 대회 출근
-    유통기한 그로부터
+    유통기한 그로부터 마감 만기 기한 개막 개봉 콘서트 파티 모임
 """)
 _EVENT = rf"{_EVENTS}\s*(?:의\s*)?$"
 """Precedes a count from the day of an event: "회의 이틀 전"."""
@@ -153,7 +153,7 @@ _MODIFIED = re.compile(
     rf"|[월년]\s*(?:에|의)?\s*$|(?<![가-힣\d])[{_WEEKDAYS}]\s*[~–-]\s*$"
 )
 """Precedes a weekday of a week that the rules do not resolve."""
-_REPEATED = r"(?!\s*(?:마다|[별들](?![가-힣])))"
+_REPEATED = r"(?!\s*(?:(?:아침|점심|저녁|오전|오후|새벽|낮|밤)?\s*마다|[별들](?![가-힣])))"
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일{_REPEATED}"
 _SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜{_REPEATED}"
 _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
@@ -163,12 +163,13 @@ _NO_WEEK = re.compile(r"스|문|제|방|차|류|식|먹|인|민|유|머|걱|전�
 _CHALLENGES = any_of("""
     챌 습관 도전 프로[젝그] 플랜 코스 캠프 미션 완성 트레이닝 무료 체험 단식 계획 목표 루틴 과정
     여행 휴가 적금 할부 패키지 분량 간격 주기 소요 배송 숙성 발효 복용 투약 구독 이용권 정기권
+    다이어트 금식 격리 기적 법칙 평균
 """)
 """Nouns after a number of days: "30일 챌린지"."""
 _COUNTED = any_of(r"""
     간 동안 전(?!날) 째 치 만 정도 이나 씩 짜리 연속 내내 내[로에] 내(?![가-힣]) 분 뒤 후
-    이[상하내후전] 했 한 마다 쯤 가량 남짓 안[에으] 중에 중(?![가-힣]) 남[았은을기] 지[나난났]
-    걸[려리린릴렸러] 더(?![가-힣]) 이면 이라도 넘[게었] 까지만 (?:[은을]\s*)?쉬
+    이[상하내후전] 했 한 마다 쯤 가량 남짓 안[에으] 중에 중(?![가-힣]) 남[았은을기음] 밤낮 굶
+    지[나난났] 걸[려리린릴렸러] 더(?![가-힣]) 이면 이라도 넘[게었] 까지만 (?:[은을]\s*)?쉬
     을\s*(?:못|했|안|더|보|채|꼬) 은\s*(?:해야|걸[려리]) 에\s*(?:[한두세네]|\d+)\s*(?:번|회|차례)
     [가-힣]+량 \d+\s*(?:[회번포끼알정식컵잔개장쪽]|캡슐|세트|문제) 1[가-힣]
 """)
@@ -190,6 +191,7 @@ _MARKED = rf"(?=\s*{_MARKS}){_NO_PLAN}"
 _AS_A_DATE = rf"(?=\s*(?:{_MARKS}|[가-힣]{{2}})){_NO_PLAN}"
 _BEFORE_COUNTS = any_of(rf"""
     박 주 [이요저]번 (?<!그)(?<![{_FINAL_N}]\s)다음 담 휴가 후 연차 하루 냉장 냉동 부터 지난 출장
+    작심 병가 숙성 발효 영업일 앞으로 까지
     입원 생후 평균 \bd- [씩당] \d\s*[회번포알정] [한두세네]\s?번
     (?:하루|일주일|한\s?달|한\s?주|\d\s*(?:주|달|개월))\s*(?:에|중|동안) [\d-]일?\s*[~–-]
     (?<![가-힣])(?:지|총|약|딱|벌써|겨우|고작|무려|꼬박|매[달월년주]|최[대소]|적어도|무조건|첫|처음|마지막)
@@ -265,6 +267,11 @@ def _day_of_month(match: re.Match[str], context: DateContext) -> Span | None:
     return day_in_month(month_span(context.today, _MONTHS[match["month"]]), int(match["day"]))
 
 
+def _later_this_month(match: re.Match[str], context: DateContext) -> Span | None:
+    days = _day_of_month(match, context)
+    return days if days and days[0] > context.today else None
+
+
 def _named_month(match: re.Match[str], context: DateContext) -> Span:
     return named_month(context, _MONTHS[match["month"]])
 
@@ -330,7 +337,7 @@ RULES = (
     _rule(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
     _rule(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_MODIFIED),
     _rule(
-        rf"{_DATE}\s*일{_ON}(?!\s*\(?음력|\s?(?:간(?![가-힣])|동안|째))",
+        rf"{_DATE}\s*일{_ON}(?!\s*\(?음력|\s?(?:간(?![가-힣])|동안|째|마다|태생)|생(?:[^가-힣]|이|인|$))",
         _date,
         blocks=True,
         not_after=_OTHER_YEAR,
@@ -391,6 +398,17 @@ RULES = (
         rf"(?:{_MONTH}\s*말일?|(?<![\d가-힣])(?:월말일?|말일))(?=[^가-힣]|에|까지|쯤|로|이[에야]|은|$)",
         _month_end,
         ahead=True,
+    ),
+    _rule(
+        rf"(?P<month>이번|(?<![가-힣])이)\s*달\s*(?:의\s*)?{_DAY}{_NOT_A_DATE}",
+        _later_this_month,
+        ahead=False,
+    ),
+    _rule(
+        r"(?:이번|(?<![가-힣])이)\s*달\s*말일?(?=[^가-힣]|에|까지|쯤|로|이[에야]|은|$)",
+        resolve_nothing,
+        ahead=False,
+        blocks=True,
     ),
     _rule(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", resolve_month_and_day),
     _rule(_NUMBERED, _numbered, ahead=False, is_bare=True, blocks=True, not_after=_NUMBER_OF_DAYS),

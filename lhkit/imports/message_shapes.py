@@ -459,13 +459,15 @@ def _read_text_results(written: WrittenMessage) -> None:
 _MARK = re.compile(
     r"<\|?/?(?:tool|function)[_ ]?(?:call|use|code|invocation)s?\b|<function=|<invoke\b"
     r"|<start_function_call>|\[TOOL_CALLS?\]|<\|python_tag\|>|<[｜|]tool[▁_]calls?"
-    r"|```tool_(?:code|call)|\bto=functions\.|^\s*Action Input\s*:",
+    r"|```tool_(?:code|call)|\bto=functions\.|✿FUNCTION✿"
+    r"|^\s*Action Input\s*:|^\s*Action\s*:\s*[a-z_][\w-]*[\[(]",
     re.IGNORECASE | re.MULTILINE,
 )
 _TAG = re.compile(r"<(/?)(?:tool|function)_?(?:calls?|use)>")
 _PLAIN_MARK = re.compile(r"\[TOOL_CALLS?\]|<\|python_tag\|>")
 _DIALECT_MARKS = {"<|tool_call>": "gemma4", "<start_function_call>": "functiongemma"}
 _NAMED = re.compile(r"""["'](?:name|tool|tool_name|function)["']\s*:\s*["']([^"'\\]{1,64})["']""")
+_FENCE = re.compile(r"```\w*")
 _PYTHON_CALL = re.compile(r"\[?\s*([A-Za-z_][\w-]*)\s*\(.*\)\s*,?\s*\]?", re.DOTALL)
 
 
@@ -477,6 +479,10 @@ def _read_text_calls(written: WrittenMessage, tools: Collection[str]) -> None:
     """
     dialect = _text_dialect(written.text, tools)
     if dialect is None:
+        if _is_unlisted_call(written.text, tools):
+            raise UsageError(
+                f"a call in the text of a tool that is not listed: {shown(written.text)}"
+            )
         return
     text = _PLAIN_MARK.sub("", _TAG.sub(r"<\1tool_call>", written.text))
     parsed = DIALECTS[dialect].parse(text, [{"name": name} for name in tools])
@@ -490,6 +496,23 @@ def _read_text_calls(written: WrittenMessage, tools: Collection[str]) -> None:
         written.calls.append(WrittenCall(name=call.name, args=args))
     written.omitted.append(("text_calls", ", ".join(call.name for call in parsed.calls)))
     written.text = parsed.text
+
+
+def _is_unlisted_call(text: str, tools: Collection[str]) -> bool:
+    """Return whether a text is an object in the form of a call; with a list of tools rarely one."""
+    text = text.strip()
+    if (fence := _FENCE.match(text)) and text.endswith("```"):
+        text = text[fence.end() : -3]
+    value = decode_json(text)
+    items = value if isinstance(value, list) else [value]
+    forms = [{"name", "arguments"}, *([] if tools else [{"name", "parameters"}])]
+    return bool(items) and all(
+        isinstance(item, Mapping)
+        and item.keys() - {"id", "type"} in forms
+        and isinstance(item["name"], str)
+        and isinstance(item.get("arguments", item.get("parameters")), Mapping)
+        for item in items
+    )
 
 
 def _is_broken(repairs: Sequence[str]) -> bool:

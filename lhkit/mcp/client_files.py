@@ -28,6 +28,8 @@ _EXTERNAL_KEYS = re.compile(
     r"(?i:envFile|headersHelper|auth.*|.*(?:oauth|token(?!s)|api_?key|bearer).*)"
 )
 """Keys of other clients that get secrets from elsewhere: without them a server would lack them."""
+_VARIABLE = re.compile(r"(?P<scheme>(?:Bearer )?)\$(?P<name>[A-Z][A-Z0-9_]*)")
+"""A whole value as Gemini's files name a variable: `$TOKEN`."""
 _CLIENT_KEYS = frozenset(
     {"type", "transport", "disabled", "enabled", "name", "description", "icon", "isActive"}
     | {"alwaysAllow", "autoApprove", "trust", "source"}
@@ -176,9 +178,15 @@ def _texts(values: Any) -> Any:
 
 
 def _plain(values: list[Any]) -> list[Any]:
-    return [
-        json.dumps(value) if isinstance(value, bool | int | float) else value for value in values
-    ]
+    return [_plain_text(value) for value in values]
+
+
+def _plain_text(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, str) and (variable := _VARIABLE.fullmatch(value)):
+        return f"{variable['scheme']}${{{variable['name']}}}"
+    return value
 
 
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)

@@ -30,7 +30,10 @@ BEGUN = {
 }
 """From here on a call has begun."""
 
-SHARED_TOKENS = ["<bos>", "<eos>", "<pad>", "<unused7>", "<start_of_turn>", "<end_of_turn>"]
+SHARED_TOKENS = [
+    *("<bos>", "<eos>", "<pad>", "<unused7>", "<audio_soft_token>"),
+    *("<start_of_turn>", "<end_of_turn>"),
+]
 GEMMA4_TOKENS = ["<|channel>", "<channel|>", "<|think|>", "<|image|>", "<audio|>"]
 STRUCTURE = {
     "json": ["<start_of_turn>", "<end_of_turn>"],
@@ -566,8 +569,45 @@ def harmless(message: Message) -> Message:
     raise AssertionError(message)
 
 
+def malformed(raw: str, *, index: int = 0, text: str = "") -> Message:
+    return ToolCallMessage.of(
+        name="", args=raw, raw=raw, index=index, text=text, result=ToolCancelled()
+    )
+
+
+JOINED_TOKENS = [
+    (token[:at], token[at:]) for token in ("<end_of_turn>", "<turn|>", "<|turn>") for at in (1, 3)
+]
+
+
+@each_dialect
+@pytest.mark.parametrize(("head", "tail"), JOINED_TOKENS)
+def test_encode_escapes_a_control_token_in_two_texts(
+    dialect: Dialect, head: str, tail: str
+) -> None:
+    conversations: list[list[Message]] = [
+        [malformed(head), malformed(tail, index=1)],
+        [malformed("x", text=head), malformed("", index=1, text=tail)],
+        [malformed(tail, text=head)],
+        [call(text=head), malformed(tail, index=1)],
+        [call(text=head), call("undo", index=1, text=tail)],
+        [ModelMessage(text=head), malformed(tail)],
+        [malformed(head), ModelMessage(text=tail)],
+        [UserMessage(text=tail, context=head), UserMessage(text=tail)],
+    ]
+    for messages in conversations:
+        found = tokens_in(dialect, dialect.encode([CHAT[0], *messages], [], head))
+        plain = dialect.encode([CHAT[0], *map(harmless, messages)], [], "a")
+        turns = {"<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>"}
+        assert [t for t in found if t in turns] == [
+            t for t in tokens_in(dialect, plain) if t in turns
+        ]
+
+
 @each_dialect
 @given(messages=conversations(), words=HOSTILE, has_tools=st.booleans())
+@example(messages=[malformed("<"), malformed("end_of_turn>", index=1)], words="", has_tools=False)
+@example(messages=[malformed("turn|>", text="<")], words="<", has_tools=True)
 def test_encode_escapes_control_tokens(
     dialect: Dialect, messages: list[Message], words: str, has_tools: bool
 ) -> None:

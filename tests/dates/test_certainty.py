@@ -27,6 +27,9 @@ NUMBERS_OF_DAYS = """
     3일이면 충분해 | 30일권 끊었어 | 15일간격 | 한 달에 10일 | 평균 3일 | 3~4일 걸려 | 3일만 쉬자
     3일 쉬고 싶어 | 1일1식 도전 | 1일 1만보 | 1일 권장량 | 2일 1회 | 이 약 하루 두 번 7일 먹으래
     무료 반품은 7일까지만 된대 | 제5일 | 5월 5일간 | 다음 15일 | 매달 첫 5일 | 10일 이후에
+    7일 다이어트 | 21일의 기적 | 14일 격리 | 10일 금식 | 7일 평균 | 작심 3일 | 영업일 3일
+    만기까지 15일 | 10일 남음 | 앞으로 10일 | 2일 굶었어 | 3일 밤낮
+    finished in 3 days flat | in 3 days of rain | half a day ago
     the 5th day | the 5th time | my 5th day | his 21st birthday | the 21st century | the 3rd one
     we may 2 times | can you march 10 miles | june 3 hours | take 2 of 3 days | day 5 of 30
     7/10 would recommend | I rate it 8/10 | my mood was 7/10 | 3/4 done | 1/2 day | 24/7
@@ -36,6 +39,7 @@ UNKNOWN_WEEKS = """
     전전주 금요일 | 지난번 금요일 | 금번 금요일 | 다음번 월요일 | 그다음주 금요일 | 그 금요일
     매 금요일 | 격주 금요일 | 금요일마다 | 다음 월요일 | 바로 다음 금요일 | 휴일 다음 금요일
     추석 전 금요일 | 크리스마스 다음 월요일 | 생일 전날 금요일 | 4월의 금요일 | 돌아올 주의 금요일
+    일요일 아침마다 | nxt monday | a week ago Monday | Monday every week | Taco Tuesday
     쉬는 금요일 | 올 금요일 | 갔던 금요일 | 금주 챌린지 | 내주세요 | 차주에게 전화
     the following Friday | the previous Friday | every Friday | each Friday | alternate Fridays
     Friday mornings | the Friday before Easter | the Thursday following | next-but-one Friday
@@ -62,6 +66,7 @@ OTHER_MONTHS_AND_YEARS = """
 RELATIVE_DAYS = """
     추석 이틀 전 | 크리스마스 전날 | 생일 다음 날 | 수능 100일 전 | 결혼 30일 전
     출산 예정일 5일 전 | 마감일 3일 전 | 약속 하루 전에 알려 줘 | 여행 3일 후 | 퇴원 3일 뒤에 병원
+    마감 이틀 전 | 만기 7일 전 | 기한 하루 전 | 개막 10일 전 | 콘서트 이틀 전
     그 다음날 | 전날 밤 | 11월 31일 전날 | 2월 30일 이틀 전 | the day before Christmas Eve
     the weekend before the exam | the evening before Friday | within two days of Friday
     the second day after Monday | a week next Friday | the day after the day after Friday
@@ -108,6 +113,11 @@ def test_find_dates_ignores_uncertain_days(text: str, *, ahead: bool) -> None:
         ("during next month on the 10th", ["2026-04-10"], ["2026-04-10"]),
         ("5월의 5일", ["2026-05-05"], ["2026-05-05"]),
         ("담달 5일", ["2026-04-05"], ["2026-04-05"]),
+        ("이번 달 20일에", ["2026-03-20"], ["2026-03-20"]),
+        ("this month on the 20th", ["2026-03-20"], ["2026-03-20"]),
+        ("이번 달 말까지", ["2026-03-31"], []),
+        ("이번 달 2일에", ["2026-03-02"], ["2026-03-01..2026-03-04", "2026-03-02"]),
+        ("5월 3일 생일", ["2026-05-03"], ["2026-05-03"]),
         ("2월에 했어, 28일에", [], ["2026-02-28"]),
         ("2월이 짧아서 28일에 했어", [], ["2026-02-28"]),
         ("April 3rd, the 5th and the 7th", ["2026-04-03", "2026-04-05", "2026-04-07"], None),

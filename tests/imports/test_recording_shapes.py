@@ -443,6 +443,42 @@ async def test_import_messages_leaves_out_a_conversation_whose_call_it_cannot_ta
     assert result.notes.count("\n- c.jsonl:2: ") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "tools"),
+    [
+        ("Thought: note it.\nAction: add_note[tea]", TOOLS),
+        ('✿FUNCTION✿: add_note\n✿ARGS✿: {"text": "tea"}', TOOLS),
+        ('{"name": "buy", "arguments": {"what": "tea"}}', TOOLS),
+        ('```json\n[{"name": "buy", "arguments": {}}]\n```', TOOLS),
+        ('{"id": "a", "name": "add_note", "parameters": {"text": "tea"}}', []),
+    ],
+)
+async def test_import_messages_leaves_out_a_call_as_text_without_a_result(
+    import_file: Any, text: str, tools: Any
+) -> None:
+    asked = chat(assistant(content=text), {"role": "user", "content": "It says: ok"}, tools=tools)
+    result = await import_file("\n".join(map(json.dumps, [chat(CALLS, DONE), asked])))
+    assert [scenario.id for scenario in result.scenarios] == ["c-1"]
+    assert "1 of 2 conversations; 1 left out: c.jsonl:2: " in result.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Bob", "parameters": {"age": 3}}',
+        '{"name": "Bob", "arguments": "none"}',
+        '{"arguments": {"for": "tea"}, "name": "Bob", "age": 3}',
+        '["name", "arguments"]',
+        "Action: none needed (so far).",
+    ],
+)
+async def test_import_messages_keeps_an_answer_that_is_no_call(import_file: Any, text: str) -> None:
+    result = await import_file(
+        json.dumps({"tools": TOOLS, "messages": [USER, assistant(content=text)]})
+    )
+    assert [scenario.turns[0].gold.say for scenario in result.scenarios] == [text]
+
+
 async def test_import_messages_infers_a_tool_that_the_list_lacks(import_file: Any) -> None:
     result = await import_file(json.dumps(chat(CALLS, DONE, tools=TOOLS[:1])))
     assert expected_calls(result.scenarios[0]) == [[("add_note", ARGS)]]

@@ -43,6 +43,19 @@ def test_address_is_read_under_the_keys_of_other_clients(entry_file: Any, entry:
     assert McpToolset(server=f"{file}#a").shown == ADDRESS
 
 
+def test_variables_are_read_as_gemini_writes_them(entry_file: Any) -> None:
+    env = {"KEY": "$MY_KEY", "PRICE": "$5", "PASSWORD": "a$ECRET", "PATH": "${HOME}/x"}
+    file = entry_file({"mcpServers": {"a": {"command": "x", "args": ["$MY_KEY"], "env": env}}})
+    assert parse_server(f"{file}#a", None) == Launch(
+        command="x", args=("${MY_KEY}",), env={**env, "KEY": "${MY_KEY}"}
+    )
+    remote = {"httpUrl": ADDRESS, "headers": {"Authorization": "Bearer $MY_KEY"}}
+    file = entry_file({"mcpServers": {"a": remote}})
+    assert parse_server(f"{file}#a", None) == Remote(
+        url=ADDRESS, headers={"Authorization": "Bearer ${MY_KEY}"}
+    )
+
+
 @pytest.mark.parametrize(
     "more",
     [

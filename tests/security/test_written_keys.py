@@ -36,6 +36,9 @@ WRITTEN = [
     f"https://user:{KEY}@host/mcp",
     f"https://host/mcp?api_key={KEY}&team=1",
     f"https://host/mcp?team=1&access_token={KEY}#part",
+    f"https://host/runtime/webhooks/mcp?code={KEY}",
+    f"server --db-pw {KEY}",
+    f"server pw={KEY}",
 ]
 
 

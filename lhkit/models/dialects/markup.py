@@ -7,7 +7,7 @@ tokens in messages are escaped here. `marked` parses responses.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -184,22 +184,36 @@ def _body(markup: Markup, group: Group) -> str:
         case ModelMessage(text=text):
             return markup.escape_control_tokens(text)
         case list():
-            texts = [markup.escape_control_tokens(call.text) for call in group]
-            calls = [_rendered_call(markup, call) for call in group]
             responses = [_response(markup, call) for call in group]
-            return "".join([*texts, *calls, *responses])
+            return "".join([*_written(markup, group), *responses])
         case _:
             assert_never(group)
 
 
-def _rendered_call(markup: Markup, message: ToolCallMessage) -> str:
-    """Return the text of a call, or the escaped raw text of a malformed one."""
+def _written(markup: Markup, group: Sequence[ToolCallMessage]) -> Iterator[str]:
+    """Yield the texts and calls of one model message, of a malformed call its raw text.
+
+    Adjacent texts are escaped together: two of them could join into a control token.
+    """
+    text = "".join(call.text for call in group)
+    for call in group:
+        rendered = _rendered_call(markup, call)
+        if rendered is None:
+            text += call.raw
+        else:
+            yield markup.escape_control_tokens(text) + rendered
+            text = ""
+    yield markup.escape_control_tokens(text)
+
+
+def _rendered_call(markup: Markup, message: ToolCallMessage) -> str | None:
+    """Return the text of a call, or None for a malformed one."""
     if not is_renderable(message):
-        return markup.escape_control_tokens(message.raw)
+        return None
     try:
         return render_call(markup, message.name, message.args)
     except NotJsonError:
-        return markup.escape_control_tokens(message.raw)
+        return None
 
 
 def _response(markup: Markup, message: ToolCallMessage) -> str:

@@ -3,9 +3,10 @@
 An object is a call if it names a tool and has arguments; its name comes first, or it names a tool
 that is known. Calls may be wrapped in other objects and lists. Any other object is an answer.
 
-Repairs: `name_key`, `arguments_key`, `no_parameters`, `flat_parameters`, `nested_function`,
-`in_object`, `string_parameters`, `extra_keys`, `duplicate_key` and those of `arguments`; in its
-notation `control_character`, `bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
+Repairs: `name_key`, `name_prefix`, `arguments_key`, `no_parameters`, `flat_parameters`,
+`nested_function`, `in_object`, `string_parameters`, `extra_keys`, `duplicate_key` and those of
+`arguments`; in its notation `control_character`, `bad_escape`, `trailing_comma`,
+`python_literal`, `malformed`.
 """
 
 import json
@@ -25,6 +26,8 @@ _MORE_ARGUMENT_KEYS = (
     *("input", "tool_input", "action_input", "function_args", "tool_args", "params", "kwargs"),
     *("function_arguments", "tool_arguments", "tool_parameters"),
 )
+_NAME_PREFIX = "functions."
+"""The namespace of tools in OpenAI's own prompts, which models copy."""
 _WRAPPERS = frozenset({"tool_calls", "tool_call", "function_calls", "function_call"})
 _CALL_TYPES = frozenset({"function", "function_call", "tool_call", "tool_use", "tool"})
 _THOUGHTS = frozenset(
@@ -162,12 +165,14 @@ def _direct(
     name_key = _name_key(value, known)
     if name_key is None:
         return None
-    name = value[name_key]
+    name = _tool_name(value[name_key], known)
     is_known = name in known
     argument_key = _argument_key(value, is_known=is_known)
     if not is_known and (not is_certain or argument_key is None or name_key in _MORE_NAME_KEYS):
         return None
     repairs = [] if name_key == _NAME_KEYS[0] else ["name_key"]
+    if name != value[name_key].strip():
+        repairs.append("name_prefix")
     others = {key: item for key, item in value.items() if key not in {name_key, argument_key}}
     if argument_key is None:
         thoughts = others.keys() - ({"type"} if is_certain else set())
@@ -192,7 +197,15 @@ def _name_key(value: Mapping[str, Any], known: Collection[str]) -> str | None:
         for key in (*_NAME_KEYS, *_MORE_NAME_KEYS)
         if isinstance(value.get(key), str) and value[key].strip()
     ]
-    return next((key for key in keys if value[key] in known), next(iter(keys), None))
+    names = {key: _tool_name(value[key], known) for key in keys}
+    return next((key for key in keys if names[key] in known), next(iter(keys), None))
+
+
+def _tool_name(written: str, known: Collection[str]) -> str:
+    """Return a tool's name without blanks around it, and without a prefix if it is known so."""
+    name = written.strip()
+    short = name.removeprefix(_NAME_PREFIX)
+    return short if short in known and name not in known else name
 
 
 def _argument_key(value: Mapping[str, Any], *, is_known: bool) -> str | None:

@@ -29,7 +29,7 @@ END_OF_TURN_ID = 106
 
 CONTROL_TOKEN = re.compile(
     r"<(?=/?(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn|start_of_image|end_of_image"
-    r"|image_soft_token|unused\d+)>)"
+    r"|image_soft_token|start_of_audio|end_of_audio|audio_soft_token|unused\d+)>)"
 )
 
 _TURN_START = "<start_of_turn>"

@@ -111,6 +111,18 @@ def test_parse_drops_marks_around_calls(
         ('{"tool": "f", "parameters": {}}', {}, ("name_key",)),
         ('{"tool_name": "f", "parameters": {}}', {}, ("name_key",)),
         ('{"function": "f", "parameters": {}}', {}, ("name_key",)),
+        ('{"name": "functions.f", "parameters": {}}', {}, ("name_prefix",)),
+        ('{"name": " f ", "parameters": {}}', {}, ()),
+        (
+            '{"recipient_name": "functions.f", "parameters": {"a": 1}}',
+            {"a": 1},
+            ("name_key", "name_prefix"),
+        ),
+        (
+            '{"tool_uses": [{"recipient_name": "functions.f", "parameters": {"a": 1}}]}',
+            {"a": 1},
+            ("in_object", "name_key", "name_prefix"),
+        ),
         ('{"name": "f", "arguments": {"a": 1}}', {"a": 1}, ("arguments_key",)),
         ('{"name": "f", "args": {"a": 1}}', {"a": 1}, ("arguments_key",)),
         ('{"name": "f"}', {}, ("no_parameters",)),
