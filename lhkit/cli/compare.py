@@ -67,11 +67,14 @@ async def compare_runs(options: CompareOptions, settings: Settings) -> int:
         return ExitCode.OK
     run_a, run_b = Run.load(options.run_a), Run.load(options.run_b)
     comparison = compare(run_a, run_b, margin=options.margin)
-    console.print(comparison_view(comparison, catalog), soft_wrap=True)
+    # regressions decide even where the paired test could not
+    has_outcome = limits.max_regressions is None or not comparison.is_powerless
+    view = comparison_view(comparison, catalog, has_outcome=has_outcome)
+    console.print(view, soft_wrap=True)
     if not limits.has_limits:
         return ExitCode.OK
     result = check_baseline(run_b, run_a, limits, catalog)
     shown = comparison_sentence(comparison, catalog)
     lines = (*result.remarks, *result.findings)
-    print_lines((line for line in lines if line != shown), console)
+    print_lines((line for line in lines if line != shown or not has_outcome), console)
     return result.exit_code

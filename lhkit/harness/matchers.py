@@ -341,12 +341,23 @@ class Fields(_Matcher):
     fields: Mapping[str, "Matcher"]
     extra: Annotated[bool, Field(description="Others do not matter.")] = False
 
+    def fits(self, actual: Any, place: Place) -> bool:
+        return isinstance(actual, Mapping) and any(
+            all(
+                reason is None
+                for _, reason in _compare_fields(
+                    self.fields, actual, place.at(branch), extra=self.extra, is_brief=True
+                )
+            )
+            for branch in place.node.branches()
+        )
+
     def mismatch(self, actual: Any, place: Place) -> str | None:
         if not isinstance(actual, Mapping):
             return f"expected an object, got {shown(actual)}"
         faults: list[str] = []
         for branch in place.node.branches():
-            reasons = _fields_reasons(self.fields, actual, place.at(branch), extra=self.extra)
+            reasons = dict(_compare_fields(self.fields, actual, place.at(branch), extra=self.extra))
             faults = [f"{name}: {reason}" for name, reason in reasons.items() if reason is not None]
             if not faults:
                 return None
@@ -366,30 +377,48 @@ class Items(_Matcher):
     items: Many["Matcher"]
     unordered: Annotated[bool, Field(description="In any order.")] = False
 
+    def fits(self, actual: Any, place: Place) -> bool:
+        return isinstance(actual, list | tuple) and any(
+            self._fits(actual, place, branch) for branch in place.node.branches()
+        )
+
     def mismatch(self, actual: Any, place: Place) -> str | None:
         if not isinstance(actual, list | tuple):
             return f"expected an array, got {shown(actual)}"
         faults = [self._mismatch(actual, place, branch) for branch in place.node.branches()]
         return None if None in faults else faults[0]
 
+    def _fits(self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]) -> bool:
+        if not self.unordered and not any(item.optional for item in self.items):
+            return self._fit_in_order(actual, place, branch)  # no other pairs are possible
+        require_few_pairs("items", len(self.items), len(actual))
+        places = [place.at(item_schema(branch, j)) for j in range(len(actual))]
+        return (
+            all(
+                item.optional or any(item.fits(*pair) for pair in zip(actual, places, strict=True))
+                for item in self.items
+            )
+            and self._mismatch(actual, place, branch) is None
+        )
+
+    def _fit_in_order(self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]) -> bool:
+        return len(actual) == len(self.items) and all(
+            item.fits(value, place.at(item_schema(branch, j)))
+            for j, (item, value) in enumerate(zip(self.items, actual, strict=True))
+        )
+
     def _mismatch(
         self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]
     ) -> str | None:
-        if len(actual) == len(self.items) and all(
-            item.fits(value, place.at(item_schema(branch, j)))
-            for j, (item, value) in enumerate(zip(self.items, actual, strict=True))
-        ):
+        if self._fit_in_order(actual, place, branch):
             return None
         require_few_pairs("items", len(self.items), len(actual))
-        reasons = [
-            [
-                item.mismatch(value, place.at(item_schema(branch, j)))
-                for j, value in enumerate(actual)
-            ]
-            for item in self.items
-        ]
+        places = [place.at(item_schema(branch, j)) for j in range(len(actual))]
         problem = Problem(
-            costs=[[0 if reason is None else None for reason in row] for row in reasons],
+            costs=[
+                [0 if item.fits(*pair) else None for pair in zip(actual, places, strict=True)]
+                for item in self.items
+            ],
             left_expected=[0 if item.optional else 1 for item in self.items],
             left_actual=[1] * len(actual),
         )
@@ -398,7 +427,7 @@ class Items(_Matcher):
         paired, used = {i for i, _ in pairs}, {j for _, j in pairs}
         for i, item in enumerate(self.items):
             if i not in paired and not item.optional:
-                reason = reasons[i][i] if i < len(actual) else None
+                reason = item.mismatch(actual[i], places[i]) if i < len(actual) else None
                 return f"item {i}: {reason or 'missing'}"
         unexpected = next((j for j in range(len(actual)) if j not in used), None)
         return None if unexpected is None else f"item {unexpected}: unexpected"
@@ -453,6 +482,7 @@ def arguments_reasons(
     *,
     extra: bool,
     today: Today,
+    is_brief: bool = False,
 ) -> dict[str, str | None]:
     """Return why each argument of a call is wrong, under the best-fitting branch.
 
@@ -464,13 +494,14 @@ def arguments_reasons(
         schema: JSON Schema of the tool's arguments; `{}` compares them untyped.
         extra: whether unexpected arguments are allowed.
         today: the scenario's day.
+        is_brief: whether any text will do as a reason, which takes less time.
 
     Returns:
         A reason for every expected or actual argument; None where it is right.
     """
     top = Place(SchemaNode.of(schema), today)
     candidates = (
-        _fields_reasons(expected, args, top.at(branch), extra=extra)
+        dict(_compare_fields(expected, args, top.at(branch), extra=extra, is_brief=is_brief))
         for branch in top.node.branches()
     )
     return min(candidates, key=lambda reasons: sum(map(bool, reasons.values())))
@@ -486,17 +517,25 @@ def arguments_fit(
 ) -> bool:
     """Return whether one of several sets of arguments is right, as `arguments_reasons` compares."""
     return any(
-        not any(arguments_reasons(expected, args, schema, extra=extra, today=today).values())
+        not any(
+            arguments_reasons(
+                expected, args, schema, extra=extra, today=today, is_brief=True
+            ).values()
+        )
         for expected in alternatives
     )
 
 
-def _fields_reasons(
-    expected: ArgumentSet, actual: Mapping[str, Any], place: Place, *, extra: bool
-) -> dict[str, str | None]:
-    """Return why each field of an object is wrong; `place` has no choices."""
+def _compare_fields(
+    expected: ArgumentSet,
+    actual: Mapping[str, Any],
+    place: Place,
+    *,
+    extra: bool,
+    is_brief: bool = False,
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each field of an object and why it is wrong; `place` has no choices."""
     branch, root = place.node.schema, place.node.root
-    reasons: dict[str, str | None] = {}
     taken: set[str] = set()
     for name, matcher in expected.items():
         inner = place.at(property_schema(branch, name))
@@ -504,11 +543,15 @@ def _fields_reasons(
         taken.add(actual_name)
         default = property_default(branch, name, root)
         if actual_name in actual:
-            reasons[name] = matcher.mismatch(actual[actual_name], inner)
+            value = actual[actual_name]
+            if is_brief:
+                yield name, None if matcher.fits(value, inner) else "wrong"
+            else:
+                yield name, matcher.mismatch(value, inner)
         elif matcher.optional or (default is not ABSENT and matcher.fits(default, inner)):
-            reasons[name] = None
+            yield name, None
         else:
-            reasons[name] = f"missing: expected {matcher.describe(place.today)}"
+            yield name, f"missing: expected {matcher.describe(place.today)}"
     for name, value in actual.items():
         if name not in taken and not extra:
             default, inner = (
@@ -516,8 +559,7 @@ def _fields_reasons(
                 place.at(property_schema(branch, name)),
             )
             is_default = default is not ABSENT and equal(default, value, inner.node)
-            reasons[name] = None if is_default else f"unexpected: got {shown(value)}"
-    return reasons
+            yield name, None if is_default else f"unexpected: got {shown(value)}"
 
 
 def example_arguments(expected: ArgumentSet, place: Place, of_schema: _OfSchema) -> dict[str, Any]:

@@ -5,9 +5,10 @@ optimally (`assignment`), and every missing or unexpected call is reported.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
@@ -174,11 +175,12 @@ def match_calls(
     made = Counter(call.tool for call in calls)
     for tool, wanted_calls in Counter(wanted.tool for wanted in parsed).items():
         require_few_pairs(f"calls of {tool}", wanted_calls, made[tool])
-    table = [[_compare(wanted, call, schemas, today) for call in calls] for wanted in parsed]
+    compare = partial(_compare, schemas=schemas, today=today)
+    table = [[compare(wanted, call, is_brief=True) for call in calls] for wanted in parsed]
     problem = _problem(parsed, is_allowed, table)
     before = _order_pairs(order, len(parsed))
     matching = _Matching(
-        expected=parsed, calls=calls, is_allowed=is_allowed, table=table, before=before
+        expected=parsed, calls=calls, is_allowed=is_allowed, compare=compare, before=before
     )
     if not before:
         return matching.result(assign(problem))
@@ -218,10 +220,15 @@ class _Reasons:
 def _compare(
     expected: ExpectedCall,
     call: ActualCall,
+    *,
     schemas: Mapping[str, Mapping[str, Any]],
     today: date | None,
+    is_brief: bool = False,
 ) -> _Reasons | None:
-    """Return how `call` differs from an expected call; None for another tool."""
+    """Return how `call` differs from an expected call; None for another tool.
+
+    With `is_brief` the reasons are no texts to show: few of many pairs will be shown.
+    """
     if expected.tool != call.tool or call.is_deferred:
         return None
     outcome = None
@@ -232,7 +239,11 @@ def _compare(
     schema = schemas.get(expected.tool, {})
     candidates = (
         _Reasons(
-            arguments_reasons(matchers, call.args, schema, extra=False, today=today), outcome, i
+            arguments_reasons(
+                matchers, call.args, schema, extra=False, today=today, is_brief=is_brief
+            ),
+            outcome,
+            i,
         )
         for i, matchers in enumerate(expected.alternatives)
     )
@@ -286,7 +297,7 @@ class _Matching:
     expected: Sequence[ExpectedCall]
     calls: Sequence[ActualCall]
     is_allowed: Sequence[bool]
-    table: Sequence[Sequence[_Reasons | None]]
+    compare: Callable[[ExpectedCall, ActualCall], _Reasons | None]
     before: Pairs
 
     def result(self, pairs: Pairs) -> MatchResult:
@@ -296,7 +307,11 @@ class _Matching:
             i for i, call in enumerate(self.expected) if i not in paired and not call.optional
         )
         unexpected = tuple(j for j in unpaired if not self.is_allowed[j])
-        compared = [(i, j, row) for i, j in pairs if (row := self.table[i][j]) is not None]
+        compared = [
+            (i, j, row)
+            for i, j in pairs
+            if (row := self.compare(self.expected[i], self.calls[j])) is not None
+        ]
         arguments = tuple(
             ArgumentVerdict(
                 expected=i,

@@ -122,7 +122,7 @@ _PLAIN_CHARACTERS = {
 _EMPHASIS = re.compile(
     r"(?<!\d)(?P<mark>\*{1,3})(?=\S)(?P<starred>[^*\n]+)(?<=\S)(?P=mark)(?!\d)"
     r"|(?<!\w)(?P<line>_{1,2})(?=\S)(?P<lined>[^_\n]+)(?<=\S)(?P=line)(?!\w)"
-    r"|(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)"
+    r"|(?P<ticks>`{1,9}+)(?P<code>[^`\n]++)(?P=ticks)"  # a long run would be tried at each tick
 )
 _SEPARATOR = re.compile("[,'\u00a0\u202f\u2007\u2009]")
 _THOUSANDS = re.compile(
@@ -138,7 +138,7 @@ _VERSION_BEFORE = re.compile(r"(?:\bv|\bver\.?|\bversion|버전)\s?\Z", re.IGNOR
 _TIME_AFTER = re.compile(r"\s?(?:[ap]\.?m\b|o'clock\b|\.?\s?\([월화수목금토일])", re.IGNORECASE)
 _GROUP = 3  # digits between thousands marks
 _LONGEST_BEFORE = 8  # characters of a word that `_VERSION_BEFORE` finds, with its blank
-_CHAIN = re.compile(r"\d+(?:[.,]\d+){2,}")
+_CHAIN = re.compile(r"(?<!\d)\d++(?:[.,]\d++){2,}")  # a long number is tried once
 _MINUS = re.compile(r"(?<![\w.,)\]%-])-(?=[$€£¥₩]?\d)")  # a hyphen follows a word or a number
 # Characters of private use: they occur in no text, and are no white space.
 _PART_BORDER = "\ue000"

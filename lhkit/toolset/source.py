@@ -32,8 +32,8 @@ def source_sha256(toolset: Toolset) -> str:
     """Return the hash of a toolset's source files; empty if they are unknown.
 
     These are the module of the toolset (of the functions, for a plain registry) and all modules
-    that it imports from its own folder or package, directly or not. They are unknown for tools of
-    another process, such as an MCP server, and for code without a file.
+    that it imports from its own folder (an installed one: from its package), directly or not. They
+    are unknown for tools of another process, such as an MCP server, and for code without a file.
     """
     digest = hashlib.sha256()
     modules = _modules_of(toolset)
@@ -74,7 +74,10 @@ def _module_of(handler: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The folder from which a module imports its own; `package` limits it to one package."""
+    """The folder from which a module imports its own; `package` limits it to one package.
+
+    Packages that are installed side by side have such a limit; a project's own have none.
+    """
 
     root: Path
     package: str = ""
@@ -97,8 +100,8 @@ def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
     if len(parts) == 1 and file.stem not in {module, "__init__"}:  # was loaded by its path
         parts = [file.stem]
     root = file.parents[len(parts) - (file.stem != "__init__")]
-    is_package = len(parts) > 1 or bool(_PACKAGE_FOLDERS & {*root.parts})
-    own = 2 if parts[0] == "lhkit" else 1 if is_package else 0
+    is_installed = bool(_PACKAGE_FOLDERS & {*root.parts})
+    own = 2 if parts[0] == "lhkit" else 1 if is_installed else 0
     folder, waiting = _Folder(root, ".".join(parts[:own])), {".".join(parts): file}
     seen: set[str] = set()
     while waiting:

@@ -409,10 +409,17 @@ async def test_eval_of_few_scenarios_stops_by_max_regressions(
     assert files["markdown"].read_text(encoding="utf-8").startswith("## ❌ `new`\n\nExit code 1:")
 
     assert await play("gold", "same", **baseline, **files, max_regressions=0) == 0
-    assert files["markdown"].read_text(encoding="utf-8").startswith("## ✅ `same`\n\nExit code 0:")
+    comment = files["markdown"].read_text(encoding="utf-8")
+    assert comment.startswith("## ✅ `same`\n\nExit code 0:")
+    assert "Cannot tell" not in comment  # the paired test, which did not decide
+    capsys.readouterr()
+    pair = {"run_a": runs / "accepted", "run_b": runs / "same", "max_regressions": 0}
+    assert await compare_runs(CompareOptions(**pair), settings) == 0
+    assert "Cannot tell" not in capsys.readouterr().out
     assert await play("silent", "new", **baseline, **files, exit_zero=True) == 0
     comment = files["markdown"].read_text(encoding="utf-8")
-    assert comment.startswith("## ⚠️ `new`\n\nExit code 0")
+    assert comment.startswith("## ⚠️ `new`\n\nExit code 0: --exit-zero was given.")
+    assert "no threshold was missed" not in comment
     assert "the paired test can only fail" in comment
 
 

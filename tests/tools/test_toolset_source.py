@@ -85,6 +85,29 @@ def test_source_of_a_module_is_of_its_package(
     assert (fresh("house.tools:tools") != before) is is_code
 
 
+@pytest.mark.parametrize("name", ["near.py", "shelf/inner.py"])
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_source_of_a_package_has_the_packages_of_its_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, is_installed: bool
+) -> None:
+    root = tmp_path / "site-packages" if is_installed else tmp_path
+    for file, text in {
+        "house/__init__.py": "",
+        "house/tools.py": "import lhkit, near\nfrom shelf.inner import *\n"
+        "tools = lhkit.ToolRegistry()\n",
+        "near.py": "",
+        "shelf/__init__.py": "",
+        "shelf/inner.py": "",
+    }.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(root)
+    monkeypatch.chdir(root)
+    before = fresh("house.tools:tools")
+    (root / name).write_text("# changed\n", encoding="utf-8")
+    assert (fresh("house.tools:tools") != before) is not is_installed
+
+
 def test_source_is_the_same_in_another_folder(folder: Path, tmp_path_factory: Any) -> None:
     other = tmp_path_factory.mktemp("other")
     folder.rename(other / "moved")

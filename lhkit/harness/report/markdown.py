@@ -68,7 +68,11 @@ def markdown(
     summary = run.summary()
     lines = (
         *_head_lines(run, summary, catalog, name, findings, exit_code, remarks),
-        *(() if comparison is None else _comparison_lines(comparison, catalog)),
+        *(
+            ()
+            if comparison is None
+            else _comparison_lines(comparison, catalog, is_decided=findings is not None)
+        ),
         *_metadata_lines(run, summary, catalog),
     )
     head = "\n".join(lines)
@@ -121,7 +125,8 @@ def _head_lines(
     yield f"## {mark} {code(name)}"
     yield ""
     if exit_code is not None:
-        yield catalog.text(f"report.exit_{exit_code}")
+        key = "exit_zero" if findings and not exit_code else f"exit_{exit_code}"
+        yield catalog.text(f"report.{key}")
         yield ""
     if findings is not None:
         sentences = findings or (catalog.text("report.thresholds_reached"),)
@@ -174,12 +179,16 @@ def _block(text: str) -> Iterator[str]:
     yield from (f"{fence}text", text, fence)
 
 
-def _comparison_lines(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+def _comparison_lines(
+    comparison: Comparison, catalog: Catalog, *, is_decided: bool
+) -> Iterator[str]:
     """Yield the comparison with a baseline, and the samples that flipped."""
     yield f"### {catalog.text('report.flips')}"
     yield ""
-    yield from _block(printable(comparison_sentence(comparison, catalog)))
-    yield ""
+    # thresholds that do not rest on a powerless test would be contradicted by its sentence
+    if not (is_decided and comparison.is_powerless):
+        yield from _block(printable(comparison_sentence(comparison, catalog)))
+        yield ""
     yield from table_lines(comparison_table(comparison, catalog))
     for key, pairs in comparison.flips.items():
         by_scenario: dict[str, list[Pair]] = {}

@@ -85,7 +85,9 @@ def html_page(
         page_style=asset("page.css"),
         summary=summary,
         findings=findings,
-        sections=list(_sections(run, summary, catalog, comparison)),
+        sections=list(
+            _sections(run, summary, catalog, comparison, is_decided=findings is not None)
+        ),
         choices=_filter_choices(run, summary, catalog),
         samples=failures_first(run.records),
         metadata=run_metadata(run, summary, catalog),
@@ -109,7 +111,7 @@ def history_page(history: History, catalog: Catalog) -> str:
 
 
 def _sections(
-    run: Run, summary: Summary, catalog: Catalog, comparison: Comparison | None
+    run: Run, summary: Summary, catalog: Catalog, comparison: Comparison | None, *, is_decided: bool
 ) -> Iterator[Section]:
     def section(name: str, *tables: Table | None, chart: Any = None, **fields: Any) -> Section:
         return Section(
@@ -134,7 +136,10 @@ def _sections(
             "flips",
             comparison_table(comparison, catalog),
             chart=charts.flips(comparison, locale=locale).properties(width=_CHART_WIDTH),
-            sentence=comparison_sentence(comparison, catalog),
+            # see `markdown`: what did not decide contradicts no threshold
+            sentence=""
+            if is_decided and comparison.is_powerless
+            else comparison_sentence(comparison, catalog),
             comparison=comparison,
         )
     violations = violation_table(summary.total, catalog)

@@ -35,12 +35,15 @@ def summary_view(summary: Summary, catalog: Catalog, *, toolset: str) -> Rendera
     return table_view(pass_rates(summary, catalog, toolset=toolset), width=WIDTH)
 
 
-def comparison_view(comparison: Comparison, catalog: Catalog) -> RenderableType:
+def comparison_view(
+    comparison: Comparison, catalog: Catalog, *, has_outcome: bool = True
+) -> RenderableType:
     """Return the table of a comparison, the flips with both conversations, and the outcome."""
+    outcome = Text(printable(comparison_sentence(comparison, catalog)), style="bold")
     return Group(
         table_view(comparison_table(comparison, catalog), width=WIDTH),
         *(Text(printable(line)) for line in _flips(comparison, catalog)),
-        Text(printable(comparison_sentence(comparison, catalog)), style="bold"),
+        *([outcome] if has_outcome else []),
     )
 
 

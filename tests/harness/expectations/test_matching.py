@@ -353,3 +353,14 @@ def test_match_calls_refuses_more_than_can_be_compared_with_each_other() -> None
     many = {"tool": "t", "args": {"x": {"items": [*range(600)]}}}
     with pytest.raises(ScenarioError, match="items: 600 expected and 601 actual"):
         match_calls([many], [{"tool": "t", "args": {"x": [*range(601)]}}], schemas={})
+
+
+@pytest.mark.parametrize("more", [{}, {"unordered": True}])
+def test_match_calls_compares_lists_of_wrong_calls_briefly(more: dict[str, Any]) -> None:
+    def prepare(size: int) -> Any:
+        items = {"items": [{"matches": "tea"}] * size, **more}
+        expected = [{"tool": "t", "args": {"x": {"fields": {"y": items}}}}] * 20
+        actual = [{"tool": "t", "args": {"x": {"y": [f"milk {n}"] * size}}} for n in range(20)]
+        return lambda: match_calls(expected, actual, schemas={})
+
+    assert growth(prepare, 10) < 3.2  # 20 of 400 pairs need each item with each

@@ -414,3 +414,12 @@ def test_check_state_compares_one_listed_row_with_a_long_table() -> None:
     rows = tuple({"name": f"n{i}"} for i in range(2_000))
     final = {"t": [{"name": {"matches": "^n1999$"}}, {"name": {"matches": "^n5$"}}]}
     assert check_state(final, before={"t": rows}, after={"t": rows}) == StateVerdict()
+
+
+def test_check_state_compares_lists_in_rows_in_linear_time() -> None:
+    def prepare(size: int) -> Any:
+        listed = [{"tags": {"items": [{"matches": f"tea {n}"}] * size}} for n in range(20)]
+        after = tuple({"id": n, "tags": ["milk"] * size} for n in range(20))
+        return lambda: check_state({"t": listed}, before={"t": ()}, after={"t": after})
+
+    assert growth(prepare, 20) < 2.6
