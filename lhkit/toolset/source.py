@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -32,7 +33,7 @@ def source_sha256(toolset: Toolset) -> str:
     """Return the hash of a toolset's source files; empty if they are unknown.
 
     These are the module of the toolset (of the functions, for a plain registry) and all modules
-    that it imports from its own folder (an installed one: from its package), directly or not. They
+    that it imports and that are not installed (an installed one: its package), directly or not. They
     are unknown for tools of another process, such as an MCP server, and for code without a file.
     """
     digest = hashlib.sha256()
@@ -109,13 +110,32 @@ def _files(module: str, file: Path) -> Iterator[tuple[str, str]]:
         seen.add(name)
         state = path.stat()
         sha256, imports = _scan(path, name, state.st_mtime_ns, state.st_size)
-        yield path.relative_to(folder.root).as_posix(), sha256
+        is_inside = path.is_relative_to(folder.root)
+        yield path.relative_to(folder.root).as_posix() if is_inside else name, sha256
         for imported in imports:
             pieces = imported.split(".")
             for end in range(1, len(pieces) + 1):  # a package runs before its modules
                 inner = ".".join(pieces[:end])
-                if inner not in seen and (found := folder.find(inner)) is not None:
+                found = folder.find(inner) or (None if own else _project_file(inner))
+                if inner not in seen and found is not None:
                     waiting[inner] = found
+
+
+def _project_file(name: str) -> Path | None:
+    """Return the file of a module from elsewhere on `sys.path`; None if it is installed."""
+    top = name.split(".")[0]
+    if top == "lhkit" or top in sys.stdlib_module_names:
+        return None
+    try:
+        spec = find_spec(top)  # of a top-level name, which imports nothing
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None:
+        return None
+    locations = spec.submodule_search_locations or [spec.origin or ""]
+    roots = [Path(location).resolve().parent for location in locations if location]
+    found = (_Folder(root).find(name) for root in roots if not _PACKAGE_FOLDERS & {*root.parts})
+    return next(filter(None, found), None)
 
 
 @lru_cache(maxsize=1_024)

@@ -149,3 +149,26 @@ def test_source_is_unknown_where_the_code_runs_elsewhere() -> None:
     exec("class Made:\n    def open(self, world, locale): ...", namespace)  # noqa: S102 - as a notebook does
     assert source_sha256(namespace["Made"]()) == ""
     assert source_sha256(BareToolset(registry=ToolRegistry())) == ""
+
+
+@pytest.mark.parametrize("how", ["file in a package", "path of the tools", "path of the user"])
+def test_source_includes_modules_of_the_project_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    house, src = tmp_path / "house", tmp_path / "src"
+    for folder in (house, src):
+        folder.mkdir()
+    (house / "__init__.py").write_text("", encoding="utf-8")
+    name = "house.near" if how == "file in a package" else "near"
+    near = (house if how == "file in a package" else src) / "near.py"
+    near.write_text("N = 1\n", encoding="utf-8")
+    path = f"import sys\nsys.path.insert(0, {str(src)!r})\n" if how == "path of the tools" else ""
+    text = f"{path}import lhkit\nfrom {name} import N\ntools = lhkit.ToolRegistry()\n"
+    (house / "tools.py").write_text(text, encoding="utf-8")
+    for entry in (tmp_path, src) if how == "path of the user" else (tmp_path,):
+        monkeypatch.syspath_prepend(str(entry))
+    reference = f"{house}/tools.py:tools"
+    before = fresh(reference)
+    assert before == fresh(reference) != ""
+    near.write_text("N = 2\n", encoding="utf-8")
+    assert fresh(reference) != before
