@@ -33,8 +33,9 @@ def source_sha256(toolset: Toolset) -> str:
     """Return the hash of a toolset's source files; empty if they are unknown.
 
     These are the module of the toolset (of the functions, for a plain registry) and all modules
-    that it imports and that are not installed (an installed one: its package), directly or not. They
-    are unknown for tools of another process, such as an MCP server, and for code without a file.
+    that it imports, directly or not, and that are not installed (for an installed one: those of
+    its package). They are unknown for tools of another process, such as an MCP server, and for
+    code without a file.
     """
     digest = hashlib.sha256()
     modules = _modules_of(toolset)
