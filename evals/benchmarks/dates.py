@@ -97,7 +97,7 @@ FINDERS: dict[str, Finder] = {
 
 def measure(name: str, table: str, locale: str) -> str:
     """Return a row of the page: right and wrong days of a finder in a locale."""
-    told = right = expected = exact = wrong = rows = failed = 0
+    returned = right = expected = exact = wrong = rows = failed = 0
     begin = time.perf_counter()
     for kind in yaml.safe_load(SENTENCES[table].read_text("utf-8"))[locale].values():
         for mode, text, *days in kind:
@@ -110,14 +110,14 @@ def measure(name: str, table: str, locale: str) -> str:
                 texts = {f"{a}" if a == b else f"{a}..{b}" for a, b in found}
                 gold = {*map(str, days)}
                 rows += 1
-                told += len(texts)
+                returned += len(texts)
                 right += len(texts & gold)
                 expected += len(gold)
                 exact += texts == gold
                 wrong += bool(texts - gold)
     per_text = (time.perf_counter() - begin) / rows * 1000
     return (
-        f"| {table} | {name} | {locale} | {right}/{told} | {right}/{expected} | {exact}/{rows} "
+        f"| {table} | {name} | {locale} | {right}/{returned} | {right}/{expected} | {exact}/{rows} "
         f"| {wrong} | {failed} | {per_text:.1f} |"
     )
 

@@ -402,7 +402,7 @@ RULES = (
         rf"(?:(?:in|of|during) |(?!ma[ry])){_MONTH}(?!\s+(?:the )?\d)",
         _month_alone,
         is_day=False,
-        is_told=False,
+        is_reported=False,
     ),
     _rule(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"

@@ -460,7 +460,7 @@ RULES = (
         is_day=False,
         ahead=False,
     ),
-    _rule(r"(?<!\d)(?P<month>\d{1,2})\s*월(?!\d)", _month, is_day=False, is_told=False),
+    _rule(r"(?<!\d)(?P<month>\d{1,2})\s*월(?!\d)", _month, is_day=False, is_reported=False),
     *(
         _rule(pattern, resolve_nothing, blocks=True, ahead=ahead)
         for pattern, ahead in (

@@ -297,11 +297,11 @@ def _candidate(rule: DateRule, match: re.Match[str], context: DateContext) -> _C
         begin=match.start(),
         end=match.end(),
         days=days or (context.today, context.today),
-        is_day=rule.is_day and rule.is_told and days is not None,
+        is_day=rule.is_day and rule.is_reported and days is not None,
         rule=rule,
         is_bare=rule.is_bare,
         scope=rule.scope(days),
-        is_certain=rule.is_told and days is not None,
+        is_certain=rule.is_reported and days is not None,
     )
 
 

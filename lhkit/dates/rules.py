@@ -82,7 +82,7 @@ class DateRule:
     and False for rules that apply only when looking back. `is_bare` marks a weekday or number
     alone, which a week or month mentioned before it may shift. A match is dropped after
     `not_after` (which ends in `$`) and before `not_before`. The words of a rule that `blocks`
-    mention no other day, even if it resolves to none ("30 February"). A rule that is not told
+    mention no other day, even if it resolves to none ("30 February"). A rule that is not reported
     only limits the bare days after it ("in May").
     """
 
@@ -92,7 +92,7 @@ class DateRule:
     ahead: bool | None = None
     is_bare: bool = False
     blocks: bool = False
-    is_told: bool = True
+    is_reported: bool = True
     not_after: re.Pattern[str] | None = None
     not_before: re.Pattern[str] | None = None
 

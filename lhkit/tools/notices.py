@@ -1,7 +1,7 @@
 """What was left out of tools or changed in them, in a line each, for the person.
 
-Whoever opens a session logs the notices; a command prints them on standard error, a panel shows
-them in the conversation.
+The code that opens a session logs the notices; a command prints them on standard error, a panel
+shows them in the conversation.
 """
 
 import logging

@@ -52,7 +52,7 @@ LEVELS: Mapping[str, Level] = {
     "violation": Level.ERROR,  # the reference calls break a rule
     "broken_tool": Level.ERROR,  # a tool raises in the reference calls unexpectedly
     "silent": Level.ERROR,  # the silent model passes
-    "always_call": Level.ERROR,  # the always-call model passes, with a write that nobody expects
+    "always_call": Level.ERROR,  # the always-call model passes, with an unexpected write
     "easy": Level.WARNING,  # it passes, as its calls only read or are expected
     "not_isolated": Level.WARNING,  # no tool was called, so checks that need calls are skipped
     "unused_fault": Level.WARNING,  # a `faults` entry that no reference call reaches
