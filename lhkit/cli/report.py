@@ -153,11 +153,11 @@ def write_reports(
         page = html_page(run, catalog, name=name, findings=findings, comparison=comparison)
         write_report(files.html, page)
     shown: dict[str, Any] = {"name": name, "findings": findings, "exit_code": exit_code}
-    if files.markdown is not None:
-        text = markdown(run, catalog, comparison=comparison, remarks=remarks, **shown)
-        write_report(files.markdown, text)
     if files.junit is not None:
         write_report(files.junit, junit_xml(run, catalog, **shown))
+    if files.markdown is not None:  # last, so that a pull request shows no verdict that failed
+        text = markdown(run, catalog, comparison=comparison, remarks=remarks, **shown)
+        write_report(files.markdown, text)
     paths = (files.html, files.markdown, files.junit)
     return [catalog.text("report.written", path=p) for p in paths if p not in {None, STDOUT}]
 
