@@ -68,7 +68,7 @@ def test_serve_runs_vllm_for_other_models(tmp_path: Path) -> None:
 
 def test_serve_without_vllm_prints_line_and_advice() -> None:
     run = lhkit("serve", "google/gemma-3-1b-it", env={"PATH": "/nonexistent"})
-    assert run.returncode == 3
+    assert run.returncode == 2
     assert run.stdout.startswith("vllm serve google/gemma-3-1b-it")
     assert "--dry-run" in run.stderr
 

@@ -389,8 +389,10 @@ class Items(_Matcher):
         return None if None in faults else faults[0]
 
     def _fits(self, actual: Sequence[Any], place: Place, branch: Mapping[str, Any]) -> bool:
+        if self._fit_in_order(actual, place, branch):
+            return True
         if not self.unordered and not any(item.optional for item in self.items):
-            return self._fit_in_order(actual, place, branch)  # no other pairs are possible
+            return False  # no other pairs are possible
         require_few_pairs("items", len(self.items), len(actual))
         places = [place.at(item_schema(branch, j)) for j in range(len(actual))]
         return (

@@ -13,7 +13,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
-from lhkit.errors import ScenarioError
+from lhkit.errors import UsageError
 from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign, require_few_pairs
 from lhkit.harness.matchers import alternatives, parse_row
@@ -199,7 +199,6 @@ def _judge_invalid(
         violations = find_violations(
             scenario, evidence, matches, schemas=tools.schemas, today=today
         )
-        flags, _ = find_false_claims(scenario, evidence, tools.claims)
         is_complete = len(turns) == len(scenario.turns) and not any(
             turn.ended in _INCOMPLETE for turn in evidence.turns
         )
@@ -212,7 +211,8 @@ def _judge_invalid(
                 today=today,
                 row_keys=row_keys,
             )
-    except ScenarioError:  # the fault of the scenario does not hide what is found before it
+        flags, _ = find_false_claims(scenario, evidence, tools.claims)
+    except UsageError:  # a pattern that takes too long does not hide what is found before it
         pass
     return Judgement(
         verdict=Verdict.INVALID,
