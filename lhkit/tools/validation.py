@@ -170,7 +170,7 @@ class ArgumentValidator:
     ) -> ArgumentsVerdict:
         """Return the verdict on `raw_args`, with everything that the model left out.
 
-        That are the `implied` values, the defaults of a function's parameters (those of inner
+        These are the `implied` values, the defaults of a function's parameters (those of inner
         models and of the clock included), and without a function the defaults of the schema. What
         the verdict contains is what runs: converted, and without keys that an inner model ignores.
 

@@ -151,14 +151,7 @@ def judge(
         reasons += [f"turn {t}: {reason}" for reason in turn_reasons]
         scores.append(_score(script, record, matches[t], passed=not turn_reasons))
         before = after
-    state = check_state(
-        scenario.final,
-        gone=scenario.gone,
-        before=evidence.initial_state,
-        after=evidence.final_state,
-        today=today,
-        row_keys=row_keys,
-    )
+    state = _check_final_state(scenario, evidence, today, row_keys)
     replies = REPLY_BORDER.join(turn.reply for turn in evidence.turns)
     reasons += [f"{ALL_REPLIES}{reason}" for reason in reply_reasons(scenario.reply, replies)]
     for violation in violations:
@@ -173,6 +166,19 @@ def judge(
         false_claims=flags,
         scores=tuple(scores),
         state_equal=not state.missing and not state.unlisted,
+    )
+
+
+def _check_final_state(
+    scenario: Scenario, evidence: Evidence, today: date | None, row_keys: RowKeys
+) -> StateVerdict:
+    return check_state(
+        scenario.final,
+        gone=scenario.gone,
+        before=evidence.initial_state,
+        after=evidence.final_state,
+        today=today,
+        row_keys=row_keys,
     )
 
 
@@ -203,14 +209,7 @@ def _judge_invalid(
             turn.ended in _INCOMPLETE for turn in evidence.turns
         )
         if is_complete or any(map(_has_unexpected_write, evidence.turns, matches)):
-            unlisted = check_state(
-                scenario.final,
-                gone=scenario.gone,
-                before=evidence.initial_state,
-                after=evidence.final_state,
-                today=today,
-                row_keys=row_keys,
-            )
+            unlisted = _check_final_state(scenario, evidence, today, row_keys)
         flags, _ = find_false_claims(scenario, evidence, tools.claims)
     except UsageError:  # a pattern that takes too long does not hide what is found before it
         pass
