@@ -1,6 +1,7 @@
 """What tests of pages share: a card that is read through, readable in both themes, no faults."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
@@ -48,6 +49,14 @@ OUTSIDE = """panel => {
     .filter((each) => each.getBoundingClientRect().right > right && !cut(each))
     .map((each) => each.className);
 }"""
+
+
+@contextmanager
+def stopped_clock(page: Page) -> Iterator[None]:
+    """Stop the page's clock, so that a card is young for as long as a slow machine takes."""
+    page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
+    yield
+    page.evaluate("() => { delete performance.now; }")
 
 
 def read_through(card: Locator) -> None:

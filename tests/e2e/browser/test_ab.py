@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from lhkit.harness.compare import compare
 from lhkit.harness.results import Run
-from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme
+from tests.e2e.browser.reading import OUTSIDE, assert_readable, each_theme, stopped_clock
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -104,13 +104,13 @@ def test_ab_double_enter_answers_one_card_and_a_kernel_kill_keeps_the_vote(
     page.screenshot(path=shots / "ab-cards.png")
     left.locator(".lhkit-run").focus()
     page.wait_for_timeout(EARLY_MS + 100)
-    page.evaluate("() => { const at = performance.now(); performance.now = () => at; }")  # stop it
-    page.keyboard.press("Enter")
-    expect(left.locator(".lhkit-confirm")).to_have_attribute("data-state", "allowed")
-    expect(right.locator(".lhkit-run")).to_be_focused()
-    page.keyboard.press("Enter")  # doubled: it was meant for the card that is gone
-    page.wait_for_timeout(100)
-    expect(right.locator(".lhkit-confirm")).to_have_attribute("data-state", "open")
+    with stopped_clock(page):
+        page.keyboard.press("Enter")
+        expect(left.locator(".lhkit-confirm")).to_have_attribute("data-state", "allowed")
+        expect(right.locator(".lhkit-run")).to_be_focused()
+        page.keyboard.press("Enter")  # doubled: it was meant for the card that is gone
+        page.wait_for_timeout(100)
+        expect(right.locator(".lhkit-confirm")).to_have_attribute("data-state", "open")
     page.keyboard.press("Escape")
     expect(right.locator(".lhkit-confirm")).to_have_attribute("data-state", "denied")
     expect(page.locator(".lhkit-vote").first).to_be_enabled()

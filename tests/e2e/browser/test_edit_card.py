@@ -23,7 +23,14 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from tests.e2e.browser.reading import LOW_CONTRAST, OLD_MS, OUTSIDE, faults, read_through
+from tests.e2e.browser.reading import (
+    LOW_CONTRAST,
+    OLD_MS,
+    OUTSIDE,
+    faults,
+    read_through,
+    stopped_clock,
+)
 from tests.e2e.browser.test_whole_card import LABELS, SHOW, STATIC
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -173,15 +180,16 @@ def test_card_edit_by_keys_runs_what_it_shows(open_card: OpenCard) -> None:
     form.get_by_label("is_done").select_option("false")
     form.get_by_label("tags").fill('["c"]')
     form.get_by_label("kind").focus()
-    card.press("Enter")  # shows the changes
-    assert card.ran == []
-    expect(dialog).to_have_role("alertdialog")
-    run = dialog.locator(".lhkit-run")
-    expect(run).to_be_focused()
-    changes = dialog.locator(".lhkit-changes")
-    expect(changes).to_contain_text('date "2026-06-15" → "2026-06-16"')
-    card.press("Enter")
-    assert card.ran == []  # young again
+    with stopped_clock(card.page):
+        card.press("Enter")  # shows the changes
+        assert card.ran == []
+        expect(dialog).to_have_role("alertdialog")
+        run = dialog.locator(".lhkit-run")
+        expect(run).to_be_focused()
+        changes = dialog.locator(".lhkit-changes")
+        expect(changes).to_contain_text('date "2026-06-15" → "2026-06-16"')
+        card.press("Enter")
+        assert card.ran == []  # young again
     card.page.wait_for_timeout(OLD_MS)
     card.press("Enter")
     changed = {"date": "2026-06-16", "hours": 2, "is_done": False, "tags": ["c"]}

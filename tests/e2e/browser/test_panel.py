@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.browser.reading import each_theme
+from tests.e2e.browser.reading import each_theme, stopped_clock
 from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -129,15 +129,14 @@ def test_keyboard_in_input_and_card(page: Page, database: Path) -> None:
     expect(page.locator('[data-role="user"]')).to_have_count(1)
     expect(answer(page)).to_contain_text("Add a habit to cut caffeine")
 
-    page.evaluate("() => { const now = performance.now(); performance.now = () => now; }")
-    say(page, ADD)
-    run = page.locator(".lhkit-run")
-    expect(run).to_be_focused()
-    page.keyboard.press("Enter")  # a stray one, typed on while the card is young
-    page.keyboard.press(" ")
-    run.click()
-    page.keyboard.down("Enter")
-    page.evaluate("() => { delete performance.now; }")
+    with stopped_clock(page):
+        say(page, ADD)
+        run = page.locator(".lhkit-run")
+        expect(run).to_be_focused()
+        page.keyboard.press("Enter")  # a stray one, typed on while the card is young
+        page.keyboard.press(" ")
+        run.click()
+        page.keyboard.down("Enter")
     page.wait_for_timeout(EARLY_MS + 100)
     page.keyboard.down("Enter")  # still held: auto-repeat
     page.keyboard.up("Enter")
