@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lhkit.chat.controller import Assistant, ChatController
+    from lhkit.chat.assistant import Assistant
+    from lhkit.chat.controller import ChatController
     from lhkit.confirm.decision import Approve, Decision, Edit, Reject
     from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.terminal import TerminalGate
@@ -96,7 +97,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
     "Approve": "confirm.decision",
-    "Assistant": "chat.controller",
+    "Assistant": "chat.assistant",
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ConfirmGate": "confirm.gate",

@@ -20,12 +20,13 @@ from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.pool import connect_pool
 from lhkit.models.request import OPENAI
+from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.redaction import masked_repr
 from lhkit.responses import ModelIdentity
-from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
+from lhkit.settings import Settings
 from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of, watch_state
 

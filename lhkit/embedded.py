@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lhkit.errors import ServerStartError, UsageError
 from lhkit.models import gemma, llama_cpp_server, weights
+from lhkit.models.runtimes import LLAMA_CPP, VLLM
 from lhkit.models.server import (
     LocalServer,
     RunningServer,
@@ -16,7 +17,7 @@ from lhkit.models.server import (
 from lhkit.models.vllm_server import ServerSettings, fit_installed_vllm, require_vllm
 from lhkit.models.weights_folder import WeightsReport, ignore_progress
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.settings import LLAMA_CPP, VLLM, Settings
+from lhkit.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

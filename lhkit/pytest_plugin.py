@@ -322,7 +322,7 @@ class Plugin:
         from lhkit.harness.run import EncodedRecord
         from lhkit.harness.run_options import ReplayOptions
         from lhkit.harness.sample import SampleContext, run_planned_sample
-        from lhkit.harness.timings import WallClock
+        from lhkit.harness.wall_clock import WallClock
 
         model, toolset = await self._opened_model(), self._toolset(sample.toolset)
         plan = plan_run([sample.scenario], model, toolset, repeats=sample.repeat + 1)
@@ -369,7 +369,7 @@ class Plugin:
         from contextlib import AsyncExitStack
 
         from lhkit.app import ModelChoice, open_model
-        from lhkit.scale import SCRIPTED
+        from lhkit.harness.author.reference import REFERENCE_MODELS
         from lhkit.settings import load_settings
 
         if self._model is not None:
@@ -377,8 +377,8 @@ class Plugin:
         settings = load_settings()
         name = self.config.getoption("--lhkit-model")
         address = self.config.getoption("--lhkit-base-url")
-        if name in SCRIPTED and not address:
-            self._model = SCRIPTED[name]()
+        if name in REFERENCE_MODELS and not address:
+            self._model = REFERENCE_MODELS[name]()
             return self._model
         address = address or settings.base_url
         if not name and not address:
@@ -394,7 +394,7 @@ class Plugin:
         return self._model
 
     def _toolset(self, reference: str) -> "Toolset":
-        from lhkit.settings import REPLY_TOKENS
+        from lhkit.options import REPLY_TOKENS
         from lhkit.toolset import limit_tokens, load_toolset
 
         if reference not in self._toolsets:

@@ -1,41 +1,25 @@
-"""Read the environment: settings, variables, clock, process, hardware."""
+"""Read the environment: settings, variables, and the clock in the user's time zone."""
 
 import os
-import platform
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import psutil
 from platformdirs import user_cache_path, user_config_path, user_data_path
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
+from lhkit.models.runtimes import VLLM, Runtime
 from lhkit.precision import Dtype
 from lhkit.redaction import without_secrets
 
-Runtime: TypeAlias = Literal["vllm", "llama.cpp"]
-"""An engine that serves embedded models."""
-VLLM: Runtime = "vllm"
-LLAMA_CPP: Runtime = "llama.cpp"
-"""Starts in seconds, from one quantised file, without torch and vLLM."""
-
-_Options = TypeVar("_Options", bound=BaseModel)
-
 APP = "lhkit"
 _PREFIX = "LHKIT_"
-
-DEFAULT_TOOLSET = "life-helper"
-"""The default of toolset options."""
-
-REPLY_TOKENS: Final = 128
-"""Default token limit of one model message in an evaluation."""
 
 
 class Settings(BaseSettings):
@@ -105,35 +89,6 @@ def load_settings() -> Settings:
         raise UsageError(f"Environment variable {_PREFIX}{name} is invalid: {reason}.") from error
 
 
-def validate_options(options: type[_Options], **values: Any) -> _Options:
-    """Return validated options.
-
-    Raises:
-        UsageError: a value is invalid; the message names the option.
-    """
-    try:
-        return options(**values)
-    except ValidationError as error:
-        raise UsageError(_describe_invalid_option(error)) from error
-
-
-def _describe_invalid_option(error: ValidationError) -> str:
-    """Return a message about the first invalid option."""
-    detail = error.errors(include_url=False)[0]
-    name, value = str(detail["loc"][0]), detail["input"]
-    context: Mapping[str, Any] = detail.get("ctx", {})
-    match detail["type"]:
-        case "literal_error":
-            choices = str(context["expected"]).replace(" or ", ", ").replace("'", "")
-            return f"Invalid {name} {value!r}: choose one of {choices}."
-        case "greater_than_equal":
-            return f"{name}={value}: give at least {context['ge']:g}"
-        case "less_than_equal":
-            return f"{name}={value}: give at most {context['le']:g}"
-        case _:
-            return f"{name}={value!r}: {detail['msg']}"
-
-
 def read_variable(name: str, default: str | None = None) -> str:
     """Return an environment variable to which a user's file refers.
 
@@ -164,33 +119,3 @@ def _refuse_unknown(variables: Iterable[str]) -> None:
         hint = "did you mean {}?" if near else "choose one of {}."
         names = ", ".join(_PREFIX + candidate for candidate in near or known)
         raise UsageError(f"Unknown environment variable {name}: {hint.format(names)}")
-
-
-def process_age_s() -> float:
-    """Return the age of this process in seconds, including the time of imports."""
-    begun_s = psutil.Process().create_time()
-    if hasattr(time, "CLOCK_BOOTTIME"):  # psutil's boot time is in whole seconds: it cancels out
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - (begun_s - psutil.boot_time())
-    return datetime.now(UTC).timestamp() - begun_s
-
-
-def hardware() -> dict[str, str | int]:
-    """Return system, processor, Python version and cores for a manifest."""
-    return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-        "cores": os.cpu_count() or 0,
-    }
-
-
-def configure_ray() -> None:
-    """Disable Ray's usage reports and its changes of the visible graphics cards.
-
-    Ray reads this from the environment only; variables that are set are kept.
-    """
-    for name, value in (
-        ("RAY_USAGE_STATS_ENABLED", "0"),
-        ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
-    ):
-        os.environ.setdefault(name, value)

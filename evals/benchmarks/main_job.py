@@ -31,7 +31,8 @@ from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.timings import Latency, TimeBreakdown, latency
+from lhkit.harness.timings import Latency, latency
+from lhkit.harness.wall_clock import TimeBreakdown
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel, ModelRequest

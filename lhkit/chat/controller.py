@@ -7,13 +7,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
+from lhkit.chat.assistant import Assistant
 from lhkit.chat.state import ChatState, Transcript, apply_event
 from lhkit.chat.step import (
-    MAX_TURNS,
     AnswerRepeated,
     AnswerTruncated,
     CallModel,
@@ -44,7 +44,6 @@ from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import (
     FalseReplyClaim,
     GateOutcome,
-    Message,
     SystemMessage,
     ToolCall,
     ToolCallMessage,
@@ -52,10 +51,8 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.responses import Finished, Sampling, ToolCallParsed
+from lhkit.responses import Finished, ToolCallParsed
 from lhkit.tool_results import (
-    MAX_RESULT_BYTES,
-    MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,
     encoded_size,
@@ -66,48 +63,6 @@ from lhkit.tools.dispatcher import StateWatch, ToolDispatcher
 _log = logging.getLogger(__name__)
 
 Subscriber: TypeAlias = Callable[[ChatEvent], None]
-
-
-def _no_context(_message: str) -> str:  # a function, so that an Assistant can be pickled
-    return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assistant:
-    """The configuration of a conversation, apart from model and tools.
-
-    Attributes:
-        instructions: the system text; keep it constant, so that servers can cache the prefix.
-        context: returns a line for the model, such as the date, from a user message's text.
-        deps: dependencies for the tools' handlers, such as a database.
-        sampling: temperature, token limits and the like.
-        max_turns: limit of model requests for one user message.
-        stops_after_calls: end the turn after the first message with calls, without an answer.
-        history: messages that precede the first user message.
-        max_result_bytes: limit of a tool result for the model, as JSON in UTF-8.
-        truncation_hint: what the model reads instead of a larger result, such as which tool
-            returns a single item; `{bytes}` in it becomes the size.
-
-    Raises:
-        ValueError: a limit is too small.
-    """
-
-    instructions: str = ""
-    context: Callable[[str], str] = _no_context
-    deps: Any = None
-    sampling: Sampling = field(default_factory=Sampling)
-    max_turns: int = MAX_TURNS
-    stops_after_calls: bool = False
-    history: tuple[Message, ...] = ()
-    max_result_bytes: int = MAX_RESULT_BYTES
-    truncation_hint: str = ""
-
-    def __post_init__(self) -> None:
-        """Validate the limits."""
-        for name, minimum in (("max_turns", 1), ("max_result_bytes", MIN_RESULT_BYTES)):
-            value = getattr(self, name)
-            if value < minimum:
-                raise ValueError(f"{name}={value} of the Assistant: give at least {minimum}")
 
 
 class ChatController:

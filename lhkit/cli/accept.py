@@ -22,8 +22,9 @@ from lhkit.harness.author.accept import (
 )
 from lhkit.harness.loader import Sources, read_sources
 from lhkit.harness.manifest import Manifest
-from lhkit.harness.record import SampleId, SampleRecord
+from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
+from lhkit.harness.sample_id import SampleId
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings

@@ -35,7 +35,8 @@ from lhkit.harness.chats import ChatRecorder
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.sessions import LiveSession
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.toolset import closing_session, load, name_of
 
 

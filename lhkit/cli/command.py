@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from typer.models import ArgumentInfo, OptionInfo
 
 from lhkit.cli.finish import Runner, finish
-from lhkit.settings import validate_options
+from lhkit.options import validate_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Coroutine[Any, Any, int]])
 

@@ -19,10 +19,11 @@ from lhkit.models.families import family_of
 from lhkit.models.gemma import EMBEDDED_NAMES, served_precision
 from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
+from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.transport import Endpoint
 from lhkit.responses import Finished, Sampling
-from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
+from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load, registry_of

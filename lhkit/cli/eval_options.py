@@ -21,7 +21,7 @@ from lhkit.cli.options import (
 )
 from lhkit.cli.project_toolset import find_project_toolset
 from lhkit.cli.ray_options import RayOptions
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
+from lhkit.options import DEFAULT_TOOLSET, REPLY_TOKENS, validate_options
 
 if TYPE_CHECKING:
     from lhkit.harness.run_options import RunOptions

@@ -37,9 +37,10 @@ from lhkit.harness.stress import parse_stress
 from lhkit.harness.tables import change_text, shortened_list
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
+from lhkit.process import process_age_s
 from lhkit.redaction import without_secrets
 from lhkit.scale import Placement, Resources
-from lhkit.settings import Settings, process_age_s
+from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, label_of, load
 

@@ -13,6 +13,7 @@ from lhkit.cli.options import apply_server_options
 from lhkit.cli.progress import open_model, setup_progress
 from lhkit.errors import RunError, UsageError
 from lhkit.files import read_text_file
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.harness.manifest import Provenance
 from lhkit.harness.plan import ModelSource, Plan, plan_run
 from lhkit.harness.results import Run
@@ -28,22 +29,15 @@ from lhkit.models import served
 from lhkit.models.base import ModelRequest
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
-from lhkit.models.served import UNKNOWN_CONCURRENCY, require_constraint
+from lhkit.models.served import MAX_NUM_SEQS, UNKNOWN_CONCURRENCY, require_constraint
 from lhkit.models.server import StartProgress
 from lhkit.models.transport import Endpoint, require_address
-from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.process import hardware
 from lhkit.responses import ModelIdentity
-from lhkit.scale import (
-    SCRIPTED,
-    Cluster,
-    Placement,
-    RaySampleRunner,
-    ReplicaConfig,
-    Resources,
-)
-from lhkit.settings import Settings, hardware
+from lhkit.scale import Cluster, Placement, RaySampleRunner, ReplicaConfig, Resources
+from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import Toolset, limit_tokens, registry_of
+from lhkit.toolset import Toolset, limit_tokens, registry_of, with_instructions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +89,7 @@ class Evaluation:
     @property
     def is_scripted(self) -> bool:
         """True if the model is scripted, such as gold or silent."""
-        return self.choice.is_embedded and self.choice.name in SCRIPTED
+        return self.choice.is_embedded and self.choice.name in REFERENCE_MODELS
 
     def plan(self, source: ModelSource) -> Plan:
         """Return the plan of the run with a model."""
@@ -141,7 +135,7 @@ class Evaluation:
         """
         choice, settings = self.choice, self.settings
         if self.is_scripted and replicas is None:
-            yield OpenedModel(source=SCRIPTED[choice.name]())
+            yield OpenedModel(source=REFERENCE_MODELS[choice.name]())
             return
         if not self.is_scripted and "/" not in (choice.name or ""):
             with setup_progress() as progress:
@@ -191,7 +185,7 @@ class Evaluation:
         scenarios = [scenario.with_user(self.options.user) for scenario in self.scenarios]
         async with RaySampleRunner(cluster, config, scenarios, on_wait=on_wait) as replicas:
             source = (
-                SCRIPTED[choice.name]()
+                REFERENCE_MODELS[choice.name]()
                 if self.is_scripted
                 else _identity_model(replicas.identity or ModelIdentity(model=""))
             )
@@ -231,10 +225,8 @@ def prepare_evaluation(
     require_kept_whole(folder, (scenario.id for scenario in scenarios), selection)
     if placement is not None:
         scale.require_ray(placement.address)
-    toolset = scale.with_instructions(
-        limit_tokens(toolset, options.max_tokens), options.instructions
-    )
-    is_scripted = not addresses and options.model in SCRIPTED
+    toolset = with_instructions(limit_tokens(toolset, options.max_tokens), options.instructions)
+    is_scripted = not addresses and options.model in REFERENCE_MODELS
     base_url = addresses[0] if addresses else None if is_scripted else settings.base_url
     choice = app.ModelChoice(
         name=options.model,

@@ -89,7 +89,7 @@ class _NoticePrinter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the notice of a record, if it has one."""
         from lhkit.locales import load_catalog
-        from lhkit.tools.notices import NOTICE
+        from lhkit.notices import NOTICE
 
         notice = getattr(record, NOTICE, None)
         text = load_catalog(self._locale).text(notice[0], **notice[1]) if notice else ""

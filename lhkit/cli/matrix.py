@@ -21,6 +21,7 @@ from lhkit.cli.progress import open_model
 from lhkit.cli.ray_options import RayOptions
 from lhkit.cli.thresholds import check_thresholds
 from lhkit.errors import ModelError, UsageError
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.report.terminal import matrix_view
@@ -36,10 +37,11 @@ from lhkit.harness.suite import Suite, expand_arms, load_suite
 from lhkit.harness.tables import confirm_line, gate_line
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
+from lhkit.models.runtimes import VLLM
 from lhkit.models.scripted import ScriptedModel
 from lhkit.responses import ModelIdentity
-from lhkit.scale import SCRIPTED, Cluster, Placement
-from lhkit.settings import VLLM, Settings
+from lhkit.scale import Cluster, Placement
+from lhkit.settings import Settings
 from lhkit.toolset import load
 
 _WIDTH = 120
@@ -73,7 +75,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     evaluations: dict[str, Evaluation] = {}
     for arm in arms:
         base_url = next(iter(arm.options.base_urls), settings.base_url)
-        if arm.options.runtime is not None and (base_url or arm.options.model in SCRIPTED):
+        if arm.options.runtime is not None and (base_url or arm.options.model in REFERENCE_MODELS):
             raise UsageError(
                 f"arms.runtimes is for models that lhkit serves itself, which "
                 f"{arm.options.model or base_url} is not: remove it from arms.models, or runtimes "
@@ -174,7 +176,7 @@ class _Models:
     async def open(self, evaluation: Evaluation) -> ModelSource:
         choice, settings = evaluation.choice, evaluation.settings
         if evaluation.is_scripted:
-            return SCRIPTED[choice.name]()
+            return REFERENCE_MODELS[choice.name]()
         if not choice.is_embedded:
             return await self.stack.enter_async_context(open_model(choice, settings))
         if settings.runtime != self.runtime:

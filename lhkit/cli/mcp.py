@@ -10,7 +10,8 @@ from lhkit.cli.exit_codes import ExitCode
 from lhkit.cli.options import Database, Locale, Toolset, World
 from lhkit.errors import importing
 from lhkit.locales import load_catalog
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.toolset import closing_session
 
 

@@ -26,7 +26,8 @@ from lhkit.harness.store import select_scenarios
 from lhkit.harness.tables import selection_line
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load
 

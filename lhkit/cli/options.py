@@ -10,8 +10,10 @@ import typer
 from lhkit.cli.command import Options
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
+from lhkit.models.runtimes import LLAMA_CPP, Runtime
+from lhkit.options import validate_options
 from lhkit.precision import Dtype
-from lhkit.settings import LLAMA_CPP, Runtime, Settings, validate_options
+from lhkit.settings import Settings
 
 if TYPE_CHECKING:
     from lhkit.harness.scenario_filter import ScenarioFilter

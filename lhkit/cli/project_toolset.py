@@ -6,7 +6,7 @@ from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.files import read_text_file
-from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.options import DEFAULT_TOOLSET
 
 PROJECT = "lhkit.toml"
 """File of a folder that names the toolset of its scenarios."""

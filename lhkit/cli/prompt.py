@@ -26,10 +26,12 @@ from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Message, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.gemma import EMBEDDED_NAMES, load_encoder
+from lhkit.models.gemma import EMBEDDED_NAMES
 from lhkit.models.request import OPENAI, chat_messages, chat_tools
 from lhkit.models.served import require_constraint
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.models.tokenizer import load_encoder
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened

@@ -20,7 +20,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.store import write_rescored
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.toolset import load
 
 

@@ -23,13 +23,14 @@ from lhkit.cli.serve_line import (
     run_serve_line,
 )
 from lhkit.errors import ServerStartError, UsageError
-from lhkit.models.adapter import read_lora, with_lora
+from lhkit.models.adapter import read_lora
 from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES
 from lhkit.models.identity import weights_alias
+from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.server import LocalServer, RunningServer, find_running_server, register_server
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.vllm_server import ServerSettings, with_lora
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.settings import LLAMA_CPP, Settings
+from lhkit.settings import Settings
 from lhkit.text import printable
 
 _POLL_S = 0.5

@@ -20,10 +20,11 @@ from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
-from lhkit.models.adapter import read_lora, with_lora
+from lhkit.models.adapter import read_lora
 from lhkit.models.gemma import EMBEDDED_NAMES, served_dtype, served_precision, serving_plan
 from lhkit.models.identity import server_aliases, weights_alias
 from lhkit.models.llama_cpp_server import LlamaCppSettings, light_adapter, require_llama_cpp
+from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.vllm_server import (
     CPU_SERVER,
     Device,
@@ -32,10 +33,11 @@ from lhkit.models.vllm_server import (
     fit_installed_vllm,
     known_options,
     serve_command,
+    with_lora,
 )
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.precision import ServedDtype, choose_precision
-from lhkit.settings import LLAMA_CPP, Settings
+from lhkit.settings import Settings
 
 GGUF = ".gguf"
 """Extension of files that llama.cpp serves."""

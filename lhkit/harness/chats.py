@@ -18,7 +18,6 @@ from lhkit.harness.record import (
     SCHEMA,
     Evidence,
     Judgement,
-    SampleId,
     SampleRecord,
     TurnRecord,
     Verdict,
@@ -26,6 +25,7 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.sessions import LiveSession
 from lhkit.harness.store import RECORDS, open_journal, prune_records, read_manifest, write_manifest

@@ -11,7 +11,6 @@ from itertools import combinations
 from statistics import median_low
 
 from lhkit.errors import UsageError
-from lhkit.harness.html import comparison_html
 from lhkit.harness.manifest import manifest_changes
 from lhkit.harness.pairs import Arm, Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.rates import ALPHA
@@ -25,6 +24,8 @@ class _NotebookComparison(Comparison):
 
     def _repr_html_(self) -> str:
         """Return the comparison table and the pairs that flipped."""
+        from lhkit.harness.html import comparison_html
+
         return comparison_html(self)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.manifest import AssistantLimits, Prompt, text_sha256, versions
 from lhkit.harness.scenario import Scenario

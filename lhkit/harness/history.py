@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.frames import Column, data_frame
-from lhkit.harness.html import table_html
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary
 from lhkit.harness.record import parse_moment
@@ -21,7 +20,7 @@ from lhkit.harness.store import RECORDS
 from lhkit.harness.tables import Cell, Table, interval_text, shortened_list
 from lhkit.harness.transcript import catalog_in
 from lhkit.locales import Catalog
-from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.options import DEFAULT_TOOLSET
 from lhkit.text import NOTHING, part_of, seconds
 
 if TYPE_CHECKING:
@@ -214,6 +213,8 @@ class History:
 
     def _repr_html_(self) -> str:
         """Return the table of the runs."""
+        from lhkit.harness.html import table_html
+
         catalog = catalog_in(it for point in self.points for it in point.manifest.locales)
         return table_html(self.table(catalog), catalog)
 

@@ -16,8 +16,8 @@ from lhkit.files import installed_version
 from lhkit.harness.record import MAX_SECONDS, SCHEMA, parse_moment
 from lhkit.harness.scenario import User
 from lhkit.harness.scenario_filter import ScenarioSelection
-from lhkit.harness.timings import TimeBreakdown
 from lhkit.harness.tool_specs import ToolSpec
+from lhkit.harness.wall_clock import TimeBreakdown
 from lhkit.json_values import canonical, compact
 from lhkit.responses import weights_label
 

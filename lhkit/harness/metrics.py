@@ -18,15 +18,16 @@ from lhkit.harness.record import (
     CallScore,
     FalseClaim,
     ModelCallRecord,
-    SampleId,
     SampleRecord,
     Severity,
     TurnScore,
     Verdict,
 )
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.harness.scenario_filter import ScenarioSelection
-from lhkit.harness.timings import Latency, TimeBreakdown, Tokens, latency, times, tokens
+from lhkit.harness.timings import Latency, Tokens, latency, times, tokens
+from lhkit.harness.wall_clock import TimeBreakdown
 from lhkit.json_values import json_or_repr
 from lhkit.messages import GateOutcome
 from lhkit.responses import ModelIdentity

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary
 from lhkit.harness.rates import ALPHA, Interval
-from lhkit.harness.record import SampleId, SampleRecord, Severity
+from lhkit.harness.record import SampleRecord, Severity
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.responses import Finished
 from lhkit.text import visible

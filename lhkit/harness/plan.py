@@ -17,8 +17,9 @@ from lhkit.harness.fingerprint import (
     scenario_hash,
 )
 from lhkit.harness.manifest import Manifest, Prompt, text_sha256, versions
-from lhkit.harness.record import SCHEMA, SampleId
+from lhkit.harness.record import SCHEMA
 from lhkit.harness.resume import SampleHashes
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import read_row_keys
 from lhkit.harness.tool_injection import inject_faults

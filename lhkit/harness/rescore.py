@@ -19,13 +19,13 @@ from lhkit.harness.record import (
     Evidence,
     Judgement,
     RowKeys,
-    SampleId,
     SampleRecord,
     TurnRecord,
     encode_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Answer, Scenario, Turn, decide
 from lhkit.harness.scoring.state import InvalidDiffError, state_diff, with_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge

@@ -17,11 +17,11 @@ from lhkit.harness.frames import (
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.html import SampleView, run_html
 from lhkit.harness.manifest import Manifest
 from lhkit.harness.metrics import Summary, summarise
-from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.resume import SampleHashes, select_records
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario_filter import ScenarioFilter
 from lhkit.harness.store import (
     RECORDS,
@@ -30,10 +30,12 @@ from lhkit.harness.store import (
     select_scenarios,
     stored_records,
 )
-from lhkit.settings import DEFAULT_TOOLSET, validate_options
+from lhkit.options import DEFAULT_TOOLSET, validate_options
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from lhkit.harness.html import SampleView
 
 _DEFAULT_PARENT = Path("runs")
 
@@ -174,7 +176,7 @@ class Run:
         """One row per request; see `lhkit.harness.frames.LATENCY` for the columns."""
         return latency_frame(self.records)
 
-    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> SampleView:
+    def sample(self, scenario: str, repeat: int = 0, wording: int = 0) -> "SampleView":
         """Return one sample for display; `repeat` and `wording` count from 0.
 
         Raises:
@@ -183,6 +185,8 @@ class Run:
         sample_id = SampleId(scenario=scenario, repeat=repeat, wording=wording)
         for record in self.records:
             if record.sample_id == sample_id:
+                from lhkit.harness.html import SampleView
+
                 return SampleView(record)
         names = sorted({record.sample_id.scenario for record in self.records})[:5]
         raise UsageError(
@@ -192,6 +196,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the summary and the samples as HTML, failures first."""
+        from lhkit.harness.html import run_html
+
         return run_html(self.records, self.summary(), toolset=self.toolset, name=self.name)
 
     def __repr__(self) -> str:

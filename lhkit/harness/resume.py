@@ -11,7 +11,8 @@ from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from lhkit.harness.manifest import Change, Manifest, manifest_changes
-from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.sample_id import SampleId
 
 _Entry = TypeVar("_Entry")
 

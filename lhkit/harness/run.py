@@ -27,14 +27,7 @@ from lhkit.errors import (
 from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.manifest import Invocation, Manifest, Provenance
 from lhkit.harness.plan import ModelSource, Plan, PlannedSample, plan_run, run_clock
-from lhkit.harness.record import (
-    Evidence,
-    Judgement,
-    SampleId,
-    SampleRecord,
-    Verdict,
-    encode_record,
-)
+from lhkit.harness.record import Evidence, Judgement, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import (
     RecordStatus,
@@ -45,6 +38,7 @@ from lhkit.harness.resume import (
 )
 from lhkit.harness.run_options import ReplayOptions
 from lhkit.harness.sample import SampleContext, run_planned_sample, sample_record, warm_up
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import (
     Journal,
@@ -55,9 +49,9 @@ from lhkit.harness.store import (
     stored_statuses,
     write_manifest,
 )
-from lhkit.harness.timings import WallClock
+from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
-from lhkit.settings import validate_options
+from lhkit.options import validate_options
 from lhkit.text import percent
 from lhkit.toolset import DEFAULT, ToolsetSource, load_toolset
 

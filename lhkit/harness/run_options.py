@@ -10,8 +10,9 @@ from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scenario_filter import Count, ScenarioFilter, ScenarioSelection
 from lhkit.harness.store import select_scenarios
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.runtimes import Runtime
+from lhkit.options import DEFAULT_TOOLSET, REPLY_TOKENS
 from lhkit.precision import Dtype
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Runtime
 
 MAX_SAMPLES = 100_000
 """The most samples of one run: their records are in memory for its report."""

@@ -30,10 +30,10 @@ from lhkit.harness.scoring.state import state_diff
 from lhkit.harness.scoring.verdict import ToolMetadata, judge
 from lhkit.harness.sessions import find_broken_rules, read_row_keys
 from lhkit.harness.simulated_users import confirm_gate
-from lhkit.harness.timings import WallClock
 from lhkit.harness.tool_injection import inject_faults, real_tools
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.harness.values import limited_searches
+from lhkit.harness.wall_clock import WallClock
 from lhkit.locales import load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, SupportsWarmUp

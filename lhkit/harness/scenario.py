@@ -35,8 +35,8 @@ from lhkit.harness.faults import (
     validation_faults,
 )
 from lhkit.harness.matchers import Args, Row, SearchPattern
-from lhkit.harness.record import SampleId
 from lhkit.harness.relative_dates import misspelt_dates, resolve_dates
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.values import normalize_reply
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales

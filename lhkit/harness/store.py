@@ -24,7 +24,6 @@ from lhkit.harness.manifest import Manifest
 from lhkit.harness.record import (
     SCHEMA,
     OtherSchemaError,
-    SampleId,
     SampleRecord,
     Verdict,
     decode_line,
@@ -37,6 +36,7 @@ from lhkit.harness.resume import (
     select_entries,
     select_records,
 )
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario_filter import Described, ScenarioFilter, ScenarioSelection
 from lhkit.json_values import parse_json
 from lhkit.redaction import masked

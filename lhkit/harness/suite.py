@@ -20,7 +20,7 @@ from lhkit.harness.faults import format_path, validation_faults
 from lhkit.harness.run_options import ReplayOptions, RunOptions
 from lhkit.harness.scenario import User
 from lhkit.models.dialects.base import Constraint
-from lhkit.settings import Runtime
+from lhkit.models.runtimes import Runtime
 from lhkit.toolset import reference_from
 
 DEFAULT_PROMPT = "default"

@@ -13,13 +13,15 @@ from lhkit.harness.manifest import Change
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Arm, Comparison, Divergence, Ratio
 from lhkit.harness.rates import ALPHA, Interval, Share
-from lhkit.harness.record import FalseClaim, SampleId, Severity
+from lhkit.harness.record import FalseClaim, Severity
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario_filter import ScenarioSelection
 from lhkit.harness.scoring.claim_model import shipped_model
-from lhkit.harness.timings import Latency, TimeBreakdown
+from lhkit.harness.timings import Latency
+from lhkit.harness.wall_clock import TimeBreakdown
 from lhkit.locales import Catalog
+from lhkit.options import DEFAULT_TOOLSET
 from lhkit.responses import ModelIdentity
-from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import (
     NOTHING,
     number_of_seconds,

@@ -23,7 +23,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import guess_read_tools

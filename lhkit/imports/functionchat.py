@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import literal
 from lhkit.imports.decoding import decode_json

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.values import hashable_form
 from lhkit.imports.decoding import decode_json, read_json

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.reference import fault_text, gold_model

@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from pydantic_core import to_jsonable_python
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.scenario_yaml import expected_changes, literals
 from lhkit.imports.functions import KEY, build_registry, to_rows, to_tool_result

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from lhkit.errors import UsageError
 from lhkit.files import read_text_file
-from lhkit.tools.notices import NOTICE
+from lhkit.notices import NOTICE
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ConfigDict
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, parse_form
 from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.errors import McpServerError, UsageError

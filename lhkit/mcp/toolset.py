@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.summary import pretty
 from lhkit.errors import UsageError, importing
 from lhkit.files import read_text_file

@@ -6,14 +6,13 @@ An adapter is a folder that `SFTTrainer.save_model` or `save_pretrained` wrote.
 import asyncio
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import AdapterError, UsageError
 from lhkit.files import file_sha256
 from lhkit.models.identity import weights_alias
-from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights_folder import FOLDER_MANIFEST
 from lhkit.models.weights_hash import weights_sha256
 
@@ -159,20 +158,3 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise UsageError(f"{folder} has no {ADAPTER_WEIGHTS}: save the adapter as safetensors.")
     return config
-
-
-def with_lora(plan: ServerSettings, lora: LoraAdapter) -> ServerSettings:
-    """Return the plan of a base model with an adapter served next to it.
-
-    Raises:
-        UsageError: the installed vLLM serves no adapters.
-    """
-    plan = replace(
-        plan,
-        served_name=lora.name,
-        base_name=plan.served_name,
-        extra_args=(*plan.extra_args, *lora.options),
-    )
-    if "--lora-modules" in plan.left_out:
-        raise UsageError("The installed vLLM serves no adapters: merge it and give --weights.")
-    return plan

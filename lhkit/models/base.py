@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from lhkit.messages import Message
 from lhkit.responses import ModelEvent, ModelIdentity, Sampling
-from lhkit.tools.definition import ToolDefinition
+from lhkit.tool_spec import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class ModelRequest:
     """One request: whole conversation, tools, instructions and sampling."""
 
     messages: tuple[Message, ...]
-    tools: tuple[ToolDefinition, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
     instructions: str = ""
     sampling: Sampling = field(default_factory=Sampling)
 

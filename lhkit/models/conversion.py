@@ -26,7 +26,7 @@ from lhkit.models.adapter import (
     require_adapter,
     require_same_base,
 )
-from lhkit.models.gemma import load_encoder
+from lhkit.models.tokenizer import load_encoder
 from lhkit.models.weights_folder import FOLDER_MANIFEST
 
 INVALID_INPUT: Final = 3

@@ -1,14 +1,13 @@
-"""The embedded Gemma models: their names, vLLM settings, identities and tokenizer.
+"""The embedded Gemma models: their names, vLLM settings and identities.
 
 `weights` builds their files, `server` runs them.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from lhkit.errors import UsageError, WeightsError
+from lhkit.errors import UsageError
 from lhkit.files import installed_version
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
@@ -127,28 +126,3 @@ def expected_identity(
         weights_sha256=weights_sha256,
         dtype="" if dtype == "auto" else dtype,
     )
-
-
-def load_encoder(folder: Path) -> Callable[[str], Sequence[int]]:
-    """Return the tokenizer of a folder as a function from text to token ids.
-
-    It adds no special tokens.
-
-    Raises:
-        WeightsError: its `tokenizer.json` is invalid.
-    """
-    from tokenizers import Tokenizer
-
-    path = folder / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing more specific
-        raise WeightsError(
-            f"{path} cannot be read ({error}): replace it by the model's own."
-        ) from error
-
-    def encode(text: str) -> Sequence[int]:
-        ids: Sequence[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    return encode

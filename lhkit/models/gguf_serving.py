@@ -17,7 +17,8 @@ from pathlib import Path
 CONTEXT_TOKENS = 8192
 """Per conversation, as with a vLLM that lhkit starts."""
 BUILD_ALIAS = "lhkit-build-"
-"""Prefix of the alias that reports the build of llama.cpp, which wheels do not report."""
+"""Prefix of the alias that reports the build of llama.cpp, which wheels do not report. The same as
+in `identity`: this script imports nothing of lhkit."""
 _BUILD_CHARS = 12
 _CACHE_MIB = 512
 """Cache for prompts of earlier conversations; llama.cpp's default grows to 8 GiB."""

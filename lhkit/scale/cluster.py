@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lhkit.errors import LhkitError, SetupError
+from lhkit.process import configure_ray
 from lhkit.scale.placement import LOCAL, Placement, ReplicaConfig, Resources, require_ray
 from lhkit.scale.replica import Replica
-from lhkit.settings import configure_ray
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,27 +1,18 @@
 """The configuration of replicas, and the messages between driver and replica. No secrets."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from lhkit import app
-from lhkit.chat.controller import Assistant
 from lhkit.errors import MissingPackageError, UsageError
-from lhkit.harness.author.reference import gold_models, silent_model
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import ModelSource
 from lhkit.harness.run_options import RunOptions
 from lhkit.models import served
+from lhkit.models.runtimes import VLLM, Runtime
 from lhkit.responses import ModelIdentity
-from lhkit.settings import VLLM, Runtime
-from lhkit.toolset import Session, Toolset, WrappedToolset
-
-SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
-    "gold": gold_models,
-    "silent": silent_model,
-}
-"""Scripted models, which need no server."""
 
 GPU_CONCURRENCY = 64
 """The default number of conversations at once for a server on GPUs."""
@@ -68,7 +59,7 @@ class ReplicaConfig:
     @property
     def is_scripted(self) -> bool:
         """Whether the model is scripted."""
-        return not self.options.base_urls and self.options.model in SCRIPTED
+        return not self.options.base_urls and self.options.model in REFERENCE_MODELS
 
 
 class SampleRequest(NamedTuple):
@@ -130,13 +121,3 @@ def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
         served.require_constraint(choice.dialect, choice.constraint, choice.tools)
     else:
         app.require_choice(choice)
-
-
-def with_instructions(toolset: Toolset, instructions: Mapping[str, str]) -> Toolset:
-    """Return the toolset with the instructions replaced, by locale."""
-
-    def assistant(session: Session, locale: str) -> Assistant:
-        original = session.assistant
-        return replace(original, instructions=instructions.get(locale, original.instructions))
-
-    return WrappedToolset(inner=toolset, assistant=assistant) if instructions else toolset

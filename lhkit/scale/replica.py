@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.harness.manifest import versions
 from lhkit.harness.plan import ModelSource, PlannedSample, PlannedScenario, plan_run
 from lhkit.harness.run import EncodedRecord
@@ -24,15 +25,9 @@ from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, fit_installed_vllm
 from lhkit.models.weights_hash import weights_sha256
-from lhkit.scale.placement import (
-    SCRIPTED,
-    ReplicaConfig,
-    ReplicaInfo,
-    SampleRequest,
-    with_instructions,
-)
+from lhkit.scale.placement import ReplicaConfig, ReplicaInfo, SampleRequest
 from lhkit.settings import Settings, load_settings
-from lhkit.toolset import Toolset, limit_tokens, load, registry_of
+from lhkit.toolset import Toolset, limit_tokens, load, registry_of, with_instructions
 
 _COLLECT_AFTER_S = 0.02
 """The delay before results are returned, so that one message carries several.
@@ -170,7 +165,7 @@ class Replica:
     async def _source(self, toolset: Toolset, settings: Settings) -> AsyncIterator[ModelSource]:
         options = self._config.options
         if self._config.is_scripted:
-            yield SCRIPTED[options.model]()
+            yield REFERENCE_MODELS[options.model]()
         elif options.base_urls:
             first, *others = options.base_urls
             scenario = self._scenarios[0]

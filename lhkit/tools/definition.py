@@ -10,6 +10,7 @@ from lhkit.confirm.summary import Summarizer
 from lhkit.json_values import JSON
 from lhkit.schema import with_defaults
 from lhkit.tool_results import ToolResult
+from lhkit.tool_spec import ToolSpec
 from lhkit.tools.validation import Check
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -23,13 +24,10 @@ function must be quick, because it runs on the event loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition:
-    """One tool.
+class ToolDefinition(ToolSpec):
+    """One tool: what a model reads of it, and how its calls are run.
 
     Attributes:
-        name: 1 to 64 ASCII letters, digits, `_` or `-`.
-        description: what the tool does, for the model.
-        parameters: the arguments' JSON Schema (Draft 2020-12), of type `object`.
         handler: runs a call; see `Handler`.
         is_destructive: the tool changes data, so the user is asked before each call.
         summarize: returns the text of the confirmation card; by default the arguments as JSON.
@@ -48,9 +46,6 @@ class ToolDefinition:
             without such a write fails its turn. Hidden from the model.
     """
 
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
     handler: Handler
     is_destructive: bool = False
     summarize: Summarizer | None = None

@@ -6,18 +6,12 @@ shows them in the conversation.
 
 import logging
 from collections.abc import Iterator
-from typing import Any, TypeAlias
 
 from lhkit.locales import Catalog, load_catalog
+from lhkit.notices import NOTICE, Notice
 from lhkit.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
-
-Notice: TypeAlias = tuple[str, dict[str, Any]]
-"""A key of the catalog, and its values."""
-
-NOTICE = "notice"
-"""The attribute of a log record that has its notice."""
 
 
 def tool_notices(registry: ToolRegistry, catalog: Catalog) -> Iterator[str]:

@@ -10,6 +10,7 @@ is `life-helper`.
 
 - `base`: the protocols `Toolset` and `Session`, and `BareToolset` for tools without a state.
 - `changes`: compares a session's state before and after a call.
+- `instructions`: replaces the instructions of a toolset's assistant.
 - `references`: loads a toolset by its reference.
 - `sessions`: opens, reads and closes sessions, and wraps toolsets.
 - `source`: hashes the code of a toolset, so that a run is not resumed with other code.
@@ -31,6 +32,7 @@ from lhkit.toolset.base import (
     require_isolated,
 )
 from lhkit.toolset.changes import watch_state
+from lhkit.toolset.instructions import with_instructions
 from lhkit.toolset.references import (
     DEFAULT,
     label_of,
@@ -88,4 +90,5 @@ __all__ = [
     "user_code",
     "user_code_location",
     "watch_state",
+    "with_instructions",
 ]

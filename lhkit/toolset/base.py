@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Protocol, TypeAlias
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import NotIsolatedError, UsageError
 from lhkit.json_values import JSON
 from lhkit.locales import available_locales

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.options import DEFAULT_TOOLSET
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset.base import BareToolset, Toolset, ToolsetSource
 from lhkit.toolset.sessions import user_code

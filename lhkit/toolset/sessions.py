@@ -13,7 +13,7 @@ from traceback import extract_tb
 from types import MappingProxyType
 from typing import Any
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.errors import LhkitError, UsageError
 from lhkit.json_values import MAX_DEPTH, NotJsonError, plain_json, safe_repr
 from lhkit.locales import available_locales

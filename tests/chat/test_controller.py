@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter
 
-from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.assistant import Assistant
+from lhkit.chat.controller import ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.decision import Edit
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.assistant import Assistant
+from lhkit.chat.controller import ChatController
 from lhkit.chat.truth import (
     CompletedCall,
     claim_text,

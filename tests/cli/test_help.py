@@ -9,10 +9,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from lhkit.cli.parser import LazyCommand, build_parser
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.gemma import EMBEDDED_NAMES
-from lhkit.scale import SCRIPTED
 from tests.docs.command_lines import read_line
 
 
@@ -73,7 +73,7 @@ def test_help_names_all_dialects() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, SCRIPTED)]
+    "name", ["off", "auto", "required", *EMBEDDED_NAMES, *filter(None, REFERENCE_MODELS)]
 )
 def test_help_names_all_constraints_and_models(name: str) -> None:
     assert name in re.findall(r"[\w-]+", helped("eval"))

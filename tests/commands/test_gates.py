@@ -17,9 +17,10 @@ from lhkit.cli.thresholds import ThresholdResult, check_thresholds
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.rates import below_texts, is_below
-from lhkit.harness.record import SampleId, SampleRecord, encode_record
+from lhkit.harness.record import SampleRecord, encode_record
 from lhkit.harness.regressions import count_regressions
 from lhkit.harness.results import Run
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.statistics import difference_interval, least_passing, sign_flip
 from lhkit.harness.store import RECORDS
 from lhkit.locales import load_catalog

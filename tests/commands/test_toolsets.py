@@ -28,7 +28,8 @@ from lhkit.harness.sample import run_sample
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.options import DEFAULT_TOOLSET
+from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (

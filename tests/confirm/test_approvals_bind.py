@@ -18,7 +18,7 @@ from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.form import Form, FormAction
 from lhkit.confirm.gate import ConfirmRequest, current_questions
 from lhkit.locales import load_catalog

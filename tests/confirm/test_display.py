@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.chat.truth import CompletedCall, truth_of_calls
 from lhkit.cli.chat import terminal_gate
 from lhkit.confirm.gate import ConfirmGate

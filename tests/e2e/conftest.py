@@ -14,9 +14,10 @@ from aiohttp import web
 from lhkit import app
 from lhkit.cli.progress import open_model
 from lhkit.models.base import ChatModel
+from lhkit.models.runtimes import LLAMA_CPP
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
-from lhkit.settings import LLAMA_CPP, Settings, load_settings
+from lhkit.settings import Settings, load_settings
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,9 @@ from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.models.llama_cpp_server import PARALLEL
+from lhkit.models.runtimes import LLAMA_CPP, VLLM
 from lhkit.models.weights import ensure_tuned
-from lhkit.settings import LLAMA_CPP, VLLM, Settings
+from lhkit.settings import Settings
 from tests.e2e.test_gemma import running_requests
 from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked
 

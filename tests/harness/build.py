@@ -8,14 +8,13 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.events import EndReason
 from lhkit.harness.record import (
     Evidence,
     Judgement,
     ModelCallRecord,
-    SampleId,
     SampleRecord,
     Severity,
     TurnRecord,
@@ -23,6 +22,7 @@ from lhkit.harness.record import (
     Violation,
 )
 from lhkit.harness.results import Run
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Scenario
 from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry

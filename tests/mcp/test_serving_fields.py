@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolRequestParams, ElicitResult
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.locales import load_catalog
 from lhkit.mcp.serving import McpServing
 from lhkit.testing import echo_tool, object_schema

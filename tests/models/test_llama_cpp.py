@@ -9,10 +9,10 @@ from aiohttp import web
 
 from lhkit.errors import ContextTooLongError, LhkitError, StreamBrokenError, UsageError
 from lhkit.messages import UserMessage
+from lhkit.models import gguf_serving
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.gguf_serving import BUILD_ALIAS
-from lhkit.models.identity import weights_alias
+from lhkit.models.identity import BUILD_ALIAS, weights_alias
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint
@@ -230,3 +230,7 @@ async def test_connect_detects_a_server_that_adds_bos(
 async def test_llama_cpp_detokenizes() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
         assert await model.detokenize((105, 106)) == "<start_of_turn><end_of_turn>"
+
+
+def test_served_build_alias_is_the_one_that_clients_read() -> None:
+    assert gguf_serving.BUILD_ALIAS == BUILD_ALIAS

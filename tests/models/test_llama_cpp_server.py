@@ -25,10 +25,11 @@ from lhkit.models.llama_cpp_server import (
     light_plan,
     light_sha256,
 )
+from lhkit.models.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.models.server import RunningServer, after_boot_s
 from lhkit.models.weights import NOTICE
 from lhkit.models.weights_folder import FOLDER_MANIFEST, WeightsProgress
-from lhkit.settings import LLAMA_CPP, VLLM, Runtime, Settings
+from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import answers
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.models.adapter import read_lora, with_lora
+from lhkit.models.adapter import read_lora
 from lhkit.models.identity import parse_weights_alias
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.vllm_server import ServerSettings, with_lora
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from lhkit.models import weights, weights_folder
 from lhkit.models.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_sha256
 from lhkit.models.adapter import MANIFEST as TRAINING
 from lhkit.models.conversion import main, merge
-from lhkit.models.gemma import load_encoder
+from lhkit.models.tokenizer import load_encoder
 from lhkit.models.weights import (
     NOTICE,
     base_folder,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import Reply, ScriptedModel
 from lhkit.notebook.panel import ChatPanel

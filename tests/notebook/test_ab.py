@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import QuestionOutcome
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.events import EndReason

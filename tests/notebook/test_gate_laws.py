@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import Approve, Edit, Reject
 from lhkit.messages import ToolCallMessage
 from lhkit.models.scripted import Reply, ScriptedModel, call, say

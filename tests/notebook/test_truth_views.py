@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.confirm.decision import Edit
 from lhkit.harness.chats import load_chats
 from lhkit.harness.export.inspect_log import _InspectSample

@@ -19,6 +19,7 @@ from lhkit import scale
 from lhkit.app import ModelChoice
 from lhkit.cli.matrix import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
+from lhkit.harness.author.reference import REFERENCE_MODELS
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
@@ -31,7 +32,6 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.responses import ModelIdentity
 from lhkit.scale.cluster import Cluster, ReplicaLostError, _logging_to
 from lhkit.scale.placement import (
-    SCRIPTED,
     Placement,
     ReplicaConfig,
     ReplicaInfo,
@@ -184,7 +184,7 @@ async def played(
     async with RaySampleRunner(cluster, config, scenarios, sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
             scenarios,
-            SCRIPTED[config.options.model](),
+            REFERENCE_MODELS[config.options.model](),
             toolset=TOOLSET,
             runner=runner,
             run_dir=folder,
@@ -203,7 +203,11 @@ async def test_replicas_produce_same_journal_as_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     alone = await replay(
-        scenarios, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path / "alone", progress=False
+        scenarios,
+        REFERENCE_MODELS["silent"](),
+        toolset=TOOLSET,
+        run_dir=tmp_path / "alone",
+        progress=False,
     )
     run, runner = await played(scenarios, fake_cluster(), tmp_path / "many")
     assert verdicts(run) == verdicts(alone)
@@ -220,7 +224,7 @@ async def test_replicas_run_wordings(tmp_path: Path) -> None:
     async with RaySampleRunner(fake_cluster(), CONFIG, [scenario], sleep=no_pause) as runner:  # type: ignore[arg-type]
         run = await replay(
             [scenario],
-            SCRIPTED["silent"](),
+            REFERENCE_MODELS["silent"](),
             toolset=TOOLSET,
             runner=runner,
             run_dir=tmp_path,
@@ -235,7 +239,9 @@ async def test_replicas_resume_run_of_one_process(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
     few = scenarios[:5]
-    await replay(few, SCRIPTED["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False)
+    await replay(
+        few, REFERENCE_MODELS["silent"](), toolset=TOOLSET, run_dir=tmp_path, progress=False
+    )
     run, _ = await played(scenarios, fake_cluster(), tmp_path)
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 

@@ -4,7 +4,7 @@ The reference (`gold`) makes the expected calls and must pass; a scenario that o
 passes requires nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -20,6 +20,7 @@ from lhkit.harness.author.examples import (
     texts_of,
 )
 from lhkit.harness.matchers import Place, UnderivableError, example_arguments
+from lhkit.harness.plan import ModelSource
 from lhkit.harness.relative_dates import resolve_dates
 from lhkit.harness.scenario import Before, Expect, ExpectedReply, Scenario, Turn
 from lhkit.harness.scoring.reply import reply_reasons, without_asterisk
@@ -115,6 +116,13 @@ def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
         return trace_model(cache[id(scenario)][1], name="gold")
 
     return build
+
+
+REFERENCE_MODELS: Mapping[str | None, Callable[[], ModelSource]] = {
+    "gold": gold_models,
+    "silent": silent_model,
+}
+"""The models that can be named in place of a real one; they need no server."""
 
 
 def reference_trajectory(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:

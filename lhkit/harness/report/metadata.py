@@ -9,8 +9,8 @@ from lhkit.harness.metrics import Summary
 from lhkit.harness.results import Run
 from lhkit.harness.tables import time_line
 from lhkit.locales import Catalog
+from lhkit.options import DEFAULT_TOOLSET
 from lhkit.responses import ModelIdentity
-from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import percent
 
 

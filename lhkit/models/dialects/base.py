@@ -5,19 +5,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
+from lhkit import tool_spec as conversation
 from lhkit.errors import UsageError
 from lhkit.json_values import JSON
 from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.parser import IncrementalParser, ParseResult
 from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
-from lhkit.tools.definition import ToolDefinition
 
 Constraint: TypeAlias = Literal["off", "auto", "required"]
 """Constrained decoding: `off`; `auto`, free text or a valid call; `required`, a valid call."""
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
+ToolSpec: TypeAlias = conversation.ToolSpec | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
 
 
@@ -78,7 +78,7 @@ class Dialect(ABC):
 
 def tool_spec(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool as a plain `{"name", "description", "parameters"}` mapping."""
-    if isinstance(tool, ToolDefinition):
+    if isinstance(tool, conversation.ToolSpec):
         return {
             "name": tool.name,
             "description": tool.description,

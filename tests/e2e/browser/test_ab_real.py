@@ -13,7 +13,8 @@ from lhkit import app
 from lhkit.harness.compare import compare
 from lhkit.harness.results import Run
 from lhkit.models.gemma import BASE, TUNED
-from lhkit.settings import LLAMA_CPP, load_settings
+from lhkit.models.runtimes import LLAMA_CPP
+from lhkit.settings import load_settings
 from tests.children import search_paths
 
 pytestmark = [

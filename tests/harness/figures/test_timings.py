@@ -7,7 +7,8 @@ import pytest
 from lhkit.events import EndReason, ModelCalled, TurnEnded
 from lhkit.harness.manifest import Invocation, Manifest
 from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
-from lhkit.harness.timings import TimeBreakdown, WallClock, is_warm, times
+from lhkit.harness.timings import is_warm, times
+from lhkit.harness.wall_clock import TimeBreakdown, WallClock
 from lhkit.messages import GateOutcome
 from lhkit.responses import Finished, TextDelta, Timing, Usage
 from tests.harness.build import FAIL, INVALID, PASS, model_call, sample, turn_of

@@ -19,7 +19,6 @@ from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
-    SampleId,
     SampleRecord,
     TableDiff,
     TurnScore,
@@ -28,6 +27,7 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.resume import SampleHashes
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scoring.state import state_diff, with_diff
 from lhkit.harness.store import (
     MANIFEST,

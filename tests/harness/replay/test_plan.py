@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.chat.controller import Assistant
+from lhkit.chat.assistant import Assistant
 from lhkit.harness import manifest, plan
 from lhkit.harness.plan import plan_run, run_clock
 from lhkit.harness.results import Run

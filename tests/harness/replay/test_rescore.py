@@ -17,7 +17,6 @@ from lhkit.harness.compare import compare
 from lhkit.harness.record import (
     FalseClaim,
     Judgement,
-    SampleId,
     Severity,
     Violation,
     decode_record,
@@ -25,6 +24,7 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Turn
 from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed

@@ -13,7 +13,6 @@ from lhkit.harness.pairs import Comparison, Divergence, ViolationChange, first_d
 from lhkit.harness.record import (
     CallRecord,
     ModelCallRecord,
-    SampleId,
     SampleRecord,
     Severity,
     Verdict,
@@ -22,6 +21,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.statistics import sign_flip
 from lhkit.harness.tables import matrix_table
 from lhkit.locales import load_catalog

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.reference import silent_model
 from lhkit.harness.manifest import Change, Manifest, manifest_changes
-from lhkit.harness.record import SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Resumption, check_resumption, record_status, select_records
+from lhkit.harness.sample_id import SampleId
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
 from lhkit.models.scripted import Reply, ScriptedModel, say

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.assistant import Assistant
+from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.messages import ToolCall

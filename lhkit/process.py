@@ -1,0 +1,38 @@
+"""This process: its age, its machine, and what Ray reads of its environment."""
+
+import os
+import platform
+import time
+from datetime import UTC, datetime
+
+import psutil
+
+
+def process_age_s() -> float:
+    """Return the age of this process in seconds, including the time of imports."""
+    begun_s = psutil.Process().create_time()
+    if hasattr(time, "CLOCK_BOOTTIME"):  # psutil's boot time is in whole seconds: it cancels out
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - (begun_s - psutil.boot_time())
+    return datetime.now(UTC).timestamp() - begun_s
+
+
+def hardware() -> dict[str, str | int]:
+    """Return system, processor, Python version and cores for a manifest."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cores": os.cpu_count() or 0,
+    }
+
+
+def configure_ray() -> None:
+    """Disable Ray's usage reports and its changes of the visible graphics cards.
+
+    Ray reads this from the environment only; variables that are set are kept.
+    """
+    for name, value in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
+    ):
+        os.environ.setdefault(name, value)
