@@ -18,6 +18,8 @@ from lhkit.models.runtimes import VLLM, Runtime
 from lhkit.precision import Dtype
 from lhkit.redaction import without_secrets
 
+__all__ = ["Settings", "load_settings"]
+
 APP = "lhkit"
 _PREFIX = "LHKIT_"
 

@@ -1,10 +1,11 @@
 """Fakes and builders for tests of tools, gates and conversations.
 
-For test code only; lhkit itself does not import this module.
+For test code only; lhkit itself does not import this module. `assert_passed` is for tests marked
+with `lhkit`, and requires pytest.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lhkit.confirm.gate import ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.events import ChatEvent
@@ -13,6 +14,9 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 
+if TYPE_CHECKING:
+    from lhkit.pytest_plugin import assert_passed
+
 __all__ = [
     "BrokenGate",
     "DenyGate",
@@ -20,11 +24,21 @@ __all__ = [
     "Reply",
     "ScriptedGate",
     "ScriptedModel",
+    "assert_passed",
     "call",
     "echo_tool",
     "object_schema",
     "say",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what requires pytest when it is first used."""
+    if name != "assert_passed":
+        raise AttributeError(f"module 'lhkit.testing' has no attribute {name!r}")
+    from lhkit.pytest_plugin import assert_passed
+
+    return assert_passed
 
 
 class BrokenGate:

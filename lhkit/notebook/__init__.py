@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lhkit.notebook.ab import ABPanel
     from lhkit.notebook.confirm import ButtonConfirmGate
     from lhkit.notebook.demo import demo_panel, life_helper_panel
+    from lhkit.notebook.demo_script import demo_reply
     from lhkit.notebook.panel import ChatPanel
     from lhkit.notebook.review import Review
 
@@ -20,6 +21,7 @@ _HOMES = {
     "ButtonConfirmGate": "confirm",
     "ChatPanel": "panel",
     "demo_panel": "demo",
+    "demo_reply": "demo_script",
     "Review": "review",
     "life_helper_panel": "demo",
 }
@@ -30,6 +32,7 @@ __all__ = [
     "ChatPanel",
     "Review",
     "demo_panel",
+    "demo_reply",
     "life_helper_panel",
 ]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.models.scripted import call, say
+from lhkit.scripted import call, say
 from lhkit.testing import echo_tool, object_schema
 
 READ, WRITE = call("look", n=1), call("write", n=1)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.models.scripted import call, say
+from lhkit import parse_result
+from lhkit.scripted import call, say
 from lhkit.testing import echo_tool
-from lhkit.tool_results import parse_result
 
 RESULTS: list[tuple[lhkit.ToolResult, str]] = [
     (lhkit.ToolOk({"n": 1}), '{"status":"ok","data":{"n":1}}'),

@@ -16,6 +16,7 @@ from tests.docs.pages import ROOT, blocks, files, missing, run, steps
 from tests.node_servers import npm_environment
 
 DOCS = ROOT / "docs"
+MORE_PUBLIC = ("reports", "scripted", "settings", "sft")
 PAGES = sorted(DOCS.glob("*.md"))
 EVERYWHERE = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 ELSEWHERE = {
@@ -35,6 +36,11 @@ def marked(page: Path) -> ParameterSet:
     return pytest.param(
         page, id=page.name, marks=[pytest.mark.nightly if is_fetching else pytest.mark.slow]
     )
+
+
+PUBLIC = {"lhkit", *(f"lhkit.{name}" for name in ("notebook", "testing", *MORE_PUBLIC))}
+IMPORTED = re.compile(r"^\s*\"?(?:from (lhkit[\w.]*) import|import (lhkit[\w.]*))", re.MULTILINE)
+DOCUMENTED = re.compile(r"^::: (lhkit[\w.]*)\.\w+$", re.MULTILINE)
 
 
 COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(page)]
@@ -96,3 +102,15 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert "(scenarios.html)" in (tmp_path / "llms.txt").read_text(encoding="utf-8")
     schema = (ROOT / "lhkit" / "harness" / "scenario.schema.json").read_text(encoding="utf-8")
     assert (tmp_path / "scenario.schema.json").read_text(encoding="utf-8") == schema
+
+
+READ = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("notebooks/*.ipynb")]
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_imports_public_modules_only(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    imported = {name for found in IMPORTED.findall(text) for name in found if name}
+    if page.name != "CHANGELOG.md":
+        assert imported <= PUBLIC
+        assert {*DOCUMENTED.findall(text)} <= PUBLIC | {"lhkit.cli"}
